@@ -1,0 +1,44 @@
+# Every target makes the environment it needs; only Python 3.11 or later, make and the network are assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find streamk connectors -name '*.py' 2>/dev/null)
+
+# Numba does not notice an edit in a function that a cached one calls, so the cache belongs to one state
+# of the sources.
+export NUMBA_CACHE_DIR := $(CURDIR)/.numba/$(shell cat $(SOURCES) | $(PYTHON) -c "import hashlib,sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])")
+
+.PHONY: setup demo test fmt lint type bench check clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'streamk needs Python 3.11 or later; set PYTHON=python3.11')"
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[plots,parquet,test]'
+	touch $@
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+test: setup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+bench: setup
+	$(BIN)/python benchmarks/run.py $(BENCH)
+
+fmt: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+type: setup
+	$(BIN)/mypy
+
+check: lint type test
+
+clean:
+	rm -rf $(VENV) .numba demo-output

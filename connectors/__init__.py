@@ -1,0 +1,1 @@
+"""Brings events in and predictions out: logs on disk, and the ``streamk`` command."""

@@ -1,0 +1,138 @@
+"""The ``streamk`` command."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import json
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import streamk
+from connectors import report
+from connectors.files import Log
+from connectors.replay import LEARNERS, replay
+from streamk.prequential import TASKS
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamk {streamk.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Kernel machines that learn from streams."""
+
+
+@app.command("replay")
+def replay_command(
+    file: Annotated[str, typer.Argument(help="CSV or JSON lines, plain, gzip or zstd; - reads a pipe.")],
+    target: Annotated[str, typer.Option(help="The field to predict.")],
+    task: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+    ] = None,
+    learner: Annotated[str, typer.Option(help=" or ".join(LEARNERS))] = "kaczmarz",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
+    baseline: Annotated[bool, typer.Option(help="Run river's linear model beside.")] = True,
+) -> None:
+    """Replay a log: predict every event, then learn it, and say how well that went."""
+    console = Console(stderr=as_json)
+    try:
+        if task is not None and task not in TASKS:
+            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+        if save is not None and not save.absolute().parent.is_dir():
+            raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
+        log = Log(file, target)
+        showing: AbstractContextManager[Any]
+        if console.is_terminal:
+            showing = report.live(console, log, limit)
+        elif as_json:
+            showing = contextlib.nullcontext(lambda run: None)
+        else:
+            showing = report.lines(console)
+        with showing as watch:
+            parameters = read_settings(settings or [], learner)
+            run = replay(log, learner, task, parameters, limit, baseline, watch)
+        saved = None if save is None else (save, run.learner.save(save))
+    except (ValueError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        Console(stderr=True).print(f"streamk: {_sentence(error)}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(2) from None
+    if as_json:
+        typer.echo(json.dumps(run.result()))
+    else:
+        report.summary(run, console, saved)
+    if run.interrupted:
+        raise typer.Exit(130)
+
+
+def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
+    """Return ``KEY=VALUE`` texts as parameters of a learner.
+
+    A value is a number, ``true``, ``false``, ``none``, numbers with commas between them, or a string.
+
+    >>> read_settings(["features=1024", "loss=margin", "scales=2,1,0.5"], "kaczmarz")
+    {'features': 1024, 'loss': 'margin', 'scales': (2, 1, 0.5)}
+    """
+    if learner not in LEARNERS:
+        raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
+    known = list(inspect.signature(LEARNERS[learner]["classification"]).parameters)
+    parameters: dict[str, Any] = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or key not in known:
+            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
+        parameters[key] = _value(value)
+        if key == "scales" and not isinstance(parameters[key], tuple):
+            parameters[key] = (parameters[key],)
+    return parameters
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def main() -> None:
+    """Run the command; a reader that goes away (``| head``) ends it quietly."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

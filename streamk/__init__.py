@@ -1,0 +1,19 @@
+"""Kernel machines that learn from streams.
+
+A model is a seed and a table of coefficients. It learns one event at a time, plugs into river, and the
+same log with the same seed gives the same model.
+
+>>> import streamk
+>>> learner = streamk.KaczmarzClassifier(features=64, seed=7)
+>>> for i in range(200):
+...     learner.learn_one({"x": i % 7, "colour": "red"}, i % 7 > 3)
+>>> learner.predict_one({"x": 6, "colour": "red"})
+True
+"""
+
+from streamk.learners import KaczmarzClassifier, KaczmarzRegressor
+from streamk.model_file import load, loads
+
+__version__ = "0.1.0"
+
+__all__ = ["KaczmarzClassifier", "KaczmarzRegressor", "load", "loads"]

@@ -1,0 +1,91 @@
+"""Counter-based bits: every random number of a model is a pure function of its seed and its place.
+
+A random number is addressed by a 64-bit *stream key* and a 32-bit counter. Nothing is drawn in
+sequence, so any number can be made at any time, in any order, on any thread. The functions below
+are specified to the bit and pinned by golden values in ``tests/features/test_counter.py``: a model
+file holds seeds only, so changing one constant here would change every model ever saved.
+
+Specification (all arithmetic modulo 2**64 or 2**32)::
+
+    mix64(x)         : x ^= x >> 30; x *= 0xbf58476d1ce4e5b9
+                       x ^= x >> 27; x *= 0x94d049bb133111eb;  x ^ (x >> 31)
+    block_key(s, b)  : mix64(s + (b + 1) * 0x9e3779b97f4a7c15)
+    stream_key(B, k) : mix64(mix64(B) ^ k)
+    bits32(S, i)     : x = i * 0x9e3779b9 + lo(S);   x = mix32a(x) ^ hi(S);   mix32b(x)
+    mix32a(x)        : x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15; x *= 0x846ca68b; x ^ (x >> 16)
+    mix32b(x)        : x ^= x >> 16; x *= 0x21f0aaad; x ^= x >> 15; x *= 0xd35a2d97; x ^ (x >> 15)
+
+``mix64`` is the finaliser of SplitMix64 (Steele, Lea and Flood 2014); the constants of the 32-bit
+finalisers are those found by exhaustive bias search (Wellons 2018). The 32-bit rounds use no
+64-bit product, so a compiler can run sixteen counters at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+GOLDEN64 = 0x9E3779B97F4A7C15
+MASK64 = (1 << 64) - 1
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def mix64(x):  # type: ignore[no-untyped-def]
+    """Return the SplitMix64 finaliser of one ``uint64``: a bijection of 64-bit words."""
+    x = np.uint64(x)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def stream_key(block_key, input_key):  # type: ignore[no-untyped-def]
+    """Return the key of the stream that belongs to one feature block and one input."""
+    return mix64(mix64(block_key) ^ np.uint64(input_key))
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def bits32(low, high, i):  # type: ignore[no-untyped-def]
+    """Return 32 random bits of counter ``i`` in the stream with key ``(high << 32) | low``."""
+    x = np.uint32(np.uint32(i) * np.uint32(0x9E3779B9)) + low
+    x = np.uint32(x)
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    x = np.uint32(x ^ (x >> np.uint32(16)) ^ high)
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD))
+    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0xD35A2D97))
+    return np.uint32(x ^ (x >> np.uint32(15)))
+
+
+@njit(cache=True, error_model="numpy")
+def fill_bits(key, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (``uint32``) with the words of counters ``0, 1, …`` of one stream."""
+    low = np.uint32(key & np.uint64(0xFFFFFFFF))
+    high = np.uint32(key >> np.uint64(32))
+    for i in range(out.shape[0]):
+        out[i] = bits32(low, high, np.uint32(i))
+
+
+def block_keys(seed: int, count: int) -> NDArray[np.uint64]:
+    """Return the keys of feature blocks ``0 … count − 1`` of a seed, shape ``(count,)``."""
+    keys = [mix64_int(seed + (b + 1) * GOLDEN64) for b in range(count)]
+    return np.array(keys, dtype=np.uint64)
+
+
+def mix64_int(x: int) -> int:
+    """Return :func:`mix64` of a Python integer, without entering compiled code."""
+    x &= MASK64
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK64
+    return x ^ (x >> 31)
+
+
+def uniforms(key: int, count: int) -> NDArray[np.float64]:
+    """Return ``count`` uniform numbers of one stream, strictly inside (0, 1), as ``float64``.
+
+    Counter ``i`` gives ``(bits32 + ½) · 2⁻³²``.
+    """
+    words = np.empty(count, dtype=np.uint32)
+    fill_bits(np.uint64(key), words)
+    return (words.astype(np.float64) + 0.5) * 2.0**-32

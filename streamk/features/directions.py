@@ -1,0 +1,46 @@
+"""Input keys: how a direction of the feature space is tied to an input.
+
+**Keyed** directions depend on the input's *name* alone, so a model does not care in which order
+names were first seen, new names may appear at any time, and two models of one seed agree on every
+name. **Dense** directions tie a number to its *position*, the order of first learning (names first met in
+one event are taken in sorted order), so columns of numbers can be renamed without changing the model;
+a category, which has no position, stays tied to its name and value.
+
+A key is 64 bits, never 0 (which marks an absent input)::
+
+    number   "n" + name                 BLAKE2b of 8 bytes
+    number   mix64(i + 1)               dense: the i-th number, from 0
+    category "c" + length of name + name + "=" + value
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from streamk.features.counter import mix64_int
+
+DIRECTIONS = ("keyed", "dense")
+
+
+def number_key(name: str) -> int:
+    """Return the keyed direction of a number."""
+    return _digest(b"n" + name.encode("utf-8", "surrogatepass"))
+
+
+def category_key(name: str, value: str) -> int:
+    """Return the keyed direction of the one-hot input ``name=value``.
+
+    The name's length is part of the digest: ``a=b`` with value ``c`` is not ``a`` with ``b=c``.
+    """
+    head = name.encode("utf-8", "surrogatepass")
+    tail = value.encode("utf-8", "surrogatepass")
+    return _digest(b"c" + len(head).to_bytes(4, "little") + head + b"=" + tail)
+
+
+def number_position_key(index: int) -> int:
+    """Return the dense direction of the ``index``-th number."""
+    return mix64_int(index + 1) or 1
+
+
+def _digest(text: bytes) -> int:
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little") or 1

@@ -1,0 +1,122 @@
+"""Frequencies of an input: regenerated from keys, and kept in a bounded table while they are in use.
+
+The frequency of feature ``f`` along one input is ``W[f] = radius_f · z_f``: ``z`` standard normal,
+drawn from the stream of (block of ``f``, input key), and ``radius_f = √a_f / 2πℓ_f`` the kernel's
+radial part (:mod:`streamk.kernels`), in turns per unit of input. A block is 32 features, one group
+of normals.
+
+The table is a cache and nothing else: it is wiped when full, dropped when a learner is pickled or
+saved, and a learner with a table of one event's inputs gives the same bytes as one with a large table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.features.counter import stream_key
+from streamk.features.normal import GROUP, fill_normals
+
+CACHE_BYTES = 64 * 2**20
+_FIRST_ROWS = 32
+_EMPTY = np.uint64(0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fill_frequencies(block_keys, radii, input_key, out, row):  # type: ignore[no-untyped-def]
+    """Fill one row of ``out`` (float32, 32 columns per block) with the frequencies of one input."""
+    for b in range(block_keys.shape[0]):
+        fill_normals(stream_key(block_keys[b], input_key), out[row, b * GROUP : (b + 1) * GROUP])
+        for f in range(b * GROUP, (b + 1) * GROUP):
+            out[row, f] = out[row, f] * radii[f]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def frequency_matrix(block_keys, radii, input_keys, out):  # type: ignore[no-untyped-def]
+    """Fill row ``j`` of ``out`` with the frequencies of input ``input_keys[j]``."""
+    for j in range(input_keys.shape[0]):
+        fill_frequencies(block_keys, radii, input_keys[j], out, j)
+
+
+@njit(cache=True, error_model="numpy")
+def find(table, key):  # type: ignore[no-untyped-def]
+    """Return the cell of ``key``, or the empty cell where it belongs (linear probing)."""
+    mask = np.uint64(table.shape[1] - 1)
+    cell = (key ^ (key >> np.uint64(32))) & mask
+    while table[0, cell] != _EMPTY and table[0, cell] != key:
+        cell = (cell + np.uint64(1)) & mask
+    return cell
+
+
+@njit(cache=True, error_model="numpy")
+def frequency_rows(keys, block_keys, waves, table, counts, rows, where):  # type: ignore[no-untyped-def]
+    """Set ``where[i, j]`` to the row of ``rows`` that holds the frequencies of ``keys[i, j]``.
+
+    Missing rows are generated. If they do not fit, the table is wiped first (``counts`` holds the
+    rows in use and the number of wipes), so ``rows`` must have room for ``keys`` alone. Key 0 is no
+    input and gets row −1. The radii are row 1 of ``waves``.
+    """
+    absent = 0
+    for i in range(keys.shape[0]):
+        for j in range(keys.shape[1]):
+            where[i, j] = -1
+            if keys[i, j] != _EMPTY:
+                cell = find(table, keys[i, j])
+                if table[0, cell] == _EMPTY:
+                    absent += 1
+                else:
+                    where[i, j] = np.int32(table[1, cell])
+    if absent == 0:
+        return
+    wiped = counts[0] + absent > rows.shape[0]
+    if wiped:
+        table[0, :] = _EMPTY
+        counts[0] = 0
+        counts[1] += 1
+    for i in range(keys.shape[0]):
+        for j in range(keys.shape[1]):
+            if keys[i, j] != _EMPTY and (wiped or where[i, j] < 0):
+                cell = find(table, keys[i, j])
+                if table[0, cell] == _EMPTY:
+                    fill_frequencies(block_keys, waves[1], keys[i, j], rows, counts[0])
+                    table[0, cell] = keys[i, j]
+                    table[1, cell] = np.uint64(counts[0])
+                    counts[0] += 1
+                where[i, j] = np.int32(table[1, cell])
+
+
+class FrequencyCache:
+    """The table of frequencies in use, ``(rows, width)`` float32, at most 64 MiB or one event.
+
+    It starts small and doubles each time it has overflowed, so that a model of kilobytes does not
+    hold megabytes for a handful of inputs.
+
+    Parameters
+    ----------
+    width
+        Numbers per row: features, rounded up to whole blocks.
+    limit
+        Bytes that the rows may take, as long as one event's inputs fit.
+    """
+
+    def __init__(self, width: int, limit: int = CACHE_BYTES) -> None:
+        self.width = width
+        self.most = max(1, limit // (4 * width))
+        self._allocate(min(_FIRST_ROWS, self.most))
+
+    def _allocate(self, rows: int) -> None:
+        cells = 1 << max(3, (2 * rows - 1).bit_length())
+        self.rows: NDArray[np.float32] = np.empty((rows, self.width), dtype=np.float32)
+        self.table: NDArray[np.uint64] = np.zeros((2, cells), dtype=np.uint64)
+        self.counts: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+
+    def reserve(self, inputs: int) -> None:
+        """Make room for an event of ``inputs`` inputs."""
+        if inputs > len(self.rows):
+            self._allocate(max(inputs, min(2 * inputs, self.most)))
+
+    def grow(self) -> None:
+        """Double the table, if it has overflowed and may."""
+        if self.counts[1] and len(self.rows) < self.most:
+            self._allocate(min(2 * len(self.rows), self.most))

@@ -1,0 +1,322 @@
+"""Many rows at once: data frames, arrays with names, and lists of events, as batches of encoded rows.
+
+A batch is checked whole, and its names registered, before its first row is learned; rows are then
+encoded in pieces, so a large frame is never copied whole. Encoding agrees with
+:meth:`streamk.inputs.Inputs.encode` to the bit, names being registered in the order in which a loop
+over the rows would have met them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from river.utils import dataframe
+
+from streamk.inputs import (
+    ABSENT,
+    LARGEST,
+    LARGEST_UNSCALED,
+    UNSCALED,
+    Event,
+    Inputs,
+    RowError,
+    Rows,
+    check_number,
+    empty_rows,
+    kind_of,
+    stack,
+    unaccepted,
+)
+
+Mask = NDArray[np.bool_]
+
+
+class Batch(Protocol):
+    """Rows that can be checked, registered, encoded in pieces, and answered in their own type."""
+
+    def __len__(self) -> int: ...
+
+    def prepare(self, inputs: Inputs, active: Mask | None) -> None:
+        """Check every value; register the names of the ``active`` rows (None: register nothing)."""
+        ...
+
+    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+        """Return the encoded rows ``start … stop − 1``."""
+        ...
+
+    def series(self, values: list[Any], name: str | None) -> Any:
+        """Return one value a row, in the type that goes with the input."""
+        ...
+
+    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+        """Return one column a label, in the type that goes with the input."""
+        ...
+
+
+def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
+    """Return the batch of a frame, an array with ``names``, or a sequence of dicts.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` is none of these, or ``names`` does not fit it.
+    """
+    if isinstance(X, np.ndarray):
+        return _from_array(X, names)
+    if names is not None:
+        raise ValueError("names= goes with a NumPy array; a frame's columns and a dict's keys are names")
+    if isinstance(X, (list, tuple)):
+        return EventBatch(X)
+    try:
+        frame = nw.from_native(X, eager_only=True)
+    except TypeError:
+        raise ValueError(
+            f"X must be an eager data frame (pandas, polars, pyarrow), a NumPy array with names=, "
+            f"or a list of dicts, not {type(X).__name__}"
+        ) from None
+    return _from_frame(frame)
+
+
+def targets(y: Any, rows: int, what: str = "y") -> list[Any]:
+    """Return a series, array or sequence as a list of ``rows`` values."""
+    values = y
+    if not isinstance(y, (list, tuple)):
+        if isinstance(y, np.ndarray):
+            values = y.tolist()
+        else:
+            try:
+                values = nw.from_native(y, series_only=True).to_list()
+            except TypeError:
+                raise ValueError(
+                    f"{what} must be a series, an array or a list, not {type(y).__name__}"
+                ) from None
+    if len(values) != rows:
+        raise ValueError(f"X has {rows} rows and {what} has {len(values)}; they must be the same")
+    return list(values)
+
+
+class _Column:
+    """One field of a frame: numbers with a mask of those present, or category texts (None: missing)."""
+
+    def __init__(self, name: str, numbers: Any = None, present: Mask | None = None, texts: Any = None):
+        self.name, self.numbers, self.present, self.texts = name, numbers, present, texts
+
+    def first(self, active: Mask) -> int:
+        """Return the first active row where the field is present, −1 if there is none."""
+        here = active if self.present is None else active & self.present
+        return int(here.argmax()) if here.any() else -1
+
+
+class FrameBatch:
+    """Rows of columns: a data frame, or an array with names."""
+
+    def __init__(self, columns: list[_Column], rows: int, like: Any = None) -> None:
+        numbers = [c for c in columns if c.texts is None]
+        texts = [c for c in columns if c.texts is not None]
+        self._numbers = sorted(numbers, key=lambda c: c.name)
+        self._texts = sorted(texts, key=lambda c: c.name)
+        self._length, self._like = rows, like
+        seen: set[str] = set()
+        for column in columns:
+            if column.name in seen:
+                raise ValueError(f"two columns have the same name {column.name!r}")
+            seen.add(column.name)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def prepare(self, inputs: Inputs, active: Mask | None) -> None:
+        """Check every number; register the names of the active rows, in order of appearance."""
+        largest = LARGEST if inputs.scaled else LARGEST_UNSCALED
+        for column in self._numbers:
+            bad = ~(np.abs(column.numbers.astype(np.float64)) <= largest)
+            if column.present is not None:
+                bad &= column.present
+            if bad.any():
+                row = int(bad.argmax())
+                try:
+                    check_number(column.name, column.numbers[row], largest)
+                except ValueError as error:
+                    raise RowError(row, str(error)) from None
+        if active is None:
+            return
+        met: dict[int, list[str]] = {}
+        for column in self._numbers if inputs.registers else ():
+            if column.name not in inputs.numbers and (row := column.first(active)) >= 0:
+                met.setdefault(row, []).append(column.name)
+        for row in sorted(met):
+            inputs.register(met[row])
+
+    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+        """Return the encoded rows ``start … stop − 1``."""
+        numbers = self._numbers
+        width, count = len(numbers) + len(self._texts), stop - start
+        values = np.ones((count, width))
+        shared = not self._texts and all(c.present is None for c in numbers)
+        slots = np.full((1 if shared else count, width), UNSCALED, dtype=np.int32)
+        keys = np.zeros(slots.shape, dtype=np.uint64)
+        new = np.full(len(slots), len(inputs.numbers))
+        for j, column in enumerate(numbers):
+            mask = None if column.present is None else column.present[start:stop]
+            present: Any = slice(None) if mask is None else mask
+            values[:, j] = column.numbers[start:stop]
+            slots[present, j] = inputs.slot(column.name)
+            if column.name in inputs.numbers or inputs.directions == "keyed":
+                position = inputs.numbers.get(column.name, 0)
+                keys[present, j] = inputs.number_key(column.name, position)
+            else:  # not learned yet: after the known, among the new ones of each row
+                keys[present, j] = [inputs.number_key(column.name, p) for p in new[present].tolist()]
+                new[present] += 1
+            if mask is not None:
+                values[~mask, j] = 0.0
+        for j, column in enumerate(self._texts, len(numbers)):
+            name = column.name
+            keys[:, j] = [
+                ABSENT if text is None else inputs.category_key(name, text)
+                for text in column.texts[start:stop]
+            ]
+        return Rows(slots, keys, values)
+
+    def series(self, values: list[Any], name: str | None) -> Any:
+        """Return a series of the frame's library, or an array."""
+        if self._like is None:
+            return np.asarray(values, dtype=object if None in values else None)
+        return dataframe.to_native_series(values, name=name, like=self._like)
+
+    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+        """Return a frame of the frame's library, or the array itself."""
+        if self._like is None:
+            return values
+        columns = {label: values[:, k] for k, label in enumerate(labels)}
+        return dataframe.to_native_frame(columns, like=self._like)
+
+
+class EventBatch:
+    """Rows that are dicts, each with its own fields."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+        self._encoded: Rows | None = None
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def prepare(self, inputs: Inputs, active: Mask | None) -> None:
+        """Check and encode every event; register the names of the active ones."""
+        row = 0
+        try:
+            new = False
+            for row, x in enumerate(self._events):  # noqa: B007 (an error names the row)
+                new = inputs.meets_new(x) or new
+            if new and active is not None:
+                for row, x in enumerate(self._events):  # noqa: B007
+                    inputs.check(x)
+                for row in np.flatnonzero(active).tolist():
+                    inputs.encode(self._events[row], learning=True)
+            encoded = []
+            for row, x in enumerate(self._events):  # noqa: B007 (an error names the row)
+                encoded.append(inputs.encode(x, learning=False).copy())
+            whole = stack(encoded) if encoded else empty_rows(0, 0)
+            largest = LARGEST if inputs.scaled else LARGEST_UNSCALED
+            bad = ~(np.abs(whole.values) <= largest).all(axis=1)
+            for row in np.flatnonzero(bad).tolist():
+                inputs.check(self._events[row])
+        except ValueError as error:
+            raise RowError(row, str(error)) from None
+        self._encoded = whole
+
+    def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
+        """Return the encoded rows ``start … stop − 1``."""
+        if self._encoded is None:
+            self.prepare(inputs, None)
+        assert self._encoded is not None
+        return self._encoded.select(slice(start, stop))
+
+    def series(self, values: list[Any], name: str | None) -> Any:
+        """Return the values as a list."""
+        return values
+
+    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+        """Return one dict of label to value a row."""
+        return [dict(zip(labels, row, strict=True)) for row in values.tolist()]
+
+
+def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
+    if X.ndim != 2:
+        raise ValueError(f"X is an array of {X.ndim} dimensions; it must have 2, rows and columns")
+    if names is None:
+        raise ValueError("X is an array: give names=[…], one per column")
+    if len(names) != X.shape[1]:
+        raise ValueError(f"X has {X.shape[1]} columns and names has {len(names)}; they must be the same")
+    texts = [str(name) for name in names]
+    if X.dtype.kind == "b":
+        return FrameBatch(
+            [_Column(n, texts=[str(v) for v in X[:, j].tolist()]) for j, n in enumerate(texts)], len(X)
+        )
+    if X.dtype.kind in "iuf":
+        return FrameBatch([_Column(n, numbers=X[:, j]) for j, n in enumerate(texts)], len(X))
+    return _ArrayOfEvents([dict(zip(texts, row, strict=True)) for row in X.tolist()])
+
+
+class _ArrayOfEvents(EventBatch):
+    """Rows of an array of Python objects: read as dicts, answered as arrays."""
+
+    def series(self, values: list[Any], name: str | None) -> Any:
+        return np.asarray(values, dtype=object if None in values else None)
+
+    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+        return values
+
+
+class _FrameOfEvents(EventBatch):
+    """Rows of a frame with a column of mixed types: read as dicts, answered as frames."""
+
+    def __init__(self, frame: nw.DataFrame[Any]) -> None:
+        events: Any = frame.rows(named=True)
+        super().__init__(events)
+        self._frame = FrameBatch([], len(self._events), frame)
+
+    def series(self, values: list[Any], name: str | None) -> Any:
+        return self._frame.series(values, name)
+
+    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+        return self._frame.table(labels, values)
+
+
+def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
+    columns = []
+    for label in frame.columns:
+        column, name = frame[label], str(label)
+        dtype = column.dtype
+        missing = column.is_null().to_numpy()
+        present = ~missing if missing.any() else None
+        if dtype.is_numeric():
+            if present is not None and isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
+                # pandas' own float columns have no missing, only NaN, which is refused like any NaN
+                present = None
+            else:
+                column = column.fill_null(0) if present is not None else column
+            numbers = column.cast(nw.Float64).to_numpy()
+            columns.append(_Column(name, numbers=numbers, present=present))
+        elif isinstance(dtype, (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Object)):
+            values = column.to_list()
+            if missing.any():
+                values = [None if gone else v for v, gone in zip(values, missing, strict=True)]
+            kinds = {kind_of(t) for t in set(map(type, values))}
+            if "number" in kinds or None in kinds:
+                return _FrameOfEvents(frame)
+            texts = [None if v is None else str(v) for v in values]
+            columns.append(_Column(name, present=present, texts=texts))
+        elif column.is_null().all():
+            columns.append(_Column(name, present=present, texts=[None] * len(column)))
+        else:
+            raise ValueError(f"column {name!r} is of type {dtype}; {_accepted(column)}")
+    return FrameBatch(columns, len(frame), frame)
+
+
+def _accepted(column: nw.Series[Any]) -> str:
+    return unaccepted(str(column.name), column.to_list()[0]).split("; ", 1)[1]

@@ -1,0 +1,100 @@
+"""Class labels: one type per learner, numbered in order of appearance.
+
+Labels are booleans, integers or strings, and the first one learned decides which. ``True == 1`` in
+Python, so types are compared, not values. A boolean problem has the classes ``{False, True}`` from its
+first event on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from streamk.inputs import RowError
+
+Label = bool | int | str
+_TYPES = (bool, int, str)
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value it holds, and anything else as it is."""
+    if isinstance(value, np.str_):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+class Labels:
+    """The classes a classifier knows."""
+
+    def __init__(self, values: Sequence[Label] = ()) -> None:
+        self.values: list[Label] = []
+        self.codes: dict[Hashable, int] = {}
+        self.type: type | None = None
+        for value in values:
+            self._add(value)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def least(self) -> int:
+        """How many classes are known once anything is: 2 for booleans."""
+        return 2 if self.type is bool else 0
+
+    def check(self, label: Any) -> Label:
+        """Return a label as a plain Python value, refusing a wrong or a new type.
+
+        Raises
+        ------
+        ValueError
+            If the label is not a boolean, integer or string, or not of the type seen before.
+        """
+        return _check(label, self.type)
+
+    def check_many(self, labels: Sequence[Any]) -> list[Label]:
+        """Return labels as plain Python values, naming the row of the first that is refused."""
+        expected = self.type
+        if expected is not None and set(map(type, labels)) <= {expected}:
+            return list(labels)
+        checked = []
+        for row, label in enumerate(labels):
+            try:
+                checked.append(_check(label, expected))
+            except ValueError as error:
+                raise RowError(row, str(error)) from None
+            expected = type(checked[-1])
+        return checked
+
+    def register(self, labels: Sequence[Label]) -> None:
+        """Give numbers to the labels not seen before, in order."""
+        for label in labels:
+            if label not in self.codes:
+                if type(label) is bool:
+                    self._add(False)
+                    self._add(True)
+                else:
+                    self._add(label)
+
+    def _add(self, label: Label) -> None:
+        self.type = type(label)
+        self.codes[label] = len(self.values)
+        self.values.append(label)
+
+
+def _check(given: Any, expected: type | None) -> Label:
+    label = plain(given)
+    if type(label) not in _TYPES:
+        shown = "NaN" if isinstance(label, float) and math.isnan(label) else repr(label)[:40]
+        raise ValueError(
+            f"the label is {shown} ({type(given).__name__}); "
+            "a class label must be a boolean, an integer or a string"
+        )
+    if type(label) is not expected and expected is not None:
+        raise ValueError(
+            f"the label is {label!r} ({type(label).__name__}), but earlier labels are "
+            f"of type {expected.__name__}; a learner keeps one type of label"
+        )
+    return label  # type: ignore[no-any-return]

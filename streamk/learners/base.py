@@ -1,0 +1,360 @@
+"""What every learner shares: its parameters, its state, and the way rows reach the compiled loop.
+
+A learner is a river estimator whose state is small and explicit: a seed, coefficients, the names and
+scaling statistics of its inputs, and one short vector of counters. Everything else is regenerated.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from streamk import model_file
+from streamk.expansion import Expansion
+from streamk.features.directions import DIRECTIONS
+from streamk.frames import Batch, targets
+from streamk.inputs import Event, Inputs, Rows
+from streamk.kernels import kernel
+from streamk.labels import plain
+from streamk.learners import blocks
+from streamk.learners.events import CALIBRATION, DONE, KNOWN, OVERFLOWED, first_bad, run
+from streamk.learners.pending import Pending, typed
+from streamk.losses import CODES, FIRST_REGRESSION
+from streamk.probabilities import STATE, initialise
+
+_PIECE = 4096  # rows encoded at once
+_NO_OUT = np.zeros((0, 1, 1))
+Array = NDArray[np.float64]
+
+
+class KernelLearner(base.Estimator):
+    """State and row handling of a learner over one :class:`streamk.expansion.Expansion`.
+
+    A subclass stores its parameters under their own names, as river requires, and calls
+    :meth:`_initialise` at the end of ``__init__``.
+    """
+
+    kernel: str
+    bandwidth: float | None
+    scales: tuple[float, ...]
+    features: int
+    loss: str
+    regularization: float
+    memory: int | None
+    average: bool
+    block_size: int
+    scale_inputs: bool
+    directions: str
+    seed: int | None
+    _target_kind: ClassVar[str]
+
+    def _initialise(self) -> None:
+        check_parameters(self, self._target_kind)
+        self._inputs = Inputs(self.directions, self.scale_inputs)
+        self._expansion: Expansion | None = None
+        self._state: Array = np.zeros(CALIBRATION + STATE)
+        loss = CODES[self._target_kind, self.loss]
+        initialise(loss, self._state[CALIBRATION:])
+        memory = math.inf if self.memory is None else float(self.memory)
+        least = float(loss >= FIRST_REGRESSION)
+        self._rules: Array = np.array([[float(loss), self.regularization, memory, least]])
+        self._pending = Pending()
+        self._make_scratch()
+
+    def _make_scratch(self) -> None:
+        self._target: Array = np.zeros((2, 1))
+        self._out: Array = np.zeros((1, 1, self._outputs))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_target", "_out")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_scratch()
+
+    @property
+    def _outputs(self) -> int:
+        return 1 if self._expansion is None else self._expansion.outputs
+
+    @property
+    def events(self) -> int:
+        """Events learned so far, without those waiting for a block to fill."""
+        return int(self._state[0])
+
+    @property
+    def pending(self) -> int:
+        """Events waiting for their block to fill; always 0 for ``block_size=1``."""
+        return len(self._pending)
+
+    def _ready(self, fields: int, outputs: int) -> Expansion:
+        """Return the expansion, made on the first event that is learned, with room for ``outputs``."""
+        if self._expansion is None:
+            seed = secrets.randbits(63) if self.seed is None else self.seed
+            bandwidth = math.sqrt(max(fields, 1)) if self.bandwidth is None else self.bandwidth
+            self._expansion = Expansion(
+                kernel(self.kernel),
+                bandwidth,
+                tuple(self.scales),
+                self.features,
+                seed,
+                sets=2 if self.average else 1,
+                outputs=max(outputs, 1),
+            )
+            self._make_scratch()
+        elif outputs > self._expansion.outputs:
+            self._expansion.grow(outputs)
+            self._make_scratch()
+        return self._expansion
+
+    def _predict_event(self, x: Event) -> Array | None:
+        """Return the compiled prediction of one event, ``(K,)``, or None before any learning."""
+        rows = self._inputs.encode(x, False)
+        expansion = self._expansion
+        if expansion is None:
+            self._inputs.check(x)
+            return None
+        if self._run(expansion, False, rows, self._target, self._out) >= 0:
+            self._inputs.check(x)
+        prediction: Array = self._out[0, 0]
+        return prediction
+
+    def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
+        """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+        rows = self._inputs.encode(x, True)
+        if self.block_size > 1:
+            if first_bad(rows.slots, rows.values) >= 0:
+                self._inputs.check(x)
+            goal = np.array([[target], [weight]])
+            self._learn_blocks(rows.copy(), goal, outputs, None)
+            return
+        expansion = self._expansion
+        if expansion is None or outputs > expansion.outputs:
+            if first_bad(rows.slots, rows.values) >= 0:
+                self._inputs.check(x)
+            expansion = self._ready(int(np.count_nonzero(rows.keys)), outputs)
+        goal = self._target
+        goal[0, 0] = target
+        goal[1, 0] = weight
+        if self._run(expansion, True, rows, goal, _NO_OUT) >= 0:
+            self._inputs.check(x)
+
+    def _run(self, e: Expansion, learning: bool, rows: Rows, goal: Array, out: Array) -> int:
+        """Run the compiled loop; return −1, or the flat index of a value that cannot be taken."""
+        cache = e.cache
+        slots, keys, values = rows
+        if values.shape[1] > len(cache.rows):
+            cache.reserve(values.shape[1])
+        code: int = run(
+            learning, slots, keys, values, self._inputs.statistics, e.block_keys, e.waves, e.features,
+            cache.table, cache.counts, cache.rows, e.coefficients, self._rules, self._state, goal, out,
+        )  # fmt: skip
+        if code == OVERFLOWED:
+            cache.grow()
+            return DONE
+        return code
+
+    def _predict_batch(self, rows: Batch) -> Array:
+        """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
+        rows.prepare(self._inputs, None)
+        if self._expansion is None:
+            return np.zeros((len(rows), 0))
+        out = np.zeros((len(rows), 1, self._outputs))
+        for start in range(0, len(rows), _PIECE):
+            stop = min(start + _PIECE, len(rows))
+            piece = rows.rows(self._inputs, start, stop)
+            if self.block_size > 1:
+                self._predict_blocks(piece, out[start:stop])
+            else:
+                self._run(self._expansion, False, piece, np.zeros((2, stop - start)), out[start:stop])
+        return out[:, 0]
+
+    def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        """Learn the rows in order and, if ``wanted``, return the predictions made before each.
+
+        ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
+        """
+        out = np.zeros((len(rows) if wanted else 0, 1, max(outputs, self._outputs)))
+        for start in range(0, len(rows), _PIECE):
+            stop = min(start + _PIECE, len(rows))
+            piece = rows.rows(self._inputs, start, stop)
+            pieces = out[start:stop]
+            if self.block_size > 1:
+                self._learn_blocks(piece, goal[:, start:stop], outputs, pieces if wanted else None)
+                continue
+            if self._expansion is None:
+                learned = np.flatnonzero(goal[1, start:stop] > 0.0)
+                if not len(learned):
+                    continue
+                first = piece.keys[min(int(learned[0]), len(piece.keys) - 1)]
+                self._ready(int(np.count_nonzero(first)), outputs)
+            self._run(self._ready(0, outputs), True, piece, np.ascontiguousarray(goal[:, start:stop]), pieces)
+        return out[:, 0]
+
+    def _predict_blocks(self, rows: Rows, out: Array) -> None:
+        if self._expansion is not None:
+            blocks.predict(self._expansion, rows, self._inputs.statistics, self._rules, self._state, out)
+
+    def _learn_blocks(self, rows: Rows, goal: Array, outputs: int, out: Array | None) -> None:
+        """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
+        start, count = 0, goal.shape[1]
+        while start < count:
+            stop = min(count, start + self.block_size - len(self._pending))
+            part = rows.select(slice(start, stop))
+            if out is not None and self._expansion is not None:
+                known = max(1, self._outputs)
+                self._predict_blocks(part, out[start:stop, :, :known])
+            self._pending.add(part, goal[:, start:stop])
+            if len(self._pending) == self.block_size:
+                self._learn_pending(outputs)
+            start = stop
+
+    def _learn_pending(self, outputs: int) -> None:
+        rows, goal = self._pending.pop()
+        expansion = self._ready(rows.fields(), outputs)
+        blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
+
+    def flush(self) -> None:
+        """Learn the events that wait for their block to fill, as one shorter block."""
+        if len(self._pending):
+            self._learn_pending(self._known_outputs())
+
+    def _known_outputs(self) -> int:
+        """Return how many outputs the labels registered so far need."""
+        return 1
+
+    def _prepare(self, rows: Batch, weights: Array) -> None:
+        """Check every row and register the names of those with weight; unchanged on error."""
+        before = len(self._inputs.numbers)
+        try:
+            rows.prepare(self._inputs, weights > 0.0)
+        except ValueError:
+            self._inputs.forget_after(before)
+            raise
+
+    def averaged(self) -> Self:
+        """Return a learner whose coefficients are this one's average, and which averages no more.
+
+        It predicts the same, is half the size, and can go on learning from the average.
+        """
+        header, arrays = self._to_parts()
+        header["parameters"] = {**header["parameters"], "average": False}
+        if self._expansion is not None:
+            arrays["coefficients"] = self._expansion.coefficients[:, -1:]
+        return type(self)._from_parts(header, {k: v.copy() for k, v in arrays.items()})
+
+    def save(self, path: str | Path) -> int:
+        """Write the model to ``path`` and return its size in bytes.
+
+        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
+        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
+        their block are saved too.
+        """
+        return model_file.write(path, *self._to_parts())
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` would write."""
+        return model_file.pack(*self._to_parts())
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        expansion, inputs = self._expansion, self._inputs
+        parameters = {k: plain(v) for k, v in self._get_params().items()}
+        parameters["scales"] = [plain(scale) for scale in self.scales]
+        header: dict[str, Any] = {
+            "class": type(self).__name__,
+            "parameters": parameters,
+            "seed": None if expansion is None else expansion.seed,
+            "bandwidth": None if expansion is None else expansion.bandwidth,
+            "numbers": list(inputs.numbers),
+            "events": self.events,
+            "pending": self.pending,
+        }
+        arrays: dict[str, NDArray[Any]] = {"state": self._state, "statistics": inputs.statistics}
+        if expansion is not None:
+            arrays["coefficients"] = expansion.coefficients
+        return header, arrays | self._pending.arrays()
+
+    @classmethod
+    def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        parameters = dict(header["parameters"])
+        parameters["scales"] = tuple(parameters["scales"])
+        self = cls(**parameters)
+        self._inputs.numbers = {name: i for i, name in enumerate(header["numbers"])}
+        slots = len(self._inputs.numbers) if self.scale_inputs else 0
+        self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
+        self._state = typed(arrays, "state", np.float64, self._state.shape)
+        if header["seed"] is not None:
+            shape = arrays["coefficients"].shape
+            self._expansion = Expansion(
+                kernel(self.kernel), header["bandwidth"], tuple(self.scales), self.features,
+                header["seed"], sets=2 if self.average else 1, outputs=shape[2],
+            )  # fmt: skip
+            expected = self._expansion.coefficients.shape
+            self._expansion.coefficients = typed(arrays, "coefficients", np.float32, expected)
+        if not 0 <= self._state[KNOWN] <= self._outputs:
+            raise ValueError(f"{self._state[KNOWN]:g} outputs are known of {self._outputs}")
+        if "pending.goal" in arrays:
+            self._pending = Pending.from_arrays(arrays, slots, self.block_size)
+        self._make_scratch()
+        return self
+
+
+def check_weight(weight: Any) -> float:
+    """Return a sample weight as a float, refusing what is not a finite number at least 0."""
+    value = float(weight) if isinstance(weight, (int, float, np.number)) else math.nan
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
+    return value
+
+
+def check_weights(w: Any, rows: int) -> Array:
+    """Return sample weights of many rows, ones if ``w`` is None."""
+    if w is None:
+        return np.ones(rows)
+    return np.array([check_weight(value) for value in targets(w, rows, "w")], dtype=np.float64)
+
+
+def check_parameters(learner: KernelLearner, kind: str) -> None:
+    """Raise a ValueError that names the first parameter with a value it cannot have."""
+    kernel(learner.kernel)
+    losses = [name for target, name in CODES if target == kind]
+    requirements: Iterable[tuple[str, bool, str]] = (
+        ("bandwidth", learner.bandwidth is None or _positive(learner.bandwidth), "None or above 0"),
+        ("scales", _all_positive(learner.scales), "a tuple of numbers above 0"),
+        ("features", _whole(learner.features, 1), "a whole number, at least 1"),
+        ("loss", learner.loss in losses, " or ".join(map(repr, losses))),
+        ("regularization", learner.regularization == 0 or _positive(learner.regularization), "at least 0"),
+        ("memory", learner.memory is None or _whole(learner.memory, 0), "None or a whole number"),
+        ("average", isinstance(learner.average, bool), "True or False"),
+        ("block_size", _whole(learner.block_size, 1), "a whole number, at least 1"),
+        ("scale_inputs", isinstance(learner.scale_inputs, bool), "True or False"),
+        ("directions", learner.directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
+        (
+            "seed",
+            learner.seed is None or _whole(learner.seed, 0, 2**63),
+            "None or a whole number below 2**63",
+        ),
+    )
+    for name, valid, wanted in requirements:
+        if not valid:
+            raise ValueError(f"{name}={getattr(learner, name)!r}: {name} must be {wanted}")
+
+
+def _positive(value: Any) -> bool:
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    return bool(number and 0.0 < float(value) < math.inf)
+
+
+def _all_positive(values: Sequence[Any]) -> bool:
+    return isinstance(values, (tuple, list)) and len(values) > 0 and all(map(_positive, values))
+
+
+def _whole(value: Any, least: int, limit: float = math.inf) -> bool:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and least <= int(value) < limit

@@ -1,0 +1,212 @@
+"""Learning by blocks of events: gather rows by count, make their features by matrix products, project.
+
+Blocks are cut by count alone, so when and in what portions events arrive changes nothing. Features are
+worked on in fixed tiles of columns; threads take whole tiles, and the tiles' contributions to a sum are added
+in the order of the tiles, so the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import get_num_threads, njit
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from streamk.expansion import Expansion, wave
+from streamk.inputs import Rows
+from streamk.learners import events
+from streamk.learners.events import (
+    CALIBRATION,
+    EVENTS,
+    KNOWN,
+    LEAST_OUTPUTS,
+    LOSS,
+    MEMORY,
+    RHO,
+    STEPS,
+    TARGET,
+)
+from streamk.learners.projection import margin_multipliers, multipliers
+from streamk.losses import FIRST_REGRESSION, MARGIN, residuals
+from streamk.probabilities import STATE, calibrate, probabilities
+from streamk.scaling import observe, standardise
+from streamk.schedules import averaging_weight, regularization_at
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+_TILE = 2048  # features in one matrix product
+_INPUTS = 4096  # inputs in one matrix product
+_ROWS = 256  # rows predicted at once
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+@njit(cache=True, error_model="numpy")
+def _scale(slots, keys, values, statistics, out, found):  # type: ignore[no-untyped-def]
+    flat = statistics.reshape(statistics.size)
+    for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        events.scale_row(slots, keys, shared, values, i, flat, out, found, i)
+
+
+@njit(cache=True, error_model="numpy")
+def _observe(slots, values, statistics, targets, regression, state):  # type: ignore[no-untyped-def]
+    flat = statistics.reshape(statistics.size)
+    for i in range(values.shape[0]):
+        events.observe_row(slots, min(i, slots.shape[0] - 1), values, i, flat)
+        if regression:
+            observe(targets[i], state, TARGET)
+
+
+@njit(cache=True, error_model="numpy")
+def _assess(outputs, final, targets, rule, state, calibration, grown, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (rows × outputs) with residuals, after learning the calibration from each row."""
+    loss = int(rule[LOSS])
+    known = int(state[KNOWN])
+    work = np.empty(max(known, 1))
+    for i in range(outputs.shape[0]):
+        aim = targets[i]
+        if loss < FIRST_REGRESSION:
+            if aim < known:
+                probabilities(loss, final[i, :known], calibration, work[:known])
+                calibrate(loss, final[i, :known], work[:known], int(aim), state[EVENTS] + i, calibration)
+        else:
+            aim = standardise(aim, state, TARGET, events.TARGET_CLIP)
+        residuals(loss, outputs[i, :grown], aim, out[i, :grown])
+
+
+@njit(cache=True, error_model="numpy")
+def _predict(outputs, rules, state, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        for e in range(out.shape[1]):
+            events.predict(int(rules[e, LOSS]), outputs[e, i], state, e, out[i, e])
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@cache
+def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
+
+
+def _tiles(width: int) -> list[slice]:
+    return [slice(start, min(start + _TILE, width)) for start in range(0, width, _TILE)]
+
+
+def _on_threads(work: Callable[[_Job], _Result], tiles: Sequence[_Job]) -> list[_Result]:
+    """Return ``work`` of every tile, in the order of the tiles, on Numba's number of threads."""
+    threads = min(get_num_threads(), len(tiles))
+    with _blas().limit(limits=1, user_api="blas"):
+        if threads == 1:
+            return [work(tile) for tile in tiles]
+        return list(_pool(threads, os.getpid()).map(work, tiles))
+
+
+def dense_inputs(rows: Rows, statistics: Array) -> tuple[NDArray[np.uint64], Floats]:
+    """Return the distinct inputs of some rows, by ascending key, and the scaled rows over them.
+
+    The order is that of the keys and not of the fields, so a frame and the same rows given as dicts
+    make the same product.
+    """
+    scaled = np.empty(rows.values.shape, dtype=np.float32)
+    found = np.empty(rows.values.shape, dtype=np.uint64)
+    _scale(rows.slots, rows.keys, rows.values, statistics, scaled, found)
+    distinct, place = np.unique(found, return_inverse=True)
+    dense = np.zeros((len(scaled), len(distinct)), dtype=np.float32)
+    dense[np.arange(len(scaled))[:, None], place.reshape(scaled.shape)] = scaled
+    present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
+    return distinct[present], np.ascontiguousarray(dense[:, present])
+
+
+def _features(e: Expansion, keys: NDArray[np.uint64], dense: Floats, tile: slice) -> Floats:
+    """Return the features of one tile of columns, ``(rows, tile)``."""
+    angles = np.zeros((len(dense), tile.stop - tile.start), dtype=np.float32)
+    for start in range(0, len(keys), _INPUTS):
+        chunk = slice(start, start + _INPUTS)
+        angles += dense[:, chunk] @ e.frequencies(keys, chunk, tile)
+    angles += e.phases[tile]
+    wave(angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
+    return angles
+
+
+def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Array, out: Array) -> None:
+    """Fill ``out`` (n, experts, K) with predictions."""
+    final = e.coefficients[:, -1]
+    for start in range(0, len(out), _ROWS):
+        stop = min(start + _ROWS, len(out))
+        keys, dense = dense_inputs(rows.select(slice(start, stop)), statistics)
+        e.hold_frequencies(keys)
+
+        def outputs_of(tile: slice, keys: Any = keys, dense: Any = dense) -> Floats:
+            return _features(e, keys, dense, tile) @ final[:, :, tile].transpose(0, 2, 1)
+
+        _predict(_sum(_on_threads(outputs_of, _tiles(e.width))), rules, state, out[start:stop])
+
+
+def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array, state: Array) -> None:
+    """Project the coefficients onto one block of events.
+
+    Inputs and targets are scaled by the statistics of the blocks before this one; the first block
+    by its own, for want of any.
+    """
+    targets, weights = np.ascontiguousarray(goal[0]), goal[1]
+    regression = rules[0, LOSS] >= FIRST_REGRESSION
+    first = state[STEPS] == 0.0
+    if first:
+        _observe(rows.slots, rows.values, statistics, targets, regression, state)
+    keys, dense = dense_inputs(rows, statistics)
+    e.hold_frequencies(keys)
+
+    def look(tile: slice) -> tuple[Floats, Floats, Floats]:
+        phi = _features(e, keys, dense, tile)
+        return phi, phi @ phi.T, phi @ e.coefficients[:, :, :, tile].transpose(0, 1, 3, 2)
+
+    tiles = _tiles(e.width)
+    seen = _on_threads(look, tiles)
+    gram = _sum(gram for _, gram, _ in seen).astype(np.float64)
+    outputs = _sum(outputs for _, _, outputs in seen)
+    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]), 1)
+    if not regression:
+        grown = max(grown, int(targets.max()) + 1)
+    changes = []
+    for expert, rule in enumerate(rules):
+        residual = np.zeros((len(targets), e.coefficients.shape[2]))
+        memory = state[CALIBRATION + STATE * expert : CALIBRATION + STATE * (expert + 1)]
+        _assess(outputs[expert, 0], outputs[expert, -1], targets, rule, state, memory, grown, residual)
+        solve = margin_multipliers if rule[LOSS] == MARGIN else multipliers
+        rho = regularization_at(rule[RHO], rule[MEMORY], state[EVENTS]) * e.features / weights
+        with _blas().limit(limits=1, user_api="blas"):
+            changes.append(solve(gram, residual, rho).astype(np.float32))
+    weight = np.float32(averaging_weight(state[STEPS] + 1.0))
+
+    def move(job: tuple[slice, Floats]) -> None:
+        tile, phi = job
+        for expert, change in enumerate(changes):
+            sets = e.coefficients[expert, :, :, tile]
+            sets[0] += change.T @ phi
+            if len(sets) > 1:
+                sets[1] += weight * (sets[0] - sets[1])
+
+    _on_threads(move, [(tile, phi) for tile, (phi, _, _) in zip(tiles, seen, strict=True)])
+    if not first:
+        _observe(rows.slots, rows.values, statistics, targets, regression, state)
+    state[KNOWN] = grown
+    state[EVENTS] += len(targets)
+    state[STEPS] += 1.0
+
+
+def _sum(parts: Iterable[Floats]) -> Floats:
+    total: Floats | None = None
+    for part in parts:
+        total = part if total is None else total + part
+    assert total is not None
+    return total

@@ -1,0 +1,176 @@
+"""The river face of a classifier: labels in, labels and probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from streamk.frames import batch, targets
+from streamk.inputs import Event
+from streamk.labels import Label, Labels, plain
+from streamk.learners.base import KernelLearner, check_weight, check_weights
+from streamk.learners.events import KNOWN, LEAST_OUTPUTS
+
+Array = NDArray[np.float64]
+
+
+class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
+    """A kernel learner whose targets are classes; outputs are one per class."""
+
+    _target_kind = "class"
+
+    def _initialise(self) -> None:
+        self._labels = Labels()
+        super()._initialise()
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @property
+    def labels(self) -> list[Label]:
+        """The classes known so far, in the order of the columns of ``predict_proba_many``."""
+        return list(self._labels.values)
+
+    def _known_outputs(self) -> int:
+        return len(self._labels)
+
+    def _register(self, labels: Sequence[Label]) -> None:
+        self._labels.register(labels)
+        self._rules[:, LEAST_OUTPUTS] = self._labels.least
+
+    def learn_one(self, x: Event, y: Label, w: float = 1.0) -> None:
+        """Learn one event.
+
+        Parameters
+        ----------
+        x
+            Field names to numbers, booleans, strings or None (missing).
+        y
+            The class: a boolean, an integer or a string; one type per learner.
+        w
+            Sample weight: divides the regulariser, so a heavier event is fitted more closely.
+            An event of weight 0 is ignored.
+
+        Raises
+        ------
+        ValueError
+            If a value, the label or the weight cannot be taken; nothing was then learned.
+        """
+        labels = self._labels
+        if w != 1.0:
+            w = check_weight(w)
+        code = labels.codes.get(y) if type(y) is labels.type else None
+        if code is None or w == 0.0:
+            label = labels.check(y)
+            self._inputs.check(x)
+            if w == 0.0:
+                return
+            if label not in labels.codes:
+                self._inputs.encode(x, True)
+                self._register([label])
+            code = labels.codes[label]
+        self._learn_event(x, code, w, len(labels.values))
+
+    def predict_proba_one(self, x: Event) -> dict[Label, float]:  # type: ignore[override]
+        """Return the probability of every known class; empty before any learning."""
+        out = self._predict_event(x)
+        if out is None:
+            return {}
+        return dict(zip(self._labels.values, out.tolist(), strict=False))
+
+    def predict_one(self, x: Event) -> Label | None:  # type: ignore[override]
+        """Return the most probable class, None before any learning."""
+        out = self._predict_event(x)
+        return None if out is None else self._labels.values[out.argmax()]
+
+    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
+        """Learn many events: the same model as a loop of :meth:`learn_one`, in one compiled loop.
+
+        Parameters
+        ----------
+        X
+            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
+        y
+            The classes: a series, an array or a list.
+        w
+            Sample weights, all 1 by default.
+        names
+            Column names of an array.
+
+        Raises
+        ------
+        ValueError
+            If any value, label or weight cannot be taken, naming field and row; nothing was
+            then learned.
+        """
+        self._pass(X, y, w, names, wanted=False)
+
+    def predict_proba_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+        """Return one column of probabilities per known class, in the type that goes with ``X``.
+
+        A frame gives a frame, an array an array ``(n, len(labels))``, a list of dicts a list of dicts.
+        """
+        rows = batch(X, names)
+        return rows.table(self._labels.values, self._predict_batch(rows)[:, : len(self._labels)])
+
+    def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+        """Return the most probable class of every row, in the type that goes with ``X``."""
+        rows = batch(X, names)
+        return rows.series(self._decide(self._predict_batch(rows)), None)
+
+    def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
+        """Learn many events, and return the class predicted for each *before* it was learned.
+
+        The prequential pass in one compiled loop: the same predictions and the same model as a loop of
+        :meth:`predict_one` and :meth:`learn_one`. A row met before any label is known gets None.
+        """
+        rows, out = self._pass(X, y, w, names, wanted=True)
+        return rows.series(self._decide(out), None)
+
+    def predict_proba_learn_many(
+        self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None
+    ) -> Any:
+        """Learn many events, and return the probabilities given to each *before* it was learned.
+
+        Classes that were not yet known to a row have probability 0 there.
+        """
+        rows, out = self._pass(X, y, w, names, wanted=True)
+        return rows.table(self._labels.values, out[:, : len(self._labels)])
+
+    def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
+        rows = batch(X, names)
+        labels = self._labels.check_many(targets(y, len(rows)))
+        weights = check_weights(w, len(rows))
+        self._prepare(rows, weights)
+        learned = weights > 0.0
+        self._register([v for v, keep in zip(labels, learned, strict=True) if keep])
+        codes = [self._labels.codes.get(label, 0) for label in labels]
+        goal = np.array([codes, weights], dtype=np.float64)
+        return rows, self._learn_batch(rows, goal, len(self._labels), wanted)
+
+    def _decide(self, out: Array) -> list[Label | None]:
+        if not out.size:
+            return [None] * len(out)
+        values = self._labels.values
+        best = out.argmax(axis=1).tolist()
+        known = np.any(out > 0.0, axis=1).tolist()
+        return [values[k] if any_known else None for k, any_known in zip(best, known, strict=True)]
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header, arrays = super()._to_parts()
+        return {**header, "labels": [plain(v) for v in self._labels.values]}, arrays
+
+    @classmethod
+    def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        self = super()._from_parts(header, arrays)
+        self._register(self._labels.check_many(header["labels"]))
+        count, waiting = len(self._labels), self._pending.largest_target()
+        room = count if self._expansion is None else max(self._outputs, waiting + 1)
+        if not max(self._state[KNOWN], waiting + 1) <= count <= room:
+            raise ValueError(f"{count} labels do not fit")
+        return self

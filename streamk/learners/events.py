@@ -1,0 +1,202 @@
+"""The way of an event, compiled: scale → features → evaluate → the learner's rule.
+
+One function serves ``predict_one``, ``learn_one``, their many-row forms and the prequential pass, so they
+cannot drift apart: a pass over rows *is* the loop over events, to the last bit. Rows are handled in small
+tiles only so that frequencies are found in the processor's cache; no result depends on the tile.
+
+The state vector (float64) of a learner
+    ``[events, steps, outputs known, target count, target mean, target m2, calibration…]``
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from streamk.expansion import evaluate, featurize
+from streamk.features.frequencies import frequency_rows
+from streamk.inputs import LARGEST, LARGEST_UNSCALED
+from streamk.learners.projection import project
+from streamk.losses import FIRST_REGRESSION, residuals
+from streamk.probabilities import STATE, calibrate, probabilities
+from streamk.scaling import CLIP, observe, spread, standardise
+from streamk.schedules import averaging_weight, regularization_at
+
+EVENTS, STEPS, KNOWN, TARGET, CALIBRATION = 0, 1, 2, 3, 6
+LOSS, RHO, MEMORY, LEAST_OUTPUTS = 0, 1, 2, 3
+TARGET_CLIP = 6.0
+DONE, OVERFLOWED = -1, -2
+_TILE = 16
+
+
+@njit(cache=True, error_model="numpy")
+def first_bad(slots, values):  # type: ignore[no-untyped-def]
+    """Return the flat index of the first value that is not finite or too large, else −1."""
+    width = values.shape[1]
+    for i in range(values.shape[0]):
+        for j in range(width):
+            scaled = slots[min(i, slots.shape[0] - 1), j] >= 0
+            if not abs(values[i, j]) <= (LARGEST if scaled else LARGEST_UNSCALED):
+                return i * width + j
+    return -1
+
+
+@njit(cache=True, error_model="numpy")
+def scale_row(slots, keys, shared, values, i, statistics, out, found, to):  # type: ignore[no-untyped-def]
+    """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
+
+    Inputs that are absent or scale to 0 add nothing to an angle and are left out. A slot of −1 is
+    an input that is not scaled (a category, or a number with scaling off); ``shared`` is the row of
+    ``slots`` and ``keys``, and ``statistics`` are flat.
+    """
+    count = 0
+    for j in range(slots.shape[1]):
+        z = values[i, j]
+        if slots[shared, j] >= 0:
+            z = standardise(z, statistics, 3 * slots[shared, j], CLIP)
+        if z != 0.0 and keys[shared, j] != 0:
+            out[to, count] = z
+            found[to, count] = keys[shared, j]
+            count += 1
+    for j in range(count, slots.shape[1]):
+        out[to, j] = 0.0
+        found[to, j] = 0
+    return count
+
+
+@njit(cache=True, error_model="numpy")
+def observe_row(slots, shared, values, i, statistics):  # type: ignore[no-untyped-def]
+    """Add row ``i`` to the statistics of its inputs."""
+    for j in range(slots.shape[1]):
+        if slots[shared, j] >= 0:
+            observe(values[i, j], statistics, 3 * slots[shared, j])
+
+
+@njit(cache=True, error_model="numpy")
+def predict(loss, outputs, state, expert, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with class probabilities of the known outputs, or the target in its own units."""
+    if loss >= FIRST_REGRESSION:
+        out[0] = state[TARGET + 1] + spread(state, TARGET) * outputs[0]
+        return
+    out[:] = 0.0
+    known = int(state[KNOWN])
+    if known > 0:
+        memory = state[CALIBRATION + STATE * expert : CALIBRATION + STATE * (expert + 1)]
+        probabilities(loss, outputs[:known], memory, out[:known])
+
+
+@njit(cache=True, error_model="numpy")
+def average(coefficients, first, outputs, step):  # type: ignore[no-untyped-def]
+    """Move the average (the ``outputs`` rows after the iterate's) towards the iterate."""
+    weight = np.float32(averaging_weight(step))
+    for k in range(first, first + outputs):
+        for f in range(coefficients.shape[1]):
+            mean = coefficients[k + outputs, f]
+            coefficients[k + outputs, f] = mean + weight * (coefficients[k, f] - mean)
+
+
+@njit(cache=True, error_model="numpy")
+def learn_event(  # type: ignore[no-untyped-def]
+    coefficients, phi, i, features, rules, state, target, weight, outputs, work
+):  # fmt: skip
+    """Learn the event of row ``i``, whose outputs ``(experts, sets, K)`` are already evaluated.
+
+    ``coefficients`` are flat rows, ``work`` is scratch of shape ``(2, K)`` float64.
+    """
+    known = int(state[KNOWN])
+    classes = int(rules[0, LOSS]) < FIRST_REGRESSION
+    aim = target if classes else standardise(target, state, TARGET, TARGET_CLIP)
+    grown = max(known, int(rules[0, LEAST_OUTPUTS]))
+    if classes:
+        grown = max(grown, int(target) + 1)
+    experts, sets, most = outputs.shape
+    for e in range(experts):
+        loss, first = int(rules[e, LOSS]), e * sets * most
+        if classes and target < known:
+            memory = state[CALIBRATION + STATE * e : CALIBRATION + STATE * (e + 1)]
+            final = outputs[e, sets - 1, :known]
+            given = work[0, :known]
+            probabilities(loss, final, memory, given)
+            calibrate(loss, final, given, int(target), state[EVENTS], memory)
+        residual = work[1, :grown]
+        length = residuals(loss, outputs[e, 0, :grown], aim, residual)
+        rho = regularization_at(rules[e, RHO], rules[e, MEMORY], state[EVENTS]) / weight
+        project(coefficients, first, phi, i, length, residual, rho * features)
+        if sets > 1:
+            average(coefficients, first, most, state[STEPS] + 1.0)
+    if not classes:
+        observe(target, state, TARGET)
+    state[KNOWN] = grown
+    state[EVENTS] += 1.0
+    state[STEPS] += 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run(  # type: ignore[no-untyped-def]
+    learning, slots, keys, values, statistics, block_keys, waves, features, table, counts,
+    frequencies, coefficients, rules, state, targets, out,
+):  # fmt: skip
+    """Predict rows, and learn each after its prediction if ``learning``.
+
+    Parameters
+    ----------
+    learning : bool
+    slots, keys, values
+        Encoded rows (:class:`streamk.inputs.Rows`): ``(n or 1, w)`` int32, uint64; ``(n, w)`` float64.
+    statistics
+        Of the inputs, ``(slots, 3)`` float64; changed by learning.
+    block_keys, waves, features, coefficients
+        Of the expansion; coefficients are changed by learning.
+    table, counts, frequencies
+        The frequency cache; never changes a result.
+    rules
+        ``(experts, 4)`` float64: loss, ρ, memory, least number of outputs.
+    state
+        See the module; changed by learning.
+    targets
+        ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
+    out
+        ``(n, experts, K)`` float64, or ``(0, …)`` if predictions are not wanted.
+
+    Returns
+    -------
+    int
+        ``DONE``, or ``OVERFLOWED`` (done, and the frequency cache would like to grow), or the flat index of
+        the first value that is not finite or too large: nothing was then changed.
+    """
+    bad = first_bad(slots, values)
+    if bad >= 0:
+        return bad
+    n, w = values.shape
+    experts, sets, most, width = coefficients.shape
+    flat = coefficients.reshape(experts * sets * most, width)
+    spreads = statistics.reshape(statistics.size)
+    tile = max(1, min(_TILE, n, frequencies.shape[0] // max(w, 1)))
+    inputs = np.empty((tile, w), dtype=np.float32)
+    found = np.empty((tile, w), dtype=np.uint64)
+    where = np.empty((tile, w), dtype=np.int32)
+    widths = np.empty(tile, dtype=np.int64)
+    phi = np.empty((tile, width), dtype=np.float32)
+    outputs = np.empty((experts, sets, most), dtype=np.float32)
+    work = np.empty((2, most), dtype=np.float64)
+    for start in range(0, n, tile):
+        rows = min(tile, n - start)
+        for i in range(rows):
+            shared = min(start + i, slots.shape[0] - 1)
+            widths[i] = scale_row(slots, keys, shared, values, start + i, spreads, inputs, found, i)
+            if learning and targets[1, start + i] > 0.0:
+                observe_row(slots, shared, values, start + i, spreads)
+        frequency_rows(found[:rows], block_keys, waves, table, counts, frequencies, where)
+        featurize(inputs, where, widths[:rows], frequencies, waves, features, phi)
+        for i in range(rows):
+            for e in range(experts):
+                for s in range(sets):
+                    evaluate(flat, (e * sets + s) * most, phi, i, outputs[e, s])
+                if out.shape[0] > 0:
+                    predict(int(rules[e, LOSS]), outputs[e, sets - 1], state, e, out[start + i, e])
+            if learning and targets[1, start + i] > 0.0:
+                learn_event(
+                    flat, phi, i, features, rules, state,
+                    targets[0, start + i], targets[1, start + i], outputs, work,
+                )  # fmt: skip
+    return OVERFLOWED if counts[1] > 0 else DONE

@@ -1,0 +1,192 @@
+"""Kaczmarz learners: each event, or block of events, is an equation to project onto.
+
+The model is ``f(x) = φ(x)ᵀA`` over random features with ``φᵀφ/F ≈ k(x, x) = 1``. An event ``(x, y)``
+asks for ``φᵀA = y``; the regularised projection onto that equation is the smallest change of ``A`` that
+explains its residual::
+
+    A ← A + φ r/(φᵀφ + ρ_t F/w)            r = y − φᵀA,   ρ_t = ρ (1 + min(n, memory)/256)
+
+Kaczmarz (1937) projects in turn onto the rows of a linear system; Andrecut (2016, §3.2) onto random
+blocks of rows of a kernel system. Here the rows arrive, and the growing ``ρ_t`` anneals the step so that one
+pass ends near the ridge solution, where a constant ``ρ`` follows a stream that changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamk.learners.classifier import KernelClassifier
+from streamk.learners.regressor import KernelRegressor
+
+
+class KaczmarzClassifier(KernelClassifier):
+    """Kernel classifier that learns one event at a time by projections.
+
+    Parameters
+    ----------
+    kernel
+        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"`` or
+        ``"exponential-power[:p]"`` (:mod:`streamk.kernels`).
+    bandwidth
+        Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d``, ``d`` being the
+        number of fields present in the first event learned (the most in the first block, if blocks
+        are learned).
+    scales
+        Multipliers of the bandwidth; blocks of 32 features cycle through them.
+    features
+        Number of random features ``F``; the model is ``4 F`` bytes per class.
+    loss
+        ``"squared"`` (one output per class, targets 0 and 1) or ``"margin"`` (passive-aggressive: a step
+        only when the true class does not lead by 1).
+    regularization
+        ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
+    memory
+        Events after which ``ρ_t`` stops growing. None never stops, for data in random order; 0 keeps the
+        gain constant, for streams that change or whose neighbours resemble each other.
+    average
+        Predict with a running average of the coefficients (polynomial decay, η = 3). Twice the size.
+    block_size
+        Events projected onto together. 1 learns at once; larger blocks suit shuffled data, and wait
+        until they are full (see :meth:`flush`).
+    scale_inputs
+        Standardise numbers by the events before (clipped to ±4). Switch off behind a river scaler.
+    directions
+        ``"keyed"`` ties random directions to the names of fields, ``"dense"`` those of numbers to positions.
+    seed
+        The only source of randomness. None draws a new one at the first event.
+
+    Attributes
+    ----------
+    labels : list
+        Classes known so far.
+    events : int
+        Events learned so far.
+    pending : int
+        Events waiting for their block to fill.
+
+    Notes
+    -----
+    Probabilities are calibrated on the run: see :mod:`streamk.probabilities`.
+    A learner is not for use by several threads at once.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+    [^2]: Crammer, K. et al., 2006. Online passive-aggressive algorithms. JMLR 7.
+    [^3]: Shamir, O. and Zhang, T., 2013. Stochastic gradient descent for non-smooth optimization. ICML.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamk
+    >>> learner = streamk.KaczmarzClassifier(features=512, loss="margin", memory=0, seed=7)
+    >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
+    Accuracy: 0.00%
+    """
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        bandwidth: float | None = None,
+        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
+        features: int = 512,
+        loss: str = "squared",
+        regularization: float = 0.3,
+        memory: int | None = None,
+        average: bool = False,
+        block_size: int = 1,
+        scale_inputs: bool = True,
+        directions: str = "keyed",
+        seed: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.scales = scales
+        self.features = features
+        self.loss = loss
+        self.regularization = regularization
+        self.memory = memory
+        self.average = average
+        self.block_size = block_size
+        self.scale_inputs = scale_inputs
+        self.directions = directions
+        self.seed = seed
+        self._initialise()
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": 128, "seed": 7}
+        yield {"features": 128, "loss": "margin", "memory": 0, "average": True, "seed": 7}
+
+
+class KaczmarzRegressor(KernelRegressor):
+    """Kernel regressor that learns one event at a time by projections.
+
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
+    back in its own units, so no target can make the learner diverge.
+
+    Parameters
+    ----------
+    kernel, bandwidth, scales, features, average, block_size, scale_inputs, directions, seed
+        As for :class:`KaczmarzClassifier`.
+    loss
+        ``"squared"``, ``"huber"`` (residuals clipped to ±1.345 deviations) or
+        ``"epsilon_insensitive"`` (residuals within ±0.1 deviations are let be).
+    regularization
+        ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
+    memory
+        Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant.
+
+    Attributes
+    ----------
+    events : int
+        Events learned so far.
+    pending : int
+        Events waiting for their block to fill.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamk
+    >>> learner = streamk.KaczmarzRegressor(seed=7)
+    >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
+    MAE: 0.000000
+    """
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        bandwidth: float | None = None,
+        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
+        features: int = 512,
+        loss: str = "squared",
+        regularization: float = 0.3,
+        memory: int | None = None,
+        average: bool = False,
+        block_size: int = 1,
+        scale_inputs: bool = True,
+        directions: str = "keyed",
+        seed: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.scales = scales
+        self.features = features
+        self.loss = loss
+        self.regularization = regularization
+        self.memory = memory
+        self.average = average
+        self.block_size = block_size
+        self.scale_inputs = scale_inputs
+        self.directions = directions
+        self.seed = seed
+        self._initialise()
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": 128, "seed": 7}
+        yield {"features": 128, "loss": "huber", "memory": 0, "average": True, "seed": 7}

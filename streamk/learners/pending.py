@@ -1,0 +1,80 @@
+"""Events that wait for their block to fill."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.inputs import Rows, stack
+
+Array = NDArray[np.float64]
+
+
+class Pending:
+    """Encoded events with their targets and weights, in order of arrival."""
+
+    def __init__(self) -> None:
+        self._parts: list[Rows] = []
+        self._goals: list[Array] = []
+
+    def __len__(self) -> int:
+        return sum(goal.shape[1] for goal in self._goals)
+
+    def add(self, rows: Rows, goal: Array) -> None:
+        """Add rows with their targets and weights ``(2, n)``; rows without weight are not kept."""
+        learned = np.flatnonzero(goal[1] > 0.0)
+        if len(learned):
+            self._parts.append(rows.select(learned))
+            self._goals.append(goal[:, learned])
+
+    def pop(self) -> tuple[Rows, Array]:
+        """Return all rows and goals as one block, and keep none."""
+        block = stack(self._parts), np.concatenate(self._goals, axis=1)
+        self._parts, self._goals = [], []
+        return block
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the events as named arrays for a model file; empty if there are none."""
+        if not self._parts:
+            return {}
+        rows = stack(self._parts)
+        goal = np.concatenate(self._goals, axis=1)
+        return {
+            "pending.slots": rows.slots,
+            "pending.keys": rows.keys,
+            "pending.values": rows.values,
+            "pending.goal": goal,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int) -> Pending:
+        """Return the events that :meth:`arrays` described, if they fit a learner with so many slots."""
+        count, width = arrays["pending.values"].shape
+        shared = len(arrays["pending.keys"]) == 1
+        shape = (1 if shared else count, width)
+        rows = Rows(
+            typed(arrays, "pending.slots", np.int32, shape),
+            typed(arrays, "pending.keys", np.uint64, shape),
+            typed(arrays, "pending.values", np.float64, (count, width)),
+        )
+        if not 0 < count < block_size or (width and rows.slots.max() >= slots) or (rows.slots < -1).any():
+            raise ValueError(f"{count} pending events do not fit")
+        pending = cls()
+        pending.add(rows, typed(arrays, "pending.goal", np.float64, (2, count)))
+        return pending
+
+    def largest_target(self) -> float:
+        """Return the largest target that waits, −1 if none does."""
+        return max((float(goal[0].max()) for goal in self._goals), default=-1.0)
+
+
+def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array of a model file, if it is what compiled code may be given."""
+    array = arrays[name]
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"its {name} are {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}"
+        )
+    return array

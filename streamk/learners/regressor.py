@@ -1,0 +1,127 @@
+"""The river face of a regressor: numbers in, numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from streamk.frames import batch, targets
+from streamk.inputs import LARGEST, Event, RowError
+from streamk.learners.base import KernelLearner, check_weight, check_weights
+
+Array = NDArray[np.float64]
+
+
+class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
+    """A kernel learner whose target is a number, standardised on the run and clipped to ±6."""
+
+    _target_kind = "number"
+
+    def learn_one(self, x: Event, y: float, w: float = 1.0) -> None:
+        """Learn one event.
+
+        Parameters
+        ----------
+        x
+            Field names to numbers, booleans, strings or None (missing).
+        y
+            The target, in its own units.
+        w
+            Sample weight: divides the regulariser, so a heavier event is fitted more closely.
+            An event of weight 0 is ignored.
+
+        Raises
+        ------
+        ValueError
+            If a value, the target or the weight cannot be taken; nothing was then learned.
+        """
+        target = check_target(y)
+        if w != 1.0 and (w := check_weight(w)) == 0.0:
+            self._inputs.check(x)
+            return
+        self._learn_event(x, target, w, 1)
+
+    def predict_one(self, x: Event) -> float:
+        """Return the predicted target in its own units; 0.0 before any learning."""
+        out = self._predict_event(x)
+        return 0.0 if out is None else float(out[0])
+
+    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
+        """Learn many events: the same model as a loop of :meth:`learn_one`, in one compiled loop.
+
+        Parameters
+        ----------
+        X
+            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
+        y
+            The targets: a series, an array or a list.
+        w
+            Sample weights, all 1 by default.
+        names
+            Column names of an array.
+
+        Raises
+        ------
+        ValueError
+            If any value, target or weight cannot be taken, naming field and row; nothing was
+            then learned.
+        """
+        self._pass(X, y, w, names, wanted=False)
+
+    def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+        """Return the prediction of every row, in the type that goes with ``X``."""
+        rows = batch(X, names)
+        return rows.series(_column(self._predict_batch(rows), len(rows)), None)
+
+    def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
+        """Learn many events, and return the prediction made for each *before* it was learned.
+
+        The prequential pass in one compiled loop: the same predictions and the same model as a loop of
+        :meth:`predict_one` and :meth:`learn_one`.
+        """
+        rows, out = self._pass(X, y, w, names, wanted=True)
+        return rows.series(_column(out, len(rows)), None)
+
+    def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
+        rows = batch(X, names)
+        values = targets(y, len(rows))
+        goal = np.array([check_targets(values), check_weights(w, len(rows))], dtype=np.float64)
+        self._prepare(rows, goal[1])
+        return rows, self._learn_batch(rows, goal, 1, wanted)
+
+
+def check_targets(values: Sequence[Any]) -> list[float]:
+    """Return targets as floats, naming the row of the first that is refused."""
+    checked = []
+    for row, value in enumerate(values):
+        try:
+            checked.append(check_target(value))
+        except ValueError as error:
+            raise RowError(row, str(error)) from None
+    return checked
+
+
+def check_target(y: Any) -> float:
+    """Return a target as a float, refusing what is not a finite number."""
+    if isinstance(y, (Real, Decimal)) and not isinstance(y, (bool, np.bool_)):
+        try:
+            value = float(y)
+        except OverflowError:
+            value = math.inf
+        if abs(value) <= LARGEST:
+            return value
+    raise ValueError(
+        f"the target is {str(y)[:40]} ({type(y).__name__}); a regression target must be a "
+        f"finite number, at most {LARGEST:g} in size"
+    )
+
+
+def _column(out: Array, rows: int) -> list[float]:
+    return out[:, 0].tolist() if out.size else [0.0] * rows

@@ -1,0 +1,158 @@
+"""Model files: safetensors with a JSON header, checksummed, and read without running any code.
+
+A file holds the learner's arrays as tensors and one metadata entry, ``streamk``: a JSON object with the
+format version, the class, the parameters, the seed, names, labels, counts, and the SHA-256 of the rest.
+Any safetensors reader can open it. The same learner always makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+if TYPE_CHECKING:
+    from streamk.learners.base import KernelLearner
+
+FORMAT = 1
+_KEY = "streamk"
+Arrays = dict[str, NDArray[Any]]
+
+
+def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes of a model file."""
+    header = {"format": FORMAT, **header}
+    digest = _digest(header, arrays)
+    text = _json({**header, "sha256": digest})
+    return save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, metadata={_KEY: text})
+
+
+def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of a model file.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are not a model file, were cut short or altered, or are of a later format.
+    """
+    broken = f"{source} is damaged: "
+    try:
+        arrays: Arrays = load_tensors(data)
+        size = int.from_bytes(data[:8], "little")
+        header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_KEY])
+        if not isinstance(header, dict):
+            raise TypeError
+    except (SafetensorError, KeyError, TypeError):
+        raise ValueError(
+            f"{source} is not a streamk model file, or was cut short; save the model again"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{broken}its header cannot be read ({error})") from None
+    version = header.pop("format", None)
+    if version != FORMAT:
+        raise ValueError(
+            f"{source} has model format {version!r} and this streamk reads format {FORMAT}; "
+            "load it with the version that wrote it"
+        )
+    digest = header.pop("sha256", None)
+    if digest != _digest({"format": FORMAT, **header}, arrays) or pack(header, arrays) != data:
+        raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
+    return header, arrays
+
+
+def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> int:
+    """Write a model file in one step, and return its size in bytes.
+
+    The bytes go to a temporary file in the same directory, which is synchronised and renamed.
+    """
+    path, data = Path(path), pack(header, arrays)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+    return len(data)
+
+
+def load(path: str | Path) -> KernelLearner:
+    """Return the learner saved at ``path``.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model file, is damaged, or holds a learner this version does not know.
+    FileNotFoundError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import streamk, tempfile, pathlib
+    >>> learner = streamk.KaczmarzRegressor(seed=1)
+    >>> for i in range(100):
+    ...     learner.learn_one({"x": i % 10}, (i % 10) ** 2)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "square.streamk"
+    >>> size = learner.save(path)
+    >>> streamk.load(path).predict_one({"x": 3}) == learner.predict_one({"x": 3})
+    True
+    """
+    return loads(Path(path).read_bytes(), str(path))
+
+
+def loads(data: bytes, source: str = "the model") -> KernelLearner:
+    """Return the learner in the bytes of a model file; ``source`` names them in errors."""
+    from streamk.learners import LEARNERS
+
+    header, arrays = unpack(data, source)
+    name = header.get("class")
+    learner = LEARNERS.get(name) if isinstance(name, str) else None
+    if learner is None:
+        raise ValueError(f"{source} holds a {name!r}, which this streamk does not know")
+    try:
+        return learner._from_parts(header, arrays)
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise ValueError(f"{source} is not a valid {name}: {error}") from None
+
+
+def _digest(header: dict[str, Any], arrays: Arrays) -> str:
+    digest = hashlib.sha256(_json(header).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "nt":  # a directory cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

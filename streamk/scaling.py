@@ -1,0 +1,47 @@
+"""Running standardisation: each number is scaled by the statistics of the events before it.
+
+The statistics of one input are ``(count, mean, m2)``, Welford's recurrence in float64::
+
+    count += 1;   δ = v − mean;   mean += δ/count;   m2 += δ (v − mean)
+
+and ``z = (v − mean)/√(m2/count)``, clipped to ±4, 0 while the spread is 0. Scaling by the past
+alone keeps a prediction honest: it can be made before the event is learned, and learning the event
+scales it by the same numbers. The functions take a flat array of statistics and the place of the
+first of the three.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+CLIP = 4.0
+_CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
+
+
+@njit(cache=True, error_model="numpy")
+def spread(statistics, at):  # type: ignore[no-untyped-def]
+    """Return the standard deviation of one input, 0 if it has not varied."""
+    count, mean, m2 = statistics[at], statistics[at + 1], statistics[at + 2]
+    if count < 2.0 or m2 <= 0.0:
+        return 0.0
+    deviation = np.sqrt(m2 / count)
+    return deviation if deviation > _CONSTANT * abs(mean) else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
+    """Return ``(value − mean)/deviation`` clipped to ±``clip``, 0 while there is no deviation."""
+    deviation = spread(statistics, at)
+    if deviation == 0.0:
+        return 0.0
+    return min(max((value - statistics[at + 1]) / deviation, -clip), clip)
+
+
+@njit(cache=True, error_model="numpy")
+def observe(value, statistics, at):  # type: ignore[no-untyped-def]
+    """Add one value to the statistics of its input."""
+    statistics[at] += 1.0
+    delta = value - statistics[at + 1]
+    statistics[at + 1] += delta / statistics[at]
+    statistics[at + 2] += delta * (value - statistics[at + 1])

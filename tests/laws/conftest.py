@@ -1,0 +1,17 @@
+import pytest
+
+import streamk
+
+from .subjects import COMMON, LEARNERS
+
+
+@pytest.fixture(params=LEARNERS)
+def make(request):
+    """A function that makes the learner, and says whether it classifies."""
+    cls, extra = LEARNERS[request.param]
+
+    def new(**changes):
+        return cls(**{**COMMON, **extra, **changes})
+
+    new.classifies = cls is streamk.KaczmarzClassifier
+    return new

@@ -1,0 +1,45 @@
+"""Every learner, in the settings whose code differs; every law runs over all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import streamk
+
+COMMON = {"features": 96, "seed": 11}
+LEARNERS = {
+    "classifier": (streamk.KaczmarzClassifier, {}),
+    "classifier-margin-average": (
+        streamk.KaczmarzClassifier, {"loss": "margin", "average": True, "memory": 50},
+    ),
+    "classifier-blocks": (streamk.KaczmarzClassifier, {"block_size": 7, "average": True}),
+    "classifier-margin-blocks": (streamk.KaczmarzClassifier, {"block_size": 7, "loss": "margin"}),
+    "classifier-dense": (streamk.KaczmarzClassifier, {"directions": "dense", "kernel": "matern:2.5"}),
+    "classifier-unscaled": (streamk.KaczmarzClassifier, {"scale_inputs": False, "kernel": "laplace"}),
+    "classifier-dense-unscaled": (
+        streamk.KaczmarzClassifier, {"scale_inputs": False, "directions": "dense", "block_size": 5},
+    ),
+    "regressor": (streamk.KaczmarzRegressor, {}),
+    "regressor-huber-average": (streamk.KaczmarzRegressor, {"loss": "huber", "average": True}),
+    "regressor-blocks": (streamk.KaczmarzRegressor, {"block_size": 7, "loss": "epsilon_insensitive"}),
+}  # fmt: skip
+
+
+def events(n=120, seed=0, classifies=True):
+    """A stream with numbers, categories, booleans, missing values, and names that come and go."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for i in range(n):
+        a, b = rng.normal(size=2)
+        x = {"a": float(a), "b": float(b * 100 + 7), "k": int(rng.integers(0, 5))}
+        x["colour"] = str(rng.choice(["red", "green", "blue"]))
+        x["on"] = bool(rng.random() < 0.5)
+        if rng.random() < 0.2:
+            x["a"] = None
+        if i > n // 3:
+            x["late"] = float(rng.random())
+        if rng.random() < 0.3:
+            del x["colour"]
+        score = a + np.sin(b) + (x["on"] - 0.5)
+        pairs.append((x, f"class {int(score > 0) + int(score > 1)}" if classifies else 30.0 + 4 * score))
+    return pairs

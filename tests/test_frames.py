@@ -1,0 +1,159 @@
+"""Whatever the rows come in, they are the rows of the dicts."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from streamk.frames import batch, targets
+from streamk.inputs import Inputs
+
+ROWS = [
+    {"b": 1.5, "a": 2, "colour": "red", "on": True},
+    {"b": None, "a": 3, "colour": None, "on": False},
+    {"b": -0.25, "a": 4, "colour": "blue", "on": None},
+]
+FRAMES = {
+    "pandas": lambda rows: pd.DataFrame(rows).convert_dtypes(),
+    "pandas-arrow": lambda rows: pd.DataFrame(rows).convert_dtypes(dtype_backend="pyarrow"),
+    "polars": pl.DataFrame,
+    "pyarrow": pa.Table.from_pylist,
+    "dicts": list,
+}
+
+
+def learned(X, directions="keyed", names=None):
+    """The rows and the names that a learner would take from ``X``."""
+    inputs, rows = Inputs(directions), batch(X, names)
+    rows.prepare(inputs, np.ones(len(rows), dtype=bool))
+    return inputs, rows.rows(inputs, 0, len(rows))
+
+
+def looped(rows, directions="keyed"):
+    inputs = Inputs(directions)
+    encoded = [inputs.encode(x, True).copy() for x in rows]
+    return inputs, encoded
+
+
+def content(rows, i):
+    """What is present in row i: (slot, key, value), in order."""
+    shared = min(i, len(rows.keys) - 1)
+    found = zip(rows.slots[shared], rows.keys[shared], rows.values[i], strict=True)
+    return [(int(s), int(k), float(v)) for s, k, v in found if k != 0]
+
+
+@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_frame_is_its_dicts(kind, directions):
+    inputs, rows = learned(FRAMES[kind](ROWS), directions)
+    other, loop = looped(ROWS, directions)
+    assert inputs.numbers == other.numbers
+    for i, row in enumerate(loop):
+        assert content(rows, i) == content(row, 0)
+
+
+def test_names_register_in_the_order_a_loop_meets_them():
+    rows = [{"z": 1.0, "a": None, "m": None}, {"z": 1.0, "a": None, "m": 2.0}, {"z": 1.0, "a": 1.0, "m": 1.0}]
+    inputs, _ = learned(pl.DataFrame(rows))
+    assert list(inputs.numbers) == ["z", "m", "a"] == list(looped(rows)[0].numbers)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("directions", ["keyed", "dense"])
+def test_a_frame_with_new_names_is_predicted_as_its_dicts(directions, scaled):
+    rows = [{"a": 1.0, "b": None, "c": 2.0}, {"a": None, "b": 3.0, "c": None}, {"a": 1.0, "b": 2.0, "c": 3.0}]
+    inputs = Inputs(directions, scaled)
+    inputs.encode({"b": 1.0}, True)
+    frame = batch(pl.DataFrame(rows))
+    frame.prepare(inputs, None)
+    encoded = frame.rows(inputs, 0, 3)
+    for i, x in enumerate(rows):
+        assert content(encoded, i) == content(inputs.encode(x, False), 0)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32", "float64", "bool"])
+def test_an_array_with_names(dtype):
+    X = np.array([[1, 0], [0, 1]], dtype=dtype)
+    _, rows = learned(X, names=["q", "p"])
+    loop = looped([{"q": a, "p": b} for a, b in X.tolist()])[1]
+    assert [content(rows, i) for i in range(2)] == [content(r, 0) for r in loop]
+
+
+def test_an_array_of_objects():
+    X = np.array([[1.5, "red"], [None, "blue"]], dtype=object)
+    _, rows = learned(X, names=["n", "c"])
+    loop = looped([{"n": 1.5, "c": "red"}, {"n": None, "c": "blue"}])[1]
+    assert [content(rows, i) for i in range(2)] == [content(r, 0) for r in loop]
+
+
+def test_a_column_of_mixed_types():
+    frame = pd.DataFrame({"m": [1, "one", True, None]}, dtype=object)
+    _, rows = learned(frame)
+    loop = looped([{"m": v} for v in (1, "one", True, None)])[1]
+    assert [content(rows, i) for i in range(4)] == [content(r, 0) for r in loop]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.Table.from_pydict])
+def test_nan_is_refused_with_field_and_row(make):
+    with pytest.raises(ValueError, match="row 2: field 'x' is nan"):
+        learned(make({"x": [1.0, 2.0, float("nan")]}))
+
+
+def test_null_is_missing():
+    _, rows = learned(pl.DataFrame({"x": [1.0, None], "y": [1.0, 2.0]}))
+    assert [len(content(rows, i)) for i in range(2)] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("X", "names", "message"),
+    [
+        (np.zeros((2, 2)), None, "give names"),
+        (np.zeros((2, 2)), ["a"], "2 columns and names has 1"),
+        (np.zeros(3), ["a"], "1 dimensions"),
+        (pl.DataFrame({"a": [1]}), ["a"], "names= goes with a NumPy array"),
+        (np.zeros((1, 2)), ["a", "a"], "same name 'a'"),
+        (pl.LazyFrame({"a": [1]}), None, "eager data frame"),
+        (3, None, "eager data frame"),
+        (pl.DataFrame({"when": [datetime.date(2026, 1, 1)]}), None, "column 'when'"),
+        (pl.DataFrame({"l": [[1, 2]]}), None, "column 'l'"),
+        (pl.DataFrame({"s": [{"x": 1}]}), None, "column 's'"),
+    ],
+)
+def test_what_is_not_a_batch_is_refused(X, names, message):
+    with pytest.raises(ValueError, match=message):
+        batch(X, names)
+
+
+@pytest.mark.parametrize("y", [[1, 2], np.array([1, 2]), pd.Series([1, 2]), pl.Series([1, 2]), (1, 2)])
+def test_targets(y):
+    assert targets(y, 2) == [1, 2]
+
+
+def test_targets_of_a_chunked_array():
+    assert targets(pa.chunked_array([[1], [2]]), 2) == [1, 2]
+
+
+def test_targets_of_another_length():
+    with pytest.raises(ValueError, match="X has 3 rows and y has 2"):
+        targets([1, 2], 3)
+
+
+def test_targets_that_are_none():
+    with pytest.raises(ValueError, match="y must be a series"):
+        targets(5, 1)
+
+
+def test_answers_come_in_the_type_of_the_question():
+    frame = pd.DataFrame({"a": [1.0, 2.0]}, index=[10, 20])
+    series = batch(frame).series(["x", "y"], None)
+    assert isinstance(series, pd.Series)
+    assert series.index.tolist() == [10, 20]
+    assert isinstance(batch(pl.DataFrame({"a": [1]})).series(["x"], None), pl.Series)
+    assert isinstance(batch(np.zeros((1, 1)), ["a"]).series(["x"], None), np.ndarray)
+    assert batch([{"a": 1}]).series(["x"], None) == ["x"]
+    table = batch(frame).table([False, True], np.array([[0.25, 0.75], [0.5, 0.5]]))
+    assert table.columns.tolist() == [False, True]
+    assert table.loc[10, True] == 0.75

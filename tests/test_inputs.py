@@ -1,0 +1,142 @@
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from streamk.inputs import MOST_NAMES, Inputs, Rows, stack
+
+
+def row(inputs, x, learning=True):
+    return inputs.encode(x, learning).copy()
+
+
+def same(a, b):
+    return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+
+
+def test_order_of_fields_does_not_matter():
+    x = {"b": 1.0, "a": "red", "d": True, "c": 2}
+    y = dict(reversed(x.items()))
+    assert same(row(Inputs(), x), row(Inputs(), y))
+
+
+def test_numbers_of_every_kind():
+    values = {"a": 1, "b": 2.5, "c": np.float32(3), "d": np.int8(4), "e": Decimal("5"), "f": Fraction(1, 2)}
+    assert row(Inputs(), values).values.tolist() == [[1, 2.5, 3, 4, 5, 0.5]]
+
+
+def test_booleans_and_strings_are_one_hot():
+    inputs = Inputs()
+    encoded = row(inputs, {"flag": True, "name": "x", "z": np.bool_(False), "s": np.str_("t")})
+    assert encoded.values.tolist() == [[1, 1, 1, 1]]
+    assert (encoded.slots == -1).all()
+    assert row(inputs, {"flag": False}).keys[0, 0] != row(inputs, {"flag": True}).keys[0, 0]
+    assert row(inputs, {"flag": "True"}).keys[0, 0] == row(inputs, {"flag": True}).keys[0, 0]
+
+
+def test_missing_is_left_out():
+    inputs = Inputs()
+    assert row(inputs, {"a": None, "b": 1.0}).values.shape == (1, 1)
+    assert list(inputs.numbers) == ["b"]
+
+
+def test_names_are_learned_only_by_learning():
+    inputs = Inputs()
+    assert row(inputs, {"a": 1.0}, learning=False).keys.tolist() == [[0]]
+    assert not inputs.numbers
+    row(inputs, {"b": 1.0, "a": 2.0})
+    assert inputs.numbers == {"a": 0, "b": 1}
+    assert row(inputs, {"a": 1.0}, learning=False).values.tolist() == [[1.0]]
+
+
+def test_one_name_with_changing_types():
+    inputs = Inputs()
+    for value, count in ((1.0, 1), ("one", 1), (True, 1), (None, 0), (2, 1)):
+        assert row(inputs, {"a": value}).values.shape == (1, count)
+
+
+def test_dense_numbers_are_tied_to_positions():
+    x, renamed = {"a": 1.0, "b": 2.0, "c": "x"}, {"p": 1.0, "q": 2.0, "c": "x"}
+    for scaled in (True, False):
+        assert same(row(Inputs("dense", scaled), x), row(Inputs("dense", scaled), renamed))
+    assert not same(row(Inputs("keyed"), x), row(Inputs("keyed"), renamed))
+
+
+def test_a_new_dense_number_is_predicted_where_it_will_be_learned():
+    inputs = Inputs("dense", scaled=False)
+    row(inputs, {"m": 1.0})
+    x = {"z": 1.0, "m": 2.0, "a": 3.0}
+    before = row(inputs, x, learning=False)
+    assert same(before, row(inputs, x))
+    assert inputs.numbers == {"m": 0, "a": 1, "z": 2}
+
+
+def test_unscaled_keyed_names_are_not_kept():
+    inputs = Inputs(scaled=False)
+    for i in range(1000):
+        assert row(inputs, {f"n{i}": 1.0}).keys[0, 0] != 0
+    assert not inputs.numbers
+    assert inputs.statistics.size == 0
+
+
+def test_the_number_of_names_is_bounded():
+    inputs = Inputs()
+    inputs.register([f"n{i}" for i in range(MOST_NAMES)])
+    with pytest.raises(ValueError, match="'extra' would be among more than 65,536"):
+        inputs.encode({"extra": 1.0}, True)
+    assert len(inputs.numbers) == MOST_NAMES
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, "field 'bad' is nan"),
+        (math.inf, "field 'bad' is inf"),
+        (-math.inf, "field 'bad' is -inf"),
+        (1e200, "at most 1e\\+100"),
+        (10**400, "field 'bad' is 1000"),
+        (Decimal("NaN"), "field 'bad' is nan"),
+        (np.float32("nan"), "field 'bad' is nan"),
+        ([1, 2], "field 'bad' is a list"),
+        ({"x": 1}, "field 'bad' is a dict"),
+        (np.zeros(2), "field 'bad' is a ndarray"),
+        (b"bytes", "field 'bad' is a bytes"),
+        (1j, "field 'bad' is a complex"),
+    ],
+)
+def test_a_bad_value_is_named(value, message):
+    inputs = Inputs()
+    with pytest.raises(ValueError, match=message):
+        inputs.encode({"fine": 1.0, "bad": value}, True)
+    assert not inputs.numbers
+
+
+def test_two_fields_with_one_name():
+    with pytest.raises(ValueError, match="same name '1'"):
+        Inputs().encode({1: 2.0, "1": 3.0}, True)
+
+
+@pytest.mark.parametrize("event", [[1, 2], "text", 3, None])
+def test_an_event_is_a_dict(event):
+    with pytest.raises(ValueError, match="an event must be a dict"):
+        Inputs().encode(event, True)
+
+
+def test_many_shapes_of_event_stay_bounded():
+    inputs = Inputs(scaled=False)
+    for i in range(2000):
+        inputs.encode({f"n{i}": 1.0, "c": f"v{i}"}, True)
+    assert len(inputs._plans) <= 256
+
+
+def test_stacking_shares_what_is_shared():
+    keys = np.array([[5, 6]], dtype=np.uint64)
+    a = Rows(np.zeros((1, 2), np.int32), keys, np.ones((1, 2)))
+    b = Rows(np.zeros((1, 2), np.int32), keys.copy(), np.zeros((3, 2)))
+    assert stack([a, b]).keys.shape == (1, 2)
+    c = Rows(np.zeros((1, 1), np.int32), keys[:, :1], np.ones((1, 1)))
+    mixed = stack([a, c])
+    assert mixed.keys.tolist() == [[5, 6], [5, 0]]
+    assert mixed.slots.tolist() == [[0, 0], [0, -1]]

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+
+from streamk.labels import Labels
+
+
+def learned(*values):
+    labels = Labels()
+    labels.register(labels.check_many(values))
+    return labels
+
+
+def test_labels_are_numbered_in_order():
+    assert learned("b", "a", "b").values == ["b", "a"]
+    assert learned(3, 1, 2).codes == {3: 0, 1: 1, 2: 2}
+
+
+def test_a_boolean_brings_the_other():
+    assert learned(True).values == [False, True]
+    assert learned(True).least == 2
+    assert learned("x").least == 0
+
+
+def test_numpy_scalars_are_plain():
+    checked = Labels().check_many([np.int64(1), np.int8(2)])
+    assert checked == [1, 2]
+    assert {type(v) for v in checked} == {int}
+    assert type(Labels().check(np.bool_(True))) is bool
+    assert type(Labels().check(np.str_("a"))) is str
+
+
+@pytest.mark.parametrize("label", [None, 1.0, float("nan"), b"x", [1], (1, 2), np.float32(1)])
+def test_what_is_not_a_label(label):
+    with pytest.raises(ValueError, match="a class label must be"):
+        Labels().check(label)
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, 1), (1, True), ("1", 1), (0, False), (1, "a")])
+def test_another_type_is_refused(first, second):
+    labels = learned(first)
+    with pytest.raises(ValueError, match="keeps one type of label"):
+        labels.check(second)
+    with pytest.raises(ValueError, match="row 1: the label is"):
+        labels.check_many([first, second])
+    with pytest.raises(ValueError, match="row 1: the label is"):
+        Labels().check_many([first, second])

@@ -1,0 +1,167 @@
+"""A model file is whole or refused, small, readable by others, and replaced in one step."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+import streamk
+from streamk import model_file
+
+
+def learner(cls=streamk.KaczmarzClassifier, **parameters):
+    made = cls(features=64, seed=3, **parameters)
+    for i in range(20):
+        made.learn_one({"a": float(i), "colour": "red"}, f"k{i % 2}" if made._target_kind == "class" else i)
+    return made
+
+
+DATA = learner().to_bytes()
+
+
+def test_any_safetensors_reader_can_open_it(tmp_path):
+    path = tmp_path / "m.streamk"
+    made = learner()
+    assert made.save(path) == path.stat().st_size
+    with safe_open(path, "numpy") as file:
+        header = json.loads(file.metadata()["streamk"])
+        assert file.get_tensor("coefficients").shape == (1, 1, 2, 64)
+    assert header["format"] == 1
+    assert header["class"] == "KaczmarzClassifier"
+    assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
+    assert header["labels"] == ["k0", "k1"]
+    assert header["numbers"] == ["a"]
+    assert header["events"] == 20
+
+
+@pytest.mark.parametrize("labels", [[True, False], [1, 2], ["1", "2"]])
+def test_labels_keep_their_type(labels):
+    made = streamk.KaczmarzClassifier(features=32, seed=1)
+    for i, label in enumerate(labels):
+        made.learn_one({"a": i}, label)
+    again = streamk.loads(made.to_bytes())
+    assert [type(v) for v in again.labels] == [type(v) for v in made.labels]
+    assert again.labels == made.labels
+
+
+def test_a_boolean_that_waits_for_its_block():
+    made = streamk.KaczmarzClassifier(features=32, block_size=4, seed=1)
+    made.learn_one({"a": 1.0}, False)
+    again = streamk.loads(made.to_bytes())
+    assert again.pending == 1
+    assert again.labels == [False, True]
+    again.flush()
+    assert again.predict_proba_one({"a": 1.0}).keys() == {False, True}
+
+
+def test_numpy_parameters_are_saved():
+    made = streamk.KaczmarzRegressor(features=np.int64(40), bandwidth=np.float32(2), scales=(np.float64(1),))
+    assert streamk.loads(made.to_bytes()).features == 40
+
+
+def test_a_learner_that_has_learned_nothing():
+    again = streamk.loads(streamk.KaczmarzClassifier().to_bytes())
+    assert again.predict_one({"a": 1}) is None
+
+
+@given(st.integers(0, len(DATA) - 1))
+def test_a_file_cut_short_is_refused(length):
+    with pytest.raises(ValueError, match=r"the file \S*is|not a streamk model file"):
+        streamk.loads(DATA[:length], "the file")
+
+
+@given(st.integers(0, len(DATA) - 1), st.integers(1, 255))
+def test_a_file_with_one_byte_altered_is_refused(at, flip):
+    altered = bytearray(DATA)
+    altered[at] ^= flip
+    with pytest.raises(ValueError, match="the file"):
+        streamk.loads(bytes(altered), "the file")
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_are_refused(data):
+    with pytest.raises(ValueError, match=r"not a streamk model file|damaged"):
+        streamk.loads(data)
+
+
+def test_bytes_added_are_refused():
+    with pytest.raises(ValueError, match="the model"):
+        streamk.loads(DATA + b"\0")
+
+
+def tampered(**changes):
+    header, arrays = model_file.unpack(DATA, "x")
+    return model_file.pack({**header, **changes}, arrays)
+
+
+def test_another_format_is_refused(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(model_file, "FORMAT", 2)
+        data = learner().to_bytes()
+    with pytest.raises(ValueError, match="model format 2 and this streamk reads format 1"):
+        streamk.loads(data)
+
+
+def test_another_class_is_refused():
+    with pytest.raises(ValueError, match="'Popen', which this streamk does not know"):
+        streamk.loads(tampered(**{"class": "Popen"}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"parameters": {"features": 64}}, {"parameters": {"scales": [1.0], "command": "ls"}}, {"numbers": 5},
+     {"labels": [1, "a"]}, {"seed": "x"}, {"numbers": ["a", "b"]}, {"labels": ["a"]}],
+)  # fmt: skip
+def test_a_header_that_does_not_fit_is_refused(changes):
+    with pytest.raises(ValueError, match="not a valid KaczmarzClassifier"):
+        streamk.loads(tampered(**changes))
+
+
+def test_the_file_on_disk_is_the_old_or_the_new(tmp_path, monkeypatch):
+    path = tmp_path / "m.streamk"
+    learner().save(path)
+    before = path.read_bytes()
+
+    def crash(_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", crash)
+        with pytest.raises(OSError, match="no space"):
+            learner(average=True).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["m.streamk"]
+
+
+def test_the_file_has_the_usual_permissions(tmp_path):
+    path, usual = tmp_path / "m.streamk", tmp_path / "usual"
+    learner().save(path)
+    usual.write_bytes(b"")
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        streamk.load(tmp_path / "none")
+
+
+def test_ten_classes_over_4096_features_fit_in_200_kilobytes():
+    made = streamk.KaczmarzClassifier(features=4096, seed=1)
+    rng = np.random.default_rng(0)
+    names = [f"pixel {j}" for j in range(64)]
+    made.learn_many(rng.normal(size=(50, 64)), [i % 10 for i in range(50)], names=names)
+    beside = len(json.dumps(names)) + made._inputs.statistics.nbytes
+    assert len(made.to_bytes()) - beside <= 200_000
+
+
+def test_saving_does_not_disturb_learning():
+    one, two = learner(), learner()
+    two.to_bytes()
+    for made in (one, two):
+        made.learn_one({"a": 3.0}, "k1")
+    assert one.to_bytes() == two.to_bytes()
