@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
+_PART = 1 << 16
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -48,9 +49,11 @@ class Log:
 
     def position(self) -> int:
         """Return how many bytes of the file have been read."""
-        if self._raw is None or not self._raw.seekable():
+        if self._raw is None:
             return 0
-        return self.size if self._raw.closed else self._raw.tell()
+        if self._raw.closed:
+            return self.size
+        return self._raw.tell() if self._raw.seekable() else 0
 
     def __iter__(self) -> Iterator[Record]:
         with sys.stdin.buffer if self.name == "-" else Path(self.name).open("rb") as raw:
@@ -158,6 +161,34 @@ class _Counted:
         return text
 
 
+class _Zstd(io.RawIOBase):
+    """The bytes of zstd frames, one after the other; unlike the library's reader, it knows a whole frame."""
+
+    def __init__(self, packed: Any) -> None:
+        self._packed = packed
+        self._frame: Any = None
+        self._plain = self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._plain:
+            part = self._rest or self._packed.read1(_PART)
+            if not part:
+                if self._frame is not None:
+                    raise EOFError("the last zstd frame is not whole")
+                return 0
+            if self._frame is None:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._plain, self._rest = self._frame.decompress(part), b""
+            if self._frame.eof:
+                self._rest, self._frame = self._frame.unused_data, None
+        count = min(len(buffer), len(self._plain))
+        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
+        return count
+
+
 def _text(raw: BinaryIO) -> io.TextIOBase:
     buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
     magic = buffered.peek(4)[:4]
@@ -165,5 +196,5 @@ def _text(raw: BinaryIO) -> io.TextIOBase:
     if magic.startswith(_GZIP):
         plain = gzip.GzipFile(fileobj=buffered)
     elif magic == _ZSTD:
-        plain = zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True)
+        plain = io.BufferedReader(_Zstd(buffered))
     return io.TextIOWrapper(plain, encoding="utf-8-sig", newline="")

@@ -94,7 +94,7 @@ def metrics_table(run: Replay) -> Table:
     table = Table(title=f"{run.events:,} events", title_justify="left")
     table.add_column("")
     for name in run.names:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     values = [score.values() for score in run.scores]
     for key in values[0]:
         table.add_row(

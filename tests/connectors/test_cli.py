@@ -1,0 +1,148 @@
+"""The command as a user types it: real processes, pipes, a terminal, Ctrl-C, wrong things."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from river import datasets
+
+import streamk
+
+COMMAND = [sys.executable, "-m", "connectors.cli"]
+
+
+@pytest.fixture(scope="module")
+def bananas(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "bananas.jsonl"
+    path.write_text("\n".join(json.dumps({**x, "y": y}) for x, y in datasets.Bananas().take(3000)))
+    return path
+
+
+def run(*arguments, **options):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def test_lines_at_powers_of_two_and_a_summary(bananas, tmp_path):
+    model = tmp_path / "m.streamk"
+    done = run("replay", bananas, "--target", "y", "--save", model, "--set", "features=64", "--set", "seed=7")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["events", "accuracy", "since", "last", "baseline", "label", "prediction"]
+    assert [int(line.split()[0].replace(",", "")) for line in lines[1:13]] == [2**i for i in range(12)]
+    assert "LogisticRegression" in done.stdout
+    assert f"{model.stat().st_size:,} bytes, saved to" in done.stdout
+    learner = streamk.load(model)
+    assert (learner.features, learner.events) == (64, 3000)
+
+
+def test_json(bananas):
+    done = run("replay", bananas, "--target", "y", "--json", "--no-baseline", "--limit", 1000)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    keys = {"accuracy", "kappa", "log_loss", "events", "events_per_second", "model_bytes"}
+    assert result.keys() == keys
+    assert result["events"] == 1000
+
+
+def test_the_same_seed_saves_the_same_bytes(bananas, tmp_path):
+    files = [tmp_path / "a", tmp_path / "b"]
+    for path in files:
+        assert run("replay", bananas, "--target", "y", "--set", "seed=3", "--save", path).returncode == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_pipe(bananas):
+    with bananas.open() as file:
+        done = run("replay", "-", "--target", "y", "--json", stdin=file)
+    assert json.loads(done.stdout)["events"] == 3000
+
+
+def test_a_reader_that_goes_away(bananas):
+    shell = f"{' '.join(COMMAND)} replay {bananas} --target y | head -n 2"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_terminal_gets_a_live_table(bananas):
+    main, sub = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    process = subprocess.Popen(
+        [*COMMAND, "replay", str(bananas), "--target", "y"], stdout=sub, stderr=sub, env=environment
+    )
+    os.close(sub)
+    shown = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(main)
+    text = shown.decode()
+    assert process.wait() == 0
+    assert "bananas.jsonl" in text
+    assert "log loss" in text
+    assert "since last" not in text
+
+
+def test_interrupted_in_the_middle(tmp_path):
+    """Ctrl-C ends the replay between two chunks; the figures and the saved model are whole."""
+    model = tmp_path / "m.streamk"
+    command = [*COMMAND, "replay", "-", "--target", "y", "--save", str(model)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    row = json.dumps({"a": 1.5, "b": "red", "y": True})
+    process.stdin.write(f"{row}\n" * 3500)
+    process.stdin.flush()
+    while not process.stdout.readline().strip().startswith("1,024"):
+        pass
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(f"{row}\n" * 1500)
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    rest = process.stdout.read()
+    process.stdout.close()
+    assert process.wait() == 130
+    assert "interrupted after" in rest
+    assert 1000 <= streamk.load(model).events < 5000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["replay", "{log}", "--target", "nothing"], "there is no field 'nothing'; there are"),
+        (["replay", "{log}.missing", "--target", "y"], "No such file"),
+        (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of kernel, bandwidth"),
+        (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),
+        (["replay", "{log}", "--target", "y", "--set", "features=many"], "features='many'"),
+        (["replay", "{log}", "--target", "y", "--set", "loss=hinge"], "'squared' or 'margin'"),
+        (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kaczmarz"),
+        (["replay", "{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
+        (["replay", "{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
+        (["replay", "{log}", "--target", "y", "--limit", "0"], "'--limit'"),
+        (["replay", "{log}"], "--target"),
+        (["learn"], "learn"),
+    ],
+)
+def test_wrong_things(bananas, arguments, message):
+    done = run(*(a.replace("{log}", str(bananas)) for a in arguments))
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_version():
+    assert run("--version").stdout.strip() == f"streamk {streamk.__version__}"
