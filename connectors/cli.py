@@ -72,7 +72,7 @@ def replay_command(
             showing = report.lines(console)
         with showing as watch:
             parameters = read_settings(settings or [], learner)
-            run = replay(log, learner, task, parameters, limit, baseline, watch)
+            run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
         saved = None if save is None else (save, run.learner.save(save))
     except (ValueError, OSError) as error:
         if isinstance(error, BrokenPipeError):

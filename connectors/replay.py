@@ -58,7 +58,7 @@ class Replay:
     learner: KernelLearner
     names: list[str]
     scores: list[Score]
-    interval: int = 1000
+    interval: int
     doublings: list[Point] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     interrupted: bool = False
@@ -138,6 +138,7 @@ def replay(
     parameters: dict[str, Any] | None = None,
     limit: int | None = None,
     baseline: bool = True,
+    interval: int = 1000,
     watch: Callable[[Replay], None] = lambda replay: None,
 ) -> Replay:
     """Replay a log through a new learner and return its scores and curves.
@@ -156,6 +157,8 @@ def replay(
         Events after which to stop.
     baseline
         Whether to run river's linear model beside the learner.
+    interval
+        Events between two points of the curve.
     watch
         Called after every chunk of events.
 
@@ -180,7 +183,7 @@ def replay(
             linear.expect(len({str(r.target) for r in head}))
         subjects.append(linear)
         names.append(f"river {linear.name}")
-    run = Replay(task, machine, names, [Score(task) for _ in subjects])
+    run = Replay(task, machine, names, [Score(task) for _ in subjects], interval)
     lines: list[int] = []
 
     def events() -> Iterator[tuple[Any, Any]]:

@@ -133,7 +133,7 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, panels = plt.subplots(
-        len(runs), 1, figsize=(8, 2.8 * len(runs)), layout="constrained", squeeze=False
+        len(runs), 1, figsize=(10, 2.6 * len(runs)), layout="constrained", squeeze=False
     )
     for panel, (title, run) in zip(panels[:, 0], runs.items(), strict=True):
         events = [point.events for point in run.curve]
@@ -146,7 +146,7 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
         panel.set_title(f"{title}: {run.events:,} events (dashed: from the start)", loc="left")
         panel.set_ylabel("accuracy" if run.task == "classification" else "MAE")
         panel.grid(alpha=0.3)
-        panel.legend(loc="lower right")
+        panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     panels[-1, 0].set_xlabel("events")
     figure.savefig(path, dpi=120)
     plt.close(figure)

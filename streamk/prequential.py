@@ -91,7 +91,7 @@ class Score:
     >>> score.update("a", {})
     >>> score.update("a", {"a": 0.75, "b": 0.25})
     >>> score.values()
-    {'accuracy': 0.5, 'kappa': 0.0, 'log_loss': 0.2877}
+    {'accuracy': 0.5, 'kappa': 0.0, 'log_loss': 0.287682}
     """
 
     def __init__(self, task: str) -> None:

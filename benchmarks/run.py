@@ -1,0 +1,197 @@
+"""Measure what the README claims: accuracy on real streams, speed beside river, start-up, MNIST, size.
+
+    make bench                                    # everything, about two minutes
+    make bench BENCH="--only streams speed"       # some of it
+    make bench BENCH="--data DIRECTORY --json"    # elsewhere, for a program
+
+The directory holds ``elec2.csv.gz`` (target ``class``), ``covtype.csv.gz`` (``Cover_Type``),
+``adult_train.csv.gz`` (``income``) and ``mnist.npz``. Speeds are ratios within one run: river and streamk
+take turns on the same events in the same process, and the median of the turns counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from river import linear_model, preprocessing
+
+import streamk
+from connectors.files import Log
+from connectors.replay import replay
+
+ROOT = Path(__file__).resolve().parent.parent
+STREAMS: dict[str, dict[str, Any]] = {
+    "Elec2": {
+        "file": "elec2.csv.gz", "target": "class", "limit": None, "least": 0.925,
+        "parameters": {"loss": "margin", "regularization": 1.0, "memory": 0, "scales": (4.0, 2.0, 1.0)},
+    },
+    "CoverType, first 100,000": {
+        "file": "covtype.csv.gz", "target": "Cover_Type", "limit": 100_000, "least": 0.935,
+        "parameters": {"features": 1024, "memory": 0, "scales": (2.0, 1.0, 0.5, 0.25)},
+    },
+    "Adult": {
+        "file": "adult_train.csv.gz", "target": "income", "limit": None, "least": 0.84, "parameters": {},
+    },
+}  # fmt: skip
+SEEDS = (7, 1, 2)
+TURNS = 5
+Row = tuple[str, str, str, bool]
+
+
+def streams(data: Path) -> Iterator[Row]:
+    """Prequential accuracy, the least of three seeds, with the log loss of the first."""
+    for name, stream in STREAMS.items():
+        results = []
+        for seed in SEEDS:
+            log = Log(data / stream["file"], stream["target"])
+            parameters = {**stream["parameters"], "seed": seed}
+            run = replay(log, "kaczmarz", "classification", parameters, stream["limit"], baseline=False)
+            results.append(run.result())
+        worst = min(r["accuracy"] for r in results)
+        first = results[0]
+        found = (
+            f"{worst:.4f} (kappa {first['kappa']:.3f}, log loss {first['log_loss']:.3f}, "
+            f"{first['model_bytes']:,} bytes)"
+        )
+        yield (
+            f"{name}: accuracy, least of {len(SEEDS)} seeds",
+            found,
+            f"≥ {stream['least']}",
+            (worst >= stream["least"]),
+        )
+
+
+def _one_by_one(model: Any, xs: list[Any], ys: list[Any]) -> list[float]:
+    latencies, now = [], time.perf_counter
+    for x, y in zip(xs, ys, strict=True):
+        began = now()
+        model.predict_one(x)
+        model.learn_one(x, y)
+        latencies.append(now() - began)
+    return latencies
+
+
+def speed(data: Path) -> Iterator[Row]:
+    """Events a second on Elec2, streamk and river in turns."""
+    frame = pd.read_csv(data / "elec2.csv.gz")
+    labels = frame.pop("class")
+    xs, truths = frame.to_dict("records"), (labels == "UP").tolist()
+
+    def learner() -> streamk.KaczmarzClassifier:
+        return streamk.KaczmarzClassifier(**STREAMS["Elec2"]["parameters"], seed=7)
+
+    learner().predict_learn_many(frame[:64], labels[:64])
+    learner().predict_one(xs[0])
+    ours, rivers, many = [], [], []
+    median = 0.0
+    for _ in range(TURNS):
+        river = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+        rivers.append(len(xs) / sum(_one_by_one(river, xs, truths)))
+        latencies = _one_by_one(learner(), xs, labels.tolist())
+        ours.append(len(xs) / sum(latencies))
+        median = statistics.median(latencies) * 1e6
+        began = time.perf_counter()
+        learner().predict_learn_many(frame, labels)
+        many.append(len(xs) / (time.perf_counter() - began))
+    base = statistics.median(rivers)
+    one, batch = statistics.median(ours), statistics.median(many)
+    yield "Elec2: river StandardScaler|LogisticRegression, events/s", f"{base:,.0f}", "", True
+    ratio = statistics.median(a / b for a, b in zip(ours, rivers, strict=True))
+    yield "Elec2: predict_one + learn_one, events/s", f"{one:,.0f} ({ratio:.2f} × river)", "≥ 1 ×", ratio >= 1
+    yield "Elec2: median latency of predict_one + learn_one", f"{median:.1f} µs", "≤ 15 µs", median <= 15
+    ratio = statistics.median(a / b for a, b in zip(many, rivers, strict=True))
+    yield "Elec2: predict_learn_many, events/s", f"{batch:,.0f} ({ratio:.1f} × river)", "≥ 4 ×", ratio >= 4
+
+
+_FIRST = """
+import time; a = time.perf_counter()
+import streamk; b = time.perf_counter()
+m = streamk.KaczmarzClassifier(seed=1); m.learn_one({"x": 1.0}, True); m.predict_one({"x": 1.0})
+print(b - a, time.perf_counter() - b)
+"""
+
+
+def _start(cache: str) -> list[float]:
+    environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", _FIRST], env=environment, capture_output=True, check=True)
+    return [float(number) for number in done.stdout.split()]
+
+
+def start(data: Path) -> Iterator[Row]:
+    """Seconds to import, and to the first prediction, on a first and a later start."""
+    with tempfile.TemporaryDirectory() as cache:
+        first = _start(cache)[1]
+        later = [_start(cache) for _ in range(5)]
+    imported = statistics.median(times[0] for times in later)
+    called = statistics.median(times[1] for times in later)
+    yield "import streamk", f"{imported:.2f} s", "< 1.5 s", imported < 1.5
+    yield "first learn and predict, nothing compiled yet", f"{first:.1f} s", "", True
+    yield "first learn and predict, a later start", f"{called:.2f} s", "< 1 s", called < 1
+
+
+def mnist(data: Path) -> Iterator[Row]:
+    """Test error of one pass, and whether two runs on other threads make the same file."""
+    script = ROOT / "examples" / "papers" / "mnist_one_pass.py"
+    for features, most in ((4096, 0.031), (16384, 0.020)):
+        results = []
+        for threads in ("1", "2"):
+            environment = {**os.environ, "NUMBA_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)}
+            command = [sys.executable, str(script), str(data / "mnist.npz"), "--json"]
+            command += ["--features", str(features)]
+            done = subprocess.run(command, env=environment, capture_output=True, check=True)
+            results.append(json.loads(done.stdout))
+        one, two = results
+        error = two["test_error"]
+        found = f"{error:.2%} ({one['seconds']:.0f} s on one thread, {two['seconds']:.0f} s on two)"
+        name = f"MNIST, one pass, {features:,} features"
+        yield f"{name}: test error", found, f"≤ {most:.1%}", error <= most
+        same = one["sha256"] == two["sha256"]
+        yield f"{name}: model with 1 and with 2 threads", "same bytes" if same else "differ", "same", same
+        if features == 4096:
+            size = two["model_bytes"]
+            yield f"{name}, 10 classes: model", f"{size:,} bytes", "≤ 200,000", size <= 200_000
+
+
+SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    "streams": streams,
+    "speed": speed,
+    "start": start,
+    "mnist": mnist,
+}
+
+
+def main() -> int:
+    """Run the sections asked for; fail if a figure misses what is claimed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    console, rows = Console(stderr=arguments.json), []
+    for section in arguments.only:
+        with console.status(f"measuring: {section}"):
+            for row in SECTIONS[section](arguments.data):
+                rows.append(row)
+                name, found, wanted, met = row
+                mark = "" if not wanted else "  ok" if met else "  MISSED"
+                console.print(f"{name}: {found}  {wanted}{mark}", highlight=False, soft_wrap=True)
+    if arguments.json:
+        keys = ("measure", "found", "wanted", "met")
+        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
+    return 0 if all(met for *_, met in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
