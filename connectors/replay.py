@@ -13,9 +13,9 @@ from typing import Any
 import streamk
 from connectors.baseline import LinearClassifier, LinearRegressor
 from connectors.files import Log, Record
-from streamk.inputs import RowError
 from streamk.learners import KernelLearner
 from streamk.prequential import Answers, LearnerSubject, Score, Subject, test_then_train
+from streamk.rows import RowError
 
 LEARNERS = {
     "kaczmarz": {

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.inputs import RowError
+from streamk.rows import RowError
 
 Label = bool | int | str
 _TYPES = (bool, int, str)

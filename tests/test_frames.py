@@ -8,7 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from streamk.frames import batch, targets
+from streamk.batches import targets
+from streamk.frames import batch
 from streamk.inputs import Inputs
 
 ROWS = [

@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamk.inputs import MOST_NAMES, Inputs, Rows, stack
+from streamk.inputs import MOST_NAMES, Inputs
+from streamk.rows import Rows, stack
 
 
 def row(inputs, x, learning=True):

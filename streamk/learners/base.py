@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,17 +18,18 @@ from numpy.typing import NDArray
 from river import base
 
 from streamk import model_file
+from streamk.batches import Batch
 from streamk.expansion import Expansion
-from streamk.features.directions import DIRECTIONS
-from streamk.frames import Batch, targets
-from streamk.inputs import Event, Inputs, Rows
+from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
 from streamk.learners import blocks
 from streamk.learners.events import CALIBRATION, DONE, KNOWN, OVERFLOWED, first_bad, run
+from streamk.learners.parameters import check_parameters
 from streamk.learners.pending import Pending, typed
 from streamk.losses import CODES, FIRST_REGRESSION
 from streamk.probabilities import STATE, initialise
+from streamk.rows import Rows
 
 _PIECE = 4096  # rows encoded at once
 _NO_OUT = np.zeros((0, 1, 1))
@@ -208,8 +210,7 @@ class KernelLearner(base.Estimator):
             stop = min(count, start + self.block_size - len(self._pending))
             part = rows.select(slice(start, stop))
             if out is not None and self._expansion is not None:
-                known = max(1, self._outputs)
-                self._predict_blocks(part, out[start:stop, :, :known])
+                self._predict_blocks(part, out[start:stop])
             self._pending.add(part, goal[:, start:stop])
             if len(self._pending) == self.block_size:
                 self._learn_pending(outputs)
@@ -219,6 +220,32 @@ class KernelLearner(base.Estimator):
         rows, goal = self._pending.pop()
         expansion = self._ready(rows.fields(), outputs)
         blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
+
+    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
+        """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
+
+        Parameters
+        ----------
+        X
+            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
+        y
+            The targets: a series, an array or a list.
+        w
+            Sample weights, all 1 by default.
+        names
+            Column names of an array.
+
+        Raises
+        ------
+        ValueError
+            If any value, target or weight cannot be taken, naming field and row; nothing was
+            then learned.
+        """
+        self._pass(X, y, w, names, wanted=False)
+
+    @abstractmethod
+    def _pass(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool) -> tuple[Batch, Array]:
+        """Learn a batch; return it with the predictions made before each row, if ``wanted``."""
 
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, as one shorter block."""
@@ -303,58 +330,3 @@ class KernelLearner(base.Estimator):
             self._pending = Pending.from_arrays(arrays, slots, self.block_size)
         self._make_scratch()
         return self
-
-
-def check_weight(weight: Any) -> float:
-    """Return a sample weight as a float, refusing what is not a finite number at least 0."""
-    value = float(weight) if isinstance(weight, (int, float, np.number)) else math.nan
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
-    return value
-
-
-def check_weights(w: Any, rows: int) -> Array:
-    """Return sample weights of many rows, ones if ``w`` is None."""
-    if w is None:
-        return np.ones(rows)
-    return np.array([check_weight(value) for value in targets(w, rows, "w")], dtype=np.float64)
-
-
-def check_parameters(learner: KernelLearner, kind: str) -> None:
-    """Raise a ValueError that names the first parameter with a value it cannot have."""
-    kernel(learner.kernel)
-    losses = [name for target, name in CODES if target == kind]
-    requirements: Iterable[tuple[str, bool, str]] = (
-        ("bandwidth", learner.bandwidth is None or _positive(learner.bandwidth), "None or above 0"),
-        ("scales", _all_positive(learner.scales), "a tuple of numbers above 0"),
-        ("features", _whole(learner.features, 1), "a whole number, at least 1"),
-        ("loss", learner.loss in losses, " or ".join(map(repr, losses))),
-        ("regularization", learner.regularization == 0 or _positive(learner.regularization), "at least 0"),
-        ("memory", learner.memory is None or _whole(learner.memory, 0), "None or a whole number"),
-        ("average", isinstance(learner.average, bool), "True or False"),
-        ("block_size", _whole(learner.block_size, 1), "a whole number, at least 1"),
-        ("scale_inputs", isinstance(learner.scale_inputs, bool), "True or False"),
-        ("directions", learner.directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
-        (
-            "seed",
-            learner.seed is None or _whole(learner.seed, 0, 2**63),
-            "None or a whole number below 2**63",
-        ),
-    )
-    for name, valid, wanted in requirements:
-        if not valid:
-            raise ValueError(f"{name}={getattr(learner, name)!r}: {name} must be {wanted}")
-
-
-def _positive(value: Any) -> bool:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return bool(number and 0.0 < float(value) < math.inf)
-
-
-def _all_positive(values: Sequence[Any]) -> bool:
-    return isinstance(values, (tuple, list)) and len(values) > 0 and all(map(_positive, values))
-
-
-def _whole(value: Any, least: int, limit: float = math.inf) -> bool:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and least <= int(value) < limit

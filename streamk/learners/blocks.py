@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from streamk.expansion import Expansion, wave
-from streamk.inputs import Rows
 from streamk.learners import events
 from streamk.learners.events import (
     CALIBRATION,
@@ -35,6 +34,7 @@ from streamk.learners.events import (
 from streamk.learners.projection import margin_multipliers, multipliers
 from streamk.losses import FIRST_REGRESSION, MARGIN, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
+from streamk.rows import Rows
 from streamk.scaling import observe, standardise
 from streamk.schedules import averaging_weight, regularization_at
 

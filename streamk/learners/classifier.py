@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from streamk.frames import batch, targets
+from streamk.batches import targets
+from streamk.frames import batch
 from streamk.inputs import Event
 from streamk.labels import Label, Labels, plain
-from streamk.learners.base import KernelLearner, check_weight, check_weights
+from streamk.learners.base import KernelLearner
 from streamk.learners.events import KNOWN, LEAST_OUTPUTS
+from streamk.learners.parameters import check_weight, check_weights
 
 Array = NDArray[np.float64]
 
@@ -87,28 +89,6 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         """Return the most probable class, None before any learning."""
         out = self._predict_event(x)
         return None if out is None else self._labels.values[out.argmax()]
-
-    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
-        """Learn many events: the same model as a loop of :meth:`learn_one`, in one compiled loop.
-
-        Parameters
-        ----------
-        X
-            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
-        y
-            The classes: a series, an array or a list.
-        w
-            Sample weights, all 1 by default.
-        names
-            Column names of an array.
-
-        Raises
-        ------
-        ValueError
-            If any value, label or weight cannot be taken, naming field and row; nothing was
-            then learned.
-        """
-        self._pass(X, y, w, names, wanted=False)
 
     def predict_proba_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return one column of probabilities per known class, in the type that goes with ``X``.

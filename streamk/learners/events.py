@@ -142,7 +142,7 @@ def run(  # type: ignore[no-untyped-def]
     ----------
     learning : bool
     slots, keys, values
-        Encoded rows (:class:`streamk.inputs.Rows`): ``(n or 1, w)`` int32, uint64; ``(n, w)`` float64.
+        Encoded rows (:class:`streamk.rows.Rows`): ``(n or 1, w)`` int32, uint64; ``(n, w)`` float64.
     statistics
         Of the inputs, ``(slots, 3)`` float64; changed by learning.
     block_keys, waves, features, coefficients

@@ -15,11 +15,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.regressor import KernelRegressor
 
 
-class KaczmarzClassifier(KernelClassifier):
+class _Kaczmarz(KernelLearner):
+    """The parameters of the Kaczmarz learners."""
+
+    def __init__(
+        self,
+        kernel: str = "gaussian",
+        bandwidth: float | None = None,
+        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
+        features: int = 512,
+        loss: str = "squared",
+        regularization: float = 0.3,
+        memory: int | None = None,
+        average: bool = False,
+        block_size: int = 1,
+        scale_inputs: bool = True,
+        directions: str = "keyed",
+        seed: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.scales = scales
+        self.features = features
+        self.loss = loss
+        self.regularization = regularization
+        self.memory = memory
+        self.average = average
+        self.block_size = block_size
+        self.scale_inputs = scale_inputs
+        self.directions = directions
+        self.seed = seed
+        self._initialise()
+
+
+class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     """Kernel classifier that learns one event at a time by projections.
 
     Parameters
@@ -84,42 +118,13 @@ class KaczmarzClassifier(KernelClassifier):
     Accuracy: 88.56%
     """
 
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        bandwidth: float | None = None,
-        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
-        features: int = 512,
-        loss: str = "squared",
-        regularization: float = 0.3,
-        memory: int | None = None,
-        average: bool = False,
-        block_size: int = 1,
-        scale_inputs: bool = True,
-        directions: str = "keyed",
-        seed: int | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.loss = loss
-        self.regularization = regularization
-        self.memory = memory
-        self.average = average
-        self.block_size = block_size
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
-
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"features": 128, "seed": 7}
         yield {"features": 128, "loss": "margin", "memory": 0, "average": True, "seed": 7}
 
 
-class KaczmarzRegressor(KernelRegressor):
+class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
     """Kernel regressor that learns one event at a time by projections.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
@@ -156,35 +161,6 @@ class KaczmarzRegressor(KernelRegressor):
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
     MAE: 0.295435
     """
-
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        bandwidth: float | None = None,
-        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
-        features: int = 512,
-        loss: str = "squared",
-        regularization: float = 0.3,
-        memory: int | None = None,
-        average: bool = False,
-        block_size: int = 1,
-        scale_inputs: bool = True,
-        directions: str = "keyed",
-        seed: int | None = None,
-    ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.loss = loss
-        self.regularization = regularization
-        self.memory = memory
-        self.average = average
-        self.block_size = block_size
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
 
     @classmethod
     def _unit_test_params(cls) -> Any:

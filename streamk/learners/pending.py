@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.inputs import Rows, stack
+from streamk.rows import Rows, stack
 
 Array = NDArray[np.float64]
 

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from streamk.frames import batch, targets
-from streamk.inputs import LARGEST, Event, RowError
-from streamk.learners.base import KernelLearner, check_weight, check_weights
+from streamk.batches import targets
+from streamk.frames import batch
+from streamk.inputs import LARGEST, Event
+from streamk.learners.base import KernelLearner
+from streamk.learners.parameters import check_weight, check_weights
+from streamk.rows import RowError
 
 Array = NDArray[np.float64]
 
@@ -52,28 +55,6 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
         """Return the predicted target in its own units; 0.0 before any learning."""
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
-
-    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
-        """Learn many events: the same model as a loop of :meth:`learn_one`, in one compiled loop.
-
-        Parameters
-        ----------
-        X
-            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
-        y
-            The targets: a series, an array or a list.
-        w
-            Sample weights, all 1 by default.
-        names
-            Column names of an array.
-
-        Raises
-        ------
-        ValueError
-            If any value, target or weight cannot be taken, naming field and row; nothing was
-            then learned.
-        """
-        self._pass(X, y, w, names, wanted=False)
 
     def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return the prediction of every row, in the type that goes with ``X``."""
