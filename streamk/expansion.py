@@ -1,8 +1,8 @@
 """The expansion ``f(x) = Σ_b φ_b(x)ᵀ A_b``: feature blocks that are seeds, and their coefficients.
 
-A block is 32 features of one scale; blocks cycle through the scales. Feature ``f`` of a row ``z``
-of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``: phases ``p`` and frequencies ``W`` are
-regenerated from the seed, never stored, and ``φᵀφ/F ≈ k(z, z) = 1``.
+A block is 64 features, one group of normals; every 32 features the next of the scales is taken.
+Feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``: phases ``p``
+and frequencies ``W`` are regenerated from the seed, never stored, and ``φᵀφ/F ≈ k(z, z) = 1``.
 
 Coefficients are ``(experts, sets, outputs, width)`` float32: several experts may learn on one
 ``φ(x)``; a set is the iterate alone or the iterate and its average; the width is the number of
@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from streamk.features.cosine import cosine_turns
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
+from streamk.features.fused import fma
 from streamk.features.normal import GROUP
 from streamk.inner_product import inner_product
 from streamk.kernels import Kernel
 
 BLOCK = GROUP
+SPAN = 32  # features in a row that share a scale
 _TILE = 256  # features worked on at once: their frequencies stay in the first cache
 _SQRT2 = np.float32(np.sqrt(2.0))
 _LARGEST_RADIUS = 1e15  # keeps the angle of the largest input finite in float32
@@ -82,13 +84,13 @@ def featurize(inputs, where, counts, frequencies, waves, features, phi):  # type
                 c, d = np.uint64(where[i, j + 2]), np.uint64(where[i, j + 3])
                 for t in range(tile):
                     f = first + np.uint64(t)
-                    angle = (phi[i, f] + za * frequencies[a, f]) + zb * frequencies[b, f]
-                    phi[i, f] = (angle + zc * frequencies[c, f]) + zd * frequencies[d, f]
+                    angle = fma(zb, frequencies[b, f], fma(za, frequencies[a, f], phi[i, f]))
+                    phi[i, f] = fma(zd, frequencies[d, f], fma(zc, frequencies[c, f], angle))
             for j in range(fours, counts[i]):
                 z, a = inputs[i, j], np.uint64(where[i, j])
                 for t in range(tile):
                     f = first + np.uint64(t)
-                    phi[i, f] += z * frequencies[a, f]
+                    phi[i, f] = fma(z, frequencies[a, f], phi[i, f])
     wave(phi, counts.shape[0], features)
 
 
@@ -96,14 +98,14 @@ def featurize(inputs, where, counts, frequencies, waves, features, phi):  # type
 def evaluate(coefficients, first, phi, i, out):  # type: ignore[no-untyped-def]
     """Fill ``out[k]`` (float32) with ``φ_iᵀA_k``, ``A_k`` being row ``first + k`` of coefficients."""
     for k in range(out.shape[0]):
-        out[k] = inner_product(coefficients, first + k, phi, i)  # type: ignore[call-arg]
+        out[k] = inner_product(coefficients, first + k, phi, i)
 
 
 @njit(cache=True, error_model="numpy")
 def accumulate(coefficients, row, gain, phi, i):  # type: ignore[no-untyped-def]
     """Add ``gain · φ_i`` to one output's coefficients."""
     for f in range(phi.shape[1]):
-        coefficients[row, f] += gain * phi[i, f]
+        coefficients[row, f] = fma(gain, phi[i, f], coefficients[row, f])
 
 
 class Expansion:
@@ -114,7 +116,8 @@ class Expansion:
     kernel
         The kernel of every block.
     bandwidth
-        ``ℓ``, in units of the scaled inputs; block ``b`` has ``ℓ · scales[b mod len(scales)]``.
+        ``ℓ``, in units of the scaled inputs; features ``32s … 32s + 31`` have
+        ``ℓ · scales[s mod len(scales)]``.
     scales
         Multipliers of the bandwidth.
     features
@@ -149,8 +152,8 @@ class Expansion:
         self.outputs = self.coefficients.shape[2]
         width = self.width
         self.block_keys = block_keys(self.seed, width // BLOCK)
-        scale = np.resize(np.asarray(self.scales, dtype=np.float64), width // BLOCK)
-        bandwidths = self.bandwidth * np.repeat(scale, BLOCK)
+        scale = np.resize(np.asarray(self.scales, dtype=np.float64), width // SPAN)
+        bandwidths = self.bandwidth * np.repeat(scale, SPAN)
         radii = self.kernel.radii(mix64_int(self.seed ^ 0x7261646969), width)
         waves = np.empty((2, width), dtype=np.float32)
         waves[_PHASES] = uniforms(mix64_int(self.seed ^ 0x706861736573), width)

@@ -17,7 +17,8 @@ def specified(a, b):
     """The order of summation of the module's docstring, in NumPy."""
     lanes = np.zeros(32, dtype=np.float32)
     for x, y in zip(a.reshape(-1, 32), b.reshape(-1, 32), strict=True):
-        lanes = lanes + x * y
+        # a fused multiply-add: in float64 the product is exact and the sum nearly always
+        lanes = (lanes.astype(np.float64) + x.astype(np.float64) * y).astype(np.float32)
     while len(lanes) > 1:
         half = len(lanes) // 2
         lanes = lanes[:half] + lanes[half:]

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
-from streamk.expansion import BLOCK, Expansion, wave
+from streamk.expansion import SPAN, Expansion, wave
 from streamk.features.directions import number_key, number_position_key
 from streamk.kernels import kernel
 
@@ -76,7 +76,7 @@ def test_scales_cycle_over_blocks():
     whole = Expansion(kernel("gaussian"), 1.3, scales, 3 * 2**14, seed=5)
     product = features(whole, keys, x) * features(whole, keys, z)
     for s, scale in enumerate(scales):
-        columns = (np.arange(whole.width) // BLOCK) % 3 == s
+        columns = (np.arange(whole.width) // SPAN) % 3 == s
         estimate = product[:, columns].mean(axis=1)
         truth = np.diag(exact("gaussian", x, z, 1.3 * scale))
         assert np.abs(estimate - truth).max() < 4.5 * 1.25 / np.sqrt(columns.sum())

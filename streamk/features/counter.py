@@ -10,14 +10,14 @@ Specification (all arithmetic modulo 2**64 or 2**32)::
     mix64(x)         : x ^= x >> 30; x *= 0xbf58476d1ce4e5b9
                        x ^= x >> 27; x *= 0x94d049bb133111eb;  x ^ (x >> 31)
     block_key(s, b)  : mix64(s + (b + 1) * 0x9e3779b97f4a7c15)
-    stream_key(B, k) : mix64(mix64(B) ^ k)
-    bits32(S, i)     : x = i * 0x9e3779b9 + lo(S);   x = mix32a(x) ^ hi(S);   mix32b(x)
-    mix32a(x)        : x ^= x >> 16; x *= 0x7feb352d; x ^= x >> 15; x *= 0x846ca68b; x ^ (x >> 16)
-    mix32b(x)        : x ^= x >> 16; x *= 0x21f0aaad; x ^= x >> 15; x *= 0xd35a2d97; x ^ (x >> 15)
+    stream_key(B, k) : mix64(B ^ k)
+    bits32(S, i)     : x = i * 0x9e3779b9 + lo(S);   mix32((x ^ (x >> 16) ^ hi(S)))
+    mix32(x)         : x *= 0x21f0aaad; x ^= x >> 15; x *= 0xd35a2d97; x ^ (x >> 15)
 
-``mix64`` is the finaliser of SplitMix64 (Steele, Lea and Flood 2014); the constants of the 32-bit
-finalisers are those found by exhaustive bias search (Wellons 2018). The 32-bit rounds use no
-64-bit product, so a compiler can run sixteen counters at once.
+``mix64`` is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which makes streams of different
+keys unrelated; the constants of ``mix32`` are those found by exhaustive bias search (Wellons 2018), and
+take care of counters within a stream. ``bits32`` uses no 64-bit product, so a compiler can run eight or
+sixteen counters at once.
 """
 
 from __future__ import annotations
@@ -42,18 +42,14 @@ def mix64(x):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always", error_model="numpy")
 def stream_key(block_key, input_key):  # type: ignore[no-untyped-def]
     """Return the key of the stream that belongs to one feature block and one input."""
-    return mix64(mix64(block_key) ^ np.uint64(input_key))
+    return mix64(np.uint64(block_key) ^ np.uint64(input_key))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def bits32(low, high, i):  # type: ignore[no-untyped-def]
     """Return 32 random bits of counter ``i`` in the stream with key ``(high << 32) | low``."""
-    x = np.uint32(np.uint32(i) * np.uint32(0x9E3779B9)) + low
-    x = np.uint32(x)
-    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
-    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
-    x = np.uint32(x ^ (x >> np.uint32(16)) ^ high)
-    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD))
+    x = np.uint32(np.uint32(np.uint32(i) * np.uint32(0x9E3779B9)) + low)
+    x = np.uint32((x ^ (x >> np.uint32(16)) ^ high) * np.uint32(0x21F0AAAD))
     x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0xD35A2D97))
     return np.uint32(x ^ (x >> np.uint32(15)))
 

@@ -2,7 +2,7 @@
 
 The frequency of feature ``f`` along one input is ``W[f] = radius_f · z_f``: ``z`` standard normal,
 drawn from the stream of (block of ``f``, input key), and ``radius_f = √a_f / 2πℓ_f`` the kernel's
-radial part (:mod:`streamk.kernels`), in turns per unit of input. A block is 32 features, one group
+radial part (:mod:`streamk.kernels`), in turns per unit of input. A block is 64 features, one group
 of normals.
 
 The table is a cache and nothing else: it is wiped when full, dropped when a learner is pickled or
@@ -25,11 +25,11 @@ _EMPTY = np.uint64(0)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def fill_frequencies(block_keys, radii, input_key, out, row):  # type: ignore[no-untyped-def]
-    """Fill one row of ``out`` (float32, 32 columns per block) with the frequencies of one input."""
+    """Fill one row of ``out`` (float32, 64 columns per block) with the frequencies of one input."""
     for b in range(block_keys.shape[0]):
-        fill_normals(stream_key(block_keys[b], input_key), out[row, b * GROUP : (b + 1) * GROUP])
-        for f in range(b * GROUP, (b + 1) * GROUP):
-            out[row, f] = out[row, f] * radii[f]
+        fill_normals(stream_key(block_keys[b], input_key), out, row, b * GROUP)
+    for f in range(out.shape[1]):
+        out[row, f] = out[row, f] * radii[f]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -13,13 +13,9 @@ WORD = st.integers(0, 2**64 - 1)
 def specified_bits(key: int, counter: int) -> int:
     """``bits32`` in unbounded integers, from the module's docstring."""
 
-    def shift_multiply(x: int, shift: int, factor: int) -> int:
-        return ((x ^ (x >> shift)) * factor) & 0xFFFFFFFF
-
     x = (counter * 0x9E3779B9 + (key & 0xFFFFFFFF)) & 0xFFFFFFFF
-    x = shift_multiply(shift_multiply(x, 16, 0x7FEB352D), 15, 0x846CA68B)
-    x = (x ^ (x >> 16)) ^ (key >> 32)
-    x = shift_multiply(shift_multiply(x, 16, 0x21F0AAAD), 15, 0xD35A2D97)
+    x = ((x ^ (x >> 16) ^ (key >> 32)) * 0x21F0AAAD) & 0xFFFFFFFF
+    x = ((x ^ (x >> 15)) * 0xD35A2D97) & 0xFFFFFFFF
     return x ^ (x >> 15)
 
 
@@ -27,13 +23,8 @@ def test_golden_bits():
     words = np.empty(6, dtype=np.uint32)
     fill_bits(np.uint64(0x0123456789ABCDEF), words)
     assert words.tolist() == [
-        0x39AE081F,
-        0x41C287E7,
-        0x30993F78,
-        0xC94EF190,
-        0xB8E833A2,
-        0x5DBAE468,
-    ]
+        0xBACC506F, 0x92F8E507, 0x9809BB55, 0x67CF6F9F, 0x91B6A4AF, 0xBC841DC2,
+    ]  # fmt: skip
 
 
 def test_golden_keys():
@@ -42,7 +33,7 @@ def test_golden_keys():
         0x044C3CD7F43C661C,
         0xE6984080BAB12A02,
     ]
-    assert int(stream_key(np.uint64(7), np.uint64(9))) == 0xE9DCE8EB8F1ED0CB
+    assert int(stream_key(np.uint64(7), np.uint64(9))) == 0x255C6046F62FBE29
 
 
 def test_splitmix64_reference():
@@ -60,7 +51,7 @@ def test_bits_are_as_specified(key):
 @given(WORD, WORD)
 def test_compiled_and_python_keys_agree(a, b):
     assert int(mix64(np.uint64(a))) == mix64_int(a)
-    assert int(stream_key(np.uint64(a), np.uint64(b))) == mix64_int(mix64_int(a) ^ b)
+    assert int(stream_key(np.uint64(a), np.uint64(b))) == mix64_int(a ^ b)
 
 
 def test_uniforms_are_strictly_inside():
@@ -78,5 +69,8 @@ def test_every_bit_is_fair_and_streams_are_unrelated(keys):
     bits = ((words[:, :, None] >> np.arange(32, dtype=np.uint32)) & 1).astype(np.float64)
     share = bits.mean(axis=(0, 1))
     assert np.abs(share - 0.5).max() < 5 * 0.5 / np.sqrt(words.size)
+    for lag in (1, 2, 8, 16):  # counters of one stream
+        within = np.corrcoef(words[:, :-lag].ravel(), words[:, lag:].ravel())[0, 1]
+        assert abs(within) < 5 / np.sqrt(words.size)
     neighbours = np.corrcoef(words[:-1].ravel(), words[1:].ravel())[0, 1]
     assert abs(neighbours) < 5 / np.sqrt(words.size)

@@ -9,7 +9,7 @@ from streamk.features.counter import block_keys
 from streamk.features.frequencies import FrequencyCache, frequency_matrix, frequency_rows
 
 BLOCKS = block_keys(3, 2)
-WAVES = np.vstack([np.zeros(64), np.linspace(0.5, 2.0, 64)]).astype(np.float32)
+WAVES = np.vstack([np.zeros(128), np.linspace(0.5, 2.0, 128)]).astype(np.float32)
 
 
 def rows_of(cache, keys):
@@ -23,12 +23,12 @@ def rows_of(cache, keys):
     st.integers(4, 9),
 )
 def test_a_small_cache_gives_the_same_rows(events, room):
-    cache = FrequencyCache(64, limit=4 * 64 * room)
+    cache = FrequencyCache(128, limit=4 * 128 * room)
     for event in events:
         keys = np.array([event], dtype=np.uint64)
         cache.reserve(4)
         where = rows_of(cache, keys)
-        expected = np.empty((4, 64), dtype=np.float32)
+        expected = np.empty((4, 128), dtype=np.float32)
         frequency_matrix(BLOCKS, WAVES[1], keys[0], expected)
         for j, key in enumerate(event):
             if key == 0:
@@ -47,21 +47,21 @@ def test_the_cache_starts_small_and_is_bounded():
         cache.reserve(50)
         where = np.empty(keys.shape, dtype=np.int32)
         waves = np.ones((2, 512), dtype=np.float32)
-        frequency_rows(keys, block_keys(3, 16), waves, cache.table, cache.counts, cache.rows, where)
+        frequency_rows(keys, block_keys(3, 8), waves, cache.table, cache.counts, cache.rows, where)
         cache.grow()
     assert cache.rows.nbytes <= 64 * 2**20
 
 
 def test_an_event_wider_than_the_limit_fits():
-    cache = FrequencyCache(64, limit=1)
+    cache = FrequencyCache(128, limit=1)
     cache.reserve(100)
     assert len(set(rows_of(cache, np.arange(1, 101, dtype=np.uint64)[None])[0])) == 100
 
 
-@pytest.mark.parametrize("tile", [slice(0, 32), slice(32, 64)])
+@pytest.mark.parametrize("tile", [slice(0, 64), slice(64, 128)])
 def test_any_block_can_be_made_alone(tile):
     keys = np.array([11, 12], dtype=np.uint64)
-    whole, part = np.empty((2, 64), dtype=np.float32), np.empty((2, 32), dtype=np.float32)
+    whole, part = np.empty((2, 128), dtype=np.float32), np.empty((2, 64), dtype=np.float32)
     frequency_matrix(BLOCKS, WAVES[1], keys, whole)
-    frequency_matrix(BLOCKS[tile.start // 32 : tile.stop // 32], WAVES[1, tile], keys, part)
+    frequency_matrix(BLOCKS[tile.start // 64 : tile.stop // 64], WAVES[1, tile], keys, part)
     assert whole[:, tile].tobytes() == part.tobytes()

@@ -88,7 +88,7 @@ def test_one_block_is_the_ridge_solution():
     ridge = learner.regularization * learner.features
     # weighted ridge regression in the primal: (Φᵀ W Φ + ρF I)⁻¹ Φᵀ W Y
     exact = np.linalg.solve(
-        phi.T @ (w[:, None] * phi) + ridge * np.eye(96), phi.T @ (w[:, None] * np.eye(3)[y])
+        phi.T @ (w[:, None] * phi) + ridge * np.eye(phi.shape[1]), phi.T @ (w[:, None] * np.eye(3)[y])
     )
     np.testing.assert_allclose(learner._expansion.coefficients[0, 0], exact.T, atol=2e-5)
 
