@@ -6,7 +6,6 @@ import ast
 import contextlib
 import inspect
 import json
-import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,6 +61,8 @@ def replay_command(
             raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
         if save is not None and not save.absolute().parent.is_dir():
             raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
+        if save is not None and save.exists() and not save.is_file():
+            raise ValueError(f"--save {save}: this is not a file")
         log = Log(file, target)
         showing: AbstractContextManager[Any]
         if console.is_terminal:
@@ -73,18 +74,29 @@ def replay_command(
         with showing as watch:
             parameters = read_settings(settings or [], learner)
             run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
-        saved = None if save is None else (save, run.learner.save(save))
-    except (ValueError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        Console(stderr=True).print(f"streamk: {_sentence(error)}", style="red", markup=False, soft_wrap=True)
+        if as_json:
+            typer.echo(json.dumps(run.result()))
+        else:
+            report.summary(run, console)
+        if save is not None:
+            console.print(f"saved to {save}: {run.learner.save(save):,} bytes", soft_wrap=True)
+        if run.error:
+            raise ValueError(run.error)
+    except BrokenPipeError:
+        raise  # the reader has gone, as `| head` does
+    except (ValueError, OSError, MemoryError) as error:
+        _complain(error)
         raise typer.Exit(2) from None
-    if as_json:
-        typer.echo(json.dumps(run.result()))
-    else:
-        report.summary(run, console, saved)
     if run.interrupted:
         raise typer.Exit(130)
+
+
+def _complain(error: Exception) -> None:
+    if isinstance(error, OSError) and error.filename:
+        sentence = f"{error.filename}: {error.strerror}"
+    else:
+        sentence = str(error) or "there is not enough memory"
+    Console(stderr=True).print(f"streamk: {sentence}", style="red", markup=False, soft_wrap=True)
 
 
 def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
@@ -119,19 +131,9 @@ def _value(text: str) -> Any:
         return text
 
 
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def main() -> None:
-    """Run the command; a reader that goes away (``| head``) ends it quietly."""
-    try:
-        app()
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
+    """Run the command."""
+    app()
 
 
 if __name__ == "__main__":

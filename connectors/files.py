@@ -2,7 +2,7 @@
 
 What a file is, is read from its first bytes, not from its name: compression by its magic number, JSON
 lines by an opening brace. CSV has a header line; each value is a number if it reads as one, missing
-if it is empty, and otherwise a string.
+if it is empty, and otherwise a string; the target stays the text that it is.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class Log:
             reader = _Counted(_text(raw))
             try:
                 head = reader.peek()
-                if not head.strip():
+                if not head:
                     raise ValueError(f"{self.name} is empty")
+                if head.lstrip().startswith("["):
+                    raise ValueError(f"{self.name} is a JSON array; JSON lines have one object a line")
                 read = self._json if head.lstrip().startswith("{") else self._csv
                 yield from read(reader)
             except (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error) as error:
@@ -81,7 +83,7 @@ class Log:
                 continue
             try:
                 fields = json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{self.place(reader.line)}: not valid JSON ({error})") from None
             if not isinstance(fields, dict):
                 raise ValueError(
@@ -146,15 +148,22 @@ class _Counted:
         self._text, self._first, self.line = text, "", 0
 
     def peek(self) -> str:
-        if not self._first and self.line == 0:
+        """Return the first line that is not blank, empty if there is none."""
+        while not self._first.strip():
             self._first = self._text.readline()
+            if not self._first:
+                break
+            self.line += 1
         return self._first
 
     def __iter__(self) -> _Counted:
         return self
 
     def __next__(self) -> str:
-        text, self._first = self._first or self._text.readline(), ""
+        if self._first:
+            text, self._first = self._first, ""
+            return text
+        text = self._text.readline()
         if not text:
             raise StopIteration
         self.line += 1
@@ -167,13 +176,14 @@ class _Zstd(io.RawIOBase):
     def __init__(self, packed: Any) -> None:
         self._packed = packed
         self._frame: Any = None
-        self._plain = self._rest = b""
+        self._plain = io.BytesIO()
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._plain:
+        while not (count := self._plain.readinto(buffer)):
             part = self._rest or self._packed.read1(_PART)
             if not part:
                 if self._frame is not None:
@@ -181,11 +191,9 @@ class _Zstd(io.RawIOBase):
                 return 0
             if self._frame is None:
                 self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._plain, self._rest = self._frame.decompress(part), b""
+            self._plain, self._rest = io.BytesIO(self._frame.decompress(part)), b""
             if self._frame.eof:
                 self._rest, self._frame = self._frame.unused_data, None
-        count = min(len(buffer), len(self._plain))
-        buffer[:count], self._plain = self._plain[:count], self._plain[count:]
         return count
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -52,6 +51,8 @@ class Replay:
         The curves at powers of two.
     curve
         The curves at every ``interval`` events.
+    interrupted, error
+        Whether Ctrl-C ended the replay, or which record did.
     """
 
     task: str
@@ -62,6 +63,7 @@ class Replay:
     doublings: list[Point] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     interrupted: bool = False
+    error: str = ""
 
     @property
     def events(self) -> int:
@@ -162,19 +164,35 @@ def replay(
     watch
         Called after every chunk of events.
 
+    A record that cannot be taken ends the replay, as Ctrl-C does; the figures are then of those before it,
+    and ``error`` names its line.
+
     Raises
     ------
     ValueError
-        If the log, a record or a parameter cannot be taken.
+        If not even the first record can be taken, or a name or a parameter.
     """
     if learner not in LEARNERS:
         raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
-    records = iter(log) if limit is None else islice(iter(log), limit)
+    with _Interruptible(islice(iter(log), limit)) as records:
+        return _replay(log, records, learner, task, parameters or {}, baseline, interval, watch)
+
+
+def _replay(
+    log: Log,
+    records: _Interruptible,
+    learner: str,
+    task: str | None,
+    parameters: dict[str, Any],
+    baseline: bool,
+    interval: int,
+    watch: Callable[[Replay], None],
+) -> Replay:
     head = list(islice(records, _LOOK))
     if not head:
-        raise ValueError(f"{log.name} holds no events")
+        raise ValueError(records.error or f"{log.name} holds no events")
     task = task or tell_task(head)
-    machine = LEARNERS[learner][task](**(parameters or {}))
+    machine = LEARNERS[learner][task](**parameters)
     subjects: list[Subject] = [LearnerSubject(machine, task)]
     names = [type(machine).__name__]
     if baseline:
@@ -189,12 +207,21 @@ def replay(
     def events() -> Iterator[tuple[Any, Any]]:
         for record in chain(head, records):
             lines.append(record.line)
-            yield interpret(record, log, task)
+            try:
+                yield interpret(record, log, task)
+            except ValueError as error:
+                records.error = str(error)
+                return
 
-    _warm(machine.clone(), task, [interpret(record, log, task) for record in head[:2]])
-    stream = _named(test_then_train(subjects, events()), lines, log)
-    with _interruptible() as stopped:
-        _follow(run, stream, lines, stopped, watch)
+    _warm(machine.clone(), task, head, log)
+    try:
+        _follow(run, test_then_train(subjects, events()), lines, records, watch)
+    except RowError as error:
+        records.error = f"{log.place(lines[0])}: {error.reason}"
+    if records.error and not run.events:
+        raise ValueError(records.error)
+    run.error = records.error
+    run.interrupted = records.interrupted
     return run
 
 
@@ -202,11 +229,10 @@ def _follow(
     run: Replay,
     stream: Iterator[list[Answers]],
     lines: list[int],
-    stopped: Callable[[], bool],
+    records: _Interruptible,
     watch: Callable[[Replay], None],
 ) -> None:
     for answers in stream:
-        lines.clear()
         for score, answer in zip(run.scores, answers, strict=True):
             score.seconds += answer.seconds
         for i, target in enumerate(answers[0].targets):
@@ -218,42 +244,63 @@ def _follow(
             if run.events % run.interval == 0:
                 run.mark(run.curve, target, prediction)
         watch(run)
-        if stopped():
-            run.interrupted = True
+        if records.interrupted:
             return
+        del lines[: len(answers[0].targets)]
 
 
-def _warm(machine: Any, task: str, pairs: list[tuple[Any, Any]]) -> None:
+def _warm(machine: Any, task: str, head: list[Record], log: Log) -> None:
     """Compile, or load what was compiled, on a throw-away learner, so that no speed counts it."""
     with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its line
-        LearnerSubject(machine, task).answer([x for x, _ in pairs], [y for _, y in pairs])
+        xs, ys = map(list, zip(*(interpret(record, log, task) for record in head[:2]), strict=True))
+        LearnerSubject(machine, task).answer(xs, ys)
         machine.flush()
 
 
-def _named(stream: Iterator[Any], lines: list[int], log: Log) -> Iterator[Any]:
-    """Say in which line of the log a value was refused."""
-    try:
-        yield from stream
-    except RowError as error:
-        raise ValueError(f"{log.place(lines[error.row])}: {error.reason}") from None
+class _Interruptible:
+    """Records that end where Ctrl-C is pressed or the log cannot be read further, losing none before.
 
+    Ctrl-C ends a wait for the next record at once, and is otherwise noted for when the chunk at hand is
+    learned; pressed again, it ends the process.
+    """
 
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C end the replay between two chunks, so that its results and its model are whole."""
-    asked: list[int] = []
+    def __init__(self, records: Iterator[Record]) -> None:
+        self._records, self._reading = records, False
+        self.interrupted, self.error = False, ""
 
-    def ask(number: int, frame: Any) -> None:
-        if asked:
+    def __iter__(self) -> Iterator[Record]:
+        return self
+
+    def __next__(self) -> Record:
+        if self.interrupted or self.error:
+            raise StopIteration
+        try:
+            self._reading = True
+            record = next(self._records)
+            self._reading = False
+        except KeyboardInterrupt:
+            self._reading = False
+            raise StopIteration from None
+        except ValueError as error:
+            self._reading, self.error = False, str(error)
+            raise StopIteration from None
+        except StopIteration:
+            self._reading = False
+            raise
+        return record
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self.interrupted or self._reading:
+            self.interrupted = True
             raise KeyboardInterrupt
-        asked.append(number)
+        self.interrupted = True
 
-    try:
-        before = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not the main thread: Ctrl-C is somebody else's
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    def __enter__(self) -> _Interruptible:
+        self._before: Any = None
+        with contextlib.suppress(ValueError):  # not the main thread: Ctrl-C is somebody else's
+            self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)

@@ -12,7 +12,6 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
 from connectors.files import Log
 from connectors.replay import Point, Replay
@@ -105,16 +104,13 @@ def metrics_table(run: Replay) -> Table:
     return table
 
 
-def summary(run: Replay, console: Console, saved: tuple[Path, int] | None) -> None:
-    """Print the final table, the size of the model, and where it was saved."""
+def summary(run: Replay, console: Console) -> None:
+    """Print the final table and the size of the model."""
     console.print(metrics_table(run))
-    size = saved[1] if saved else len(run.learner.to_bytes())
-    text = Text(f"model: {size:,} bytes")
-    if saved:
-        text.append(f", saved to {saved[0]}")
+    text = f"model: {len(run.learner.to_bytes()):,} bytes"
     if run.learner.pending:
-        text.append(f"; {run.learner.pending} events wait for their block to fill")
-    console.print(text, soft_wrap=True)
+        text += f"; {run.learner.pending} events wait for their block to fill"
+    console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
 

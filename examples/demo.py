@@ -84,7 +84,8 @@ def main() -> int:
             run = replay(
                 source, task="classification", parameters=SETTINGS[name], interval=INTERVAL[name], watch=watch
             )
-        report.summary(run, console, (model, run.learner.save(model)))
+        report.summary(run, console)
+        console.print(f"saved to {model}: {run.learner.save(model):,} bytes")
         if run.interrupted:
             return 130
         if not same_predictions(run, model, log):

@@ -55,19 +55,17 @@ class EventBatch:
 
     def prepare(self, inputs: Inputs, active: Mask | None) -> None:
         """Check and encode every event; register the names of the active ones."""
+        learned = [False] * len(self) if active is None else active.tolist()
         row = 0
         try:
             new = False
             for row, x in enumerate(self._events):  # noqa: B007 (an error names the row)
                 new = inputs.meets_new(x) or new
-            if new and active is not None:
-                for row, x in enumerate(self._events):  # noqa: B007
-                    inputs.check(x)
-                for row in np.flatnonzero(active).tolist():
-                    inputs.encode(self._events[row], learning=True)
+            for row, x in enumerate(self._events if new else ()):  # noqa: B007
+                inputs.check(x)
             encoded = []
-            for row, x in enumerate(self._events):  # noqa: B007 (an error names the row)
-                encoded.append(inputs.encode(x, learning=False).copy())
+            for row, x in enumerate(self._events):
+                encoded.append(inputs.encode(x, learned[row]).copy())
             whole = stack(encoded) if encoded else empty_rows(0, 0)
             largest = LARGEST if inputs.scaled else LARGEST_UNSCALED
             bad = ~(np.abs(whole.values) <= largest).all(axis=1)
@@ -106,6 +104,8 @@ def targets(y: Any, rows: int, what: str = "y") -> list[Any]:
                 raise ValueError(
                     f"{what} must be a series, an array or a list, not {type(y).__name__}"
                 ) from None
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{what} must have one value a row, and it is a single value")
     if len(values) != rows:
         raise ValueError(f"X has {rows} rows and {what} has {len(values)}; they must be the same")
     return list(values)

@@ -108,6 +108,11 @@ def accumulate(coefficients, row, gain, phi, i):  # type: ignore[no-untyped-def]
         coefficients[row, f] = fma(gain, phi[i, f], coefficients[row, f])
 
 
+def width_of(features: int) -> int:
+    """Return a number of features rounded up to whole blocks."""
+    return -(-features // BLOCK) * BLOCK
+
+
 class Expansion:
     """Feature blocks of one kernel at several scales, and coefficients over them.
 
@@ -142,9 +147,8 @@ class Expansion:
     ) -> None:
         self.kernel, self.bandwidth, self.scales = kernel, bandwidth, scales
         self.features, self.seed = features, seed
-        blocks = -(-features // BLOCK)
-        width = blocks * BLOCK
-        self.coefficients: NDArray[np.float32] = np.zeros((1, sets, outputs, width), np.float32)
+        shape = (1, sets, outputs, width_of(features))
+        self.coefficients: NDArray[np.float32] = np.zeros(shape, np.float32)
         self.regenerate()
 
     def regenerate(self) -> None:
@@ -157,7 +161,8 @@ class Expansion:
         radii = self.kernel.radii(mix64_int(self.seed ^ 0x7261646969), width)
         waves = np.empty((2, width), dtype=np.float32)
         waves[_PHASES] = uniforms(mix64_int(self.seed ^ 0x706861736573), width)
-        waves[_RADII] = np.minimum(radii / (2.0 * np.pi * bandwidths), _LARGEST_RADIUS)
+        with np.errstate(over="ignore", divide="ignore"):
+            waves[_RADII] = np.minimum(radii / (2.0 * np.pi * bandwidths), _LARGEST_RADIUS)
         self.waves: NDArray[np.float32] = waves
         self.cache = FrequencyCache(width)
         self._held: tuple[NDArray[np.uint64], NDArray[np.float32]] | None = None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from streamk.batches import Batch, EventBatch, Mask
-from streamk.inputs import LARGEST, LARGEST_UNSCALED, Inputs, check_number, kind_of, unaccepted
+from streamk.inputs import LARGEST, LARGEST_UNSCALED, MOST_NAMES, Inputs, check_number, kind_of, unaccepted
 from streamk.rows import ABSENT, UNSCALED, RowError, Rows
 
 
@@ -29,6 +29,10 @@ def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
         raise ValueError("names= goes with a NumPy array; a frame's columns and a dict's keys are names")
     if isinstance(X, (list, tuple)):
         return EventBatch(X)
+    if nw.dependencies.is_pandas_dataframe(X):
+        if X.columns.nlevels > 1:
+            raise ValueError("X has columns of several levels; give them one name each")
+        check_distinct([str(label) for label in X.columns])
     try:
         frame = nw.from_native(X, eager_only=True)
     except TypeError:
@@ -60,11 +64,8 @@ class FrameBatch:
         self._numbers = sorted(numbers, key=lambda c: c.name)
         self._texts = sorted(texts, key=lambda c: c.name)
         self._length, self._like = rows, like
-        seen: set[str] = set()
-        for column in columns:
-            if column.name in seen:
-                raise ValueError(f"two columns have the same name {column.name!r}")
-            seen.add(column.name)
+        self._known = np.zeros(rows, dtype=np.int64)
+        check_distinct([column.name for column in columns])
 
     def __len__(self) -> int:
         return self._length
@@ -82,6 +83,7 @@ class FrameBatch:
                     check_number(column.name, column.numbers[row], largest)
                 except ValueError as error:
                     raise RowError(row, str(error)) from None
+        self._known = np.full(len(self), len(inputs.numbers))
         if active is None:
             return
         met: dict[int, list[str]] = {}
@@ -90,27 +92,33 @@ class FrameBatch:
                 met.setdefault(row, []).append(column.name)
         for row in sorted(met):
             inputs.register(met[row])
+            self._known[row:] = len(inputs.numbers)
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
         numbers = self._numbers
         width, count = len(numbers) + len(self._texts), stop - start
         values = np.ones((count, width))
-        shared = not self._texts and all(c.present is None for c in numbers)
+        known = self._known[start:stop]
+        late = inputs.directions == "dense" and bool((known < len(inputs.numbers)).any())
+        shared = not (self._texts or late or any(c.present is not None for c in numbers))
         slots = np.full((1 if shared else count, width), UNSCALED, dtype=np.int32)
         keys = np.zeros(slots.shape, dtype=np.uint64)
-        new = np.full(len(slots), len(inputs.numbers))
+        known = known[: len(slots)]
+        new = known.copy()
         for j, column in enumerate(numbers):
             mask = None if column.present is None else column.present[start:stop]
             present: Any = slice(None) if mask is None else mask
             values[:, j] = column.numbers[start:stop]
             slots[present, j] = inputs.slot(column.name)
-            if column.name in inputs.numbers or inputs.directions == "keyed":
-                position = inputs.numbers.get(column.name, 0)
+            position = inputs.numbers.get(column.name, MOST_NAMES)
+            met = position < known
+            if inputs.directions == "keyed" or met.all():
                 keys[present, j] = inputs.number_key(column.name, position)
-            else:  # not learned yet: after the known, among the new ones of each row
-                keys[present, j] = [inputs.number_key(column.name, p) for p in new[present].tolist()]
-                new[present] += 1
+            else:  # where a row did not know it yet: after the known, among the row's new ones
+                places = np.where(met, position, new)[present].tolist()
+                keys[present, j] = [inputs.number_key(column.name, place) for place in places]
+                new[present] += ~met[present]
             if mask is not None:
                 values[~mask, j] = 0.0
         for j, column in enumerate(self._texts, len(numbers)):
@@ -135,6 +143,13 @@ class FrameBatch:
         return dataframe.to_native_frame(columns, like=self._like)
 
 
+def check_distinct(names: Sequence[str]) -> None:
+    """Raise a ValueError that names the first name that comes twice, if any."""
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two columns have the same name {twice!r}")
+
+
 def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
     if X.ndim != 2:
         raise ValueError(f"X is an array of {X.ndim} dimensions; it must have 2, rows and columns")
@@ -143,6 +158,7 @@ def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
     if len(names) != X.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and names has {len(names)}; they must be the same")
     texts = [str(name) for name in names]
+    check_distinct(texts)
     if X.dtype.kind == "b":
         return FrameBatch(
             [_Column(n, texts=[str(v) for v in X[:, j].tolist()]) for j, n in enumerate(texts)], len(X)
@@ -180,7 +196,7 @@ class _FrameOfEvents(EventBatch):
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     columns = []
     for label in frame.columns:
-        column, name = frame[label], str(label)
+        column, name = frame.get_column(label), str(label)
         dtype = column.dtype
         missing = column.is_null().to_numpy()
         present = ~missing if missing.any() else None

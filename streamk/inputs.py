@@ -37,6 +37,7 @@ _MOST_KEYS = 65_536
 class _Plan(NamedTuple):
     """How to encode the events that have these names with these types."""
 
+    names: tuple[str, ...] | None  # of the fields as they came, if not all are texts
     numbers: int
     get_numbers: Callable[[Event], Any] | None
     categories: tuple[tuple[str, Hashable], ...]
@@ -49,7 +50,7 @@ def kind_of(value_type: type) -> str | None:
     """Return ``"number"``, ``"category"``, ``"missing"``, or None if the type is not accepted."""
     if issubclass(value_type, (bool, np.bool_, str)):
         return "category"
-    if issubclass(value_type, (Real, Decimal)):
+    if issubclass(value_type, (Real, Decimal)) and not issubclass(value_type, np.timedelta64):
         return "number"
     return "missing" if value_type is type(None) else None
 
@@ -97,8 +98,7 @@ class Inputs:
         ValueError
             If a value cannot be taken, naming its field; no name was then registered.
         """
-        shape = _shape(x)
-        plan = self._plans.get(shape) or self._plan(x, shape)
+        plan = self._plan_of(x)
         if learning and plan.unknown:
             self.check(x)
             self.register([str(name) for name, value in x.items() if kind_of(type(value)) == "number"])
@@ -118,8 +118,15 @@ class Inputs:
 
     def meets_new(self, x: Event) -> bool:
         """Return whether learning ``x`` would register a name."""
+        return self._plan_of(x).unknown
+
+    def _plan_of(self, x: Event) -> _Plan:
         shape = _shape(x)
-        return (self._plans.get(shape) or self._plan(x, shape)).unknown
+        plan = self._plans.get(shape)
+        # 1, 1.0 and True are one key of a dict, but three names
+        if plan is None or (plan.names is not None and plan.names != tuple(map(str, x))):
+            plan = self._plan(x, shape)
+        return plan
 
     def _plan(self, x: Event, shape: Any) -> _Plan:
         numbers: list[tuple[str, Hashable]] = []
@@ -153,6 +160,7 @@ class Inputs:
         if fields:
             getter = _one_item(fields[0]) if len(fields) == 1 else itemgetter(*fields)
         plan = _Plan(
+            None if all(type(field) is str for field in x) else tuple(map(str, x)),
             len(numbers),
             getter,
             tuple(categories),
@@ -217,12 +225,10 @@ class Inputs:
 
     def check(self, x: Event) -> None:
         """Raise the ValueError that names the first field of ``x`` that cannot be taken, if any."""
+        self._plan_of(x)
         largest = LARGEST if self.scaled else LARGEST_UNSCALED
         for field, value in x.items():
-            kind = kind_of(type(value))
-            if kind is None:
-                raise ValueError(unaccepted(str(field), value))
-            if kind == "number":
+            if kind_of(type(value)) == "number":
                 check_number(str(field), value, largest)
 
 

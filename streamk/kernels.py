@@ -189,7 +189,7 @@ def kernel(text: str) -> Kernel:
     ValueError
         If the name is unknown or the number after the colon is not one the kernel takes.
     """
-    name, colon, number = text.partition(":") if isinstance(text, str) else (text, "", "")
+    name, colon, number = text.partition(":") if isinstance(text, str) else ("", "", "")
     cls = _KERNELS.get(name)
     if cls is None:
         raise ValueError(f"kernel {text!r} is unknown; use one of {', '.join(_KERNELS)}")

@@ -54,8 +54,11 @@ class Labels:
         """
         return _check(label, self.type)
 
-    def check_many(self, labels: Sequence[Any]) -> list[Label]:
-        """Return labels as plain Python values, naming the row of the first that is refused."""
+    def check_many(self, labels: Sequence[Any], learned: Sequence[bool]) -> list[Label]:
+        """Return labels as plain Python values, naming the row of the first that is refused.
+
+        Only the label of a row that will be learned decides the type of those after it.
+        """
         expected = self.type
         if expected is not None and set(map(type, labels)) <= {expected}:
             return list(labels)
@@ -65,7 +68,8 @@ class Labels:
                 checked.append(_check(label, expected))
             except ValueError as error:
                 raise RowError(row, str(error)) from None
-            expected = type(checked[-1])
+            if learned[row]:
+                expected = type(checked[-1])
         return checked
 
     def register(self, labels: Sequence[Label]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
         header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"][_KEY])
         if not isinstance(header, dict):
             raise TypeError
-    except (SafetensorError, KeyError, TypeError):
+    except (SafetensorError, KeyError, TypeError, RecursionError):
         raise ValueError(
             f"{source} is not a streamk model file, or was cut short; save the model again"
         ) from None
@@ -75,16 +75,17 @@ def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> int:
     The bytes go to a temporary file in the same directory, which is synchronised and renamed.
     """
     path, data = Path(path), pack(header, arrays)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file; a model cannot be written there")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
     return len(data)
@@ -125,7 +126,7 @@ def loads(data: bytes, source: str = "the model") -> KernelLearner:
         raise ValueError(f"{source} holds a {name!r}, which this streamk does not know")
     try:
         return learner._from_parts(header, arrays)
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"{source} is not a valid {name}: {error}") from None
 
 
@@ -140,12 +141,6 @@ def _digest(header: dict[str, Any], arrays: Arrays) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_directory(path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from river import metrics
 
 from streamk.inputs import Event
+from streamk.rows import RowError
 
 TASKS = ("classification", "regression")
 CHUNK = 1000
@@ -64,16 +65,31 @@ def test_then_train(
         Pairs of event and target.
     chunk
         Events handed over at once; changes no prediction.
+
+    Raises
+    ------
+    RowError
+        If the first subject refuses an event, after the answers to those before it.
     """
     stream = iter(events)
     while pairs := list(islice(stream, chunk)):
-        xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
-        answers = []
-        for subject in subjects:
-            began = time.perf_counter()
-            predictions = subject.answer(xs, ys)
-            answers.append(Answers(ys, predictions, time.perf_counter() - began))
-        yield answers
+        try:
+            yield _ask(subjects, pairs)
+        except RowError as error:
+            # The first subject refused the chunk whole; what came before the bad event is good.
+            if error.row:
+                yield _ask(subjects, pairs[: error.row])
+            raise RowError(0, error.reason) from None
+
+
+def _ask(subjects: Sequence[Subject], pairs: Sequence[tuple[Event, Any]]) -> list[Answers]:
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    answers = []
+    for subject in subjects:
+        began = time.perf_counter()
+        predictions = subject.answer(xs, ys)
+        answers.append(Answers(ys, predictions, time.perf_counter() - began))
+    return answers
 
 
 test_then_train.__test__ = False  # type: ignore[attr-defined]  # its name is the field's, not pytest's

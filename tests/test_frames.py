@@ -116,6 +116,14 @@ def test_null_is_missing():
         (np.zeros(3), ["a"], "1 dimensions"),
         (pl.DataFrame({"a": [1]}), ["a"], "names= goes with a NumPy array"),
         (np.zeros((1, 2)), ["a", "a"], "same name 'a'"),
+        (np.zeros((1, 2), dtype=object), ["a", "a"], "same name 'a'"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), None, "same name 'a'"),
+        (pd.DataFrame([[1, 2]], columns=[1, "1"]), None, "same name '1'"),
+        (
+            pd.DataFrame({("a", 1): [1], ("a", 2): [2]}),
+            None,
+            "several levels",
+        ),
         (pl.LazyFrame({"a": [1]}), None, "eager data frame"),
         (3, None, "eager data frame"),
         (pl.DataFrame({"when": [datetime.date(2026, 1, 1)]}), None, "column 'when'"),
@@ -140,6 +148,16 @@ def test_targets_of_a_chunked_array():
 def test_targets_of_another_length():
     with pytest.raises(ValueError, match="X has 3 rows and y has 2"):
         targets([1, 2], 3)
+
+
+def test_a_target_that_is_a_single_value():
+    with pytest.raises(ValueError, match="one value a row"):
+        targets(np.array(3), 1)
+
+
+def test_frames_whose_names_are_numbers():
+    _, rows = learned(pd.DataFrame({0: [1.0], 1: [2.0]}))
+    assert content(rows, 0) == content(looped([{0: 1.0, 1: 2.0}])[1][0], 0)
 
 
 def test_targets_that_are_none():

@@ -6,7 +6,7 @@ from streamk.labels import Labels
 
 def learned(*values):
     labels = Labels()
-    labels.register(labels.check_many(values))
+    labels.register(labels.check_many(values, [True] * len(values)))
     return labels
 
 
@@ -22,7 +22,7 @@ def test_a_boolean_brings_the_other():
 
 
 def test_numpy_scalars_are_plain():
-    checked = Labels().check_many([np.int64(1), np.int8(2)])
+    checked = Labels().check_many([np.int64(1), np.int8(2)], [True, True])
     assert checked == [1, 2]
     assert {type(v) for v in checked} == {int}
     assert type(Labels().check(np.bool_(True))) is bool
@@ -41,6 +41,10 @@ def test_another_type_is_refused(first, second):
     with pytest.raises(ValueError, match="keeps one type of label"):
         labels.check(second)
     with pytest.raises(ValueError, match="row 1: the label is"):
-        labels.check_many([first, second])
+        labels.check_many([first, second], [True, True])
     with pytest.raises(ValueError, match="row 1: the label is"):
-        Labels().check_many([first, second])
+        Labels().check_many([first, second], [True, True])
+
+
+def test_a_label_that_is_not_learned_decides_no_type():
+    assert Labels().check_many(["x", 1], [False, True]) == ["x", 1]

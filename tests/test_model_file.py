@@ -122,6 +122,70 @@ def test_a_header_that_does_not_fit_is_refused(changes):
         streamk.loads(tampered(**changes))
 
 
+def with_arrays(made, header=None, **changes):
+    """The bytes of a file with a valid checksum whose arrays are not what a learner would write."""
+    found, arrays = model_file.unpack(made.to_bytes(), "x")
+    for name, change in changes.items():
+        name = name.replace("_", ".", 1) if name.startswith("pending") else name
+        arrays[name] = change(arrays[name].copy())
+    return model_file.pack({**found, **(header or {})}, arrays)
+
+
+def put(index, value):
+    def change(array):
+        array[index] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"header": {"numbers": ["a", "b", "b"]}},
+        {"header": {"numbers": "a"}},
+        {"header": {"numbers": [1]}},
+        {"header": {"labels": []}},
+        {"pending_goal": put((0, 0), -20_000_000.0)},
+        {"pending_goal": put((0, 0), 7.0)},
+        {"pending_goal": put((0, 0), 0.5)},
+        {"pending_goal": put((0, 0), np.nan)},
+        {"pending_goal": put((1, 0), 0.0)},
+        {"pending_slots": put((0, 0), 99)},
+        {"pending_values": put((0, 0), np.inf)},
+        {"pending_values": lambda a: a[:1]},
+        {"coefficients": lambda a: a[:, :, :0]},
+        {"coefficients": lambda a: a.astype(np.float64)},
+        {"statistics": lambda a: a[:0]},
+        {"state": put(0, np.nan)},
+        {"state": put(2, 3.0)},
+    ],
+)
+def test_arrays_that_compiled_code_must_not_see(changes):
+    made = learner(block_size=8)
+    assert made.pending == 4
+    with pytest.raises(ValueError, match="not a valid KaczmarzClassifier"):
+        streamk.loads(with_arrays(made, **changes))
+
+
+def test_a_huge_model_is_refused_before_it_is_made():
+    parameters = {**learner()._get_params(), "features": 10**12, "scales": [1.0]}
+    with pytest.raises(ValueError, match="not a valid"):
+        streamk.loads(with_arrays(learner(), {"parameters": parameters}))
+
+
+def test_a_regressor_has_one_output():
+    made = learner(streamk.KaczmarzRegressor)
+    with pytest.raises(ValueError, match="not a valid KaczmarzRegressor"):
+        streamk.loads(with_arrays(made, coefficients=lambda a: a[:, :, :0]))
+
+
+def test_what_is_not_a_file_is_not_replaced(tmp_path):
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(ValueError, match="not a regular file"):
+        learner().save(tmp_path / "directory")
+
+
 def test_the_file_on_disk_is_the_old_or_the_new(tmp_path, monkeypatch):
     path = tmp_path / "m.streamk"
     learner().save(path)

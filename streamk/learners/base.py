@@ -19,7 +19,7 @@ from river import base
 
 from streamk import model_file
 from streamk.batches import Batch
-from streamk.expansion import Expansion
+from streamk.expansion import Expansion, width_of
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
@@ -131,14 +131,14 @@ class KernelLearner(base.Estimator):
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
         rows = self._inputs.encode(x, True)
         if self.block_size > 1:
-            if first_bad(rows.slots, rows.values) >= 0:
+            if first_bad(*rows) >= 0:
                 self._inputs.check(x)
             goal = np.array([[target], [weight]])
-            self._learn_blocks(rows.copy(), goal, outputs, None)
+            self._learn_blocks(rows.copy(), goal, None)
             return
         expansion = self._expansion
         if expansion is None or outputs > expansion.outputs:
-            if first_bad(rows.slots, rows.values) >= 0:
+            if first_bad(*rows) >= 0:
                 self._inputs.check(x)
             expansion = self._ready(int(np.count_nonzero(rows.keys)), outputs)
         goal = self._target
@@ -162,6 +162,11 @@ class KernelLearner(base.Estimator):
             return DONE
         return code
 
+    def _run_checked(self, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
+        """Run the compiled loop on rows whose values have been checked."""
+        if self._expansion is None or self._run(self._expansion, learning, rows, goal, out) >= 0:
+            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
+
     def _predict_batch(self, rows: Batch) -> Array:
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
         rows.prepare(self._inputs, None)
@@ -174,7 +179,7 @@ class KernelLearner(base.Estimator):
             if self.block_size > 1:
                 self._predict_blocks(piece, out[start:stop])
             else:
-                self._run(self._expansion, False, piece, np.zeros((2, stop - start)), out[start:stop])
+                self._run_checked(False, piece, np.zeros((2, stop - start)), out[start:stop])
         return out[:, 0]
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
@@ -188,7 +193,7 @@ class KernelLearner(base.Estimator):
             piece = rows.rows(self._inputs, start, stop)
             pieces = out[start:stop]
             if self.block_size > 1:
-                self._learn_blocks(piece, goal[:, start:stop], outputs, pieces if wanted else None)
+                self._learn_blocks(piece, goal[:, start:stop], pieces if wanted else None)
                 continue
             if self._expansion is None:
                 learned = np.flatnonzero(goal[1, start:stop] > 0.0)
@@ -196,14 +201,15 @@ class KernelLearner(base.Estimator):
                     continue
                 first = piece.keys[min(int(learned[0]), len(piece.keys) - 1)]
                 self._ready(int(np.count_nonzero(first)), outputs)
-            self._run(self._ready(0, outputs), True, piece, np.ascontiguousarray(goal[:, start:stop]), pieces)
+            self._ready(0, outputs)
+            self._run_checked(True, piece, np.ascontiguousarray(goal[:, start:stop]), pieces)
         return out[:, 0]
 
     def _predict_blocks(self, rows: Rows, out: Array) -> None:
         if self._expansion is not None:
             blocks.predict(self._expansion, rows, self._inputs.statistics, self._rules, self._state, out)
 
-    def _learn_blocks(self, rows: Rows, goal: Array, outputs: int, out: Array | None) -> None:
+    def _learn_blocks(self, rows: Rows, goal: Array, out: Array | None) -> None:
         """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
         start, count = 0, goal.shape[1]
         while start < count:
@@ -213,13 +219,8 @@ class KernelLearner(base.Estimator):
                 self._predict_blocks(part, out[start:stop])
             self._pending.add(part, goal[:, start:stop])
             if len(self._pending) == self.block_size:
-                self._learn_pending(outputs)
+                self.flush()
             start = stop
-
-    def _learn_pending(self, outputs: int) -> None:
-        rows, goal = self._pending.pop()
-        expansion = self._ready(rows.fields(), outputs)
-        blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
 
     def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
         """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
@@ -250,11 +251,10 @@ class KernelLearner(base.Estimator):
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, as one shorter block."""
         if len(self._pending):
-            self._learn_pending(self._known_outputs())
-
-    def _known_outputs(self) -> int:
-        """Return how many outputs the labels registered so far need."""
-        return 1
+            rows, goal = self._pending.pop()
+            grown = blocks.outputs_after(goal[0], self._rules, self._state)
+            expansion = self._ready(rows.fields(), grown)
+            blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""
@@ -312,20 +312,25 @@ class KernelLearner(base.Estimator):
         parameters = dict(header["parameters"])
         parameters["scales"] = tuple(parameters["scales"])
         self = cls(**parameters)
-        self._inputs.numbers = {name: i for i, name in enumerate(header["numbers"])}
-        slots = len(self._inputs.numbers) if self.scale_inputs else 0
+        names = header["numbers"]
+        if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
+            raise ValueError("its names of numbers are not distinct texts")
+        self._inputs.numbers = {name: i for i, name in enumerate(names)}
+        slots = len(names) if self.scale_inputs else 0
         self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
         self._state = typed(arrays, "state", np.float64, self._state.shape)
         if header["seed"] is not None:
-            shape = arrays["coefficients"].shape
+            found = arrays["coefficients"].shape
+            outputs = found[2] if self._target_kind == "class" else 1
+            shape = (1, 2 if self.average else 1, max(outputs, 1), width_of(self.features))
+            coefficients = typed(arrays, "coefficients", np.float32, shape)
             self._expansion = Expansion(
                 kernel(self.kernel), header["bandwidth"], tuple(self.scales), self.features,
-                header["seed"], sets=2 if self.average else 1, outputs=shape[2],
+                header["seed"], *shape[1:3],
             )  # fmt: skip
-            expected = self._expansion.coefficients.shape
-            self._expansion.coefficients = typed(arrays, "coefficients", np.float32, expected)
-        if not 0 <= self._state[KNOWN] <= self._outputs:
-            raise ValueError(f"{self._state[KNOWN]:g} outputs are known of {self._outputs}")
+            self._expansion.coefficients = coefficients
+        if not 0 <= self._state[KNOWN] <= self._outputs or not np.isfinite(self._state).all():
+            raise ValueError("its counters are impossible")
         if "pending.goal" in arrays:
             self._pending = Pending.from_arrays(arrays, slots, self.block_size)
         self._make_scratch()

@@ -43,6 +43,7 @@ Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
 _INPUTS = 4096  # inputs in one matrix product
 _ROWS = 256  # rows predicted at once
+_LARGEST_RIDGE = 1e100  # of a row with next to no weight
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
@@ -152,6 +153,14 @@ def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Ar
         _predict(_sum(_on_threads(outputs_of, _tiles(e.width))), rules, state, out[start:stop])
 
 
+def outputs_after(targets: Array, rules: Array, state: Array) -> int:
+    """Return how many outputs are known once a block with these targets is learned."""
+    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]), 1)
+    if rules[0, LOSS] >= FIRST_REGRESSION:
+        return grown
+    return max(grown, int(targets.max()) + 1)
+
+
 def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array, state: Array) -> None:
     """Project the coefficients onto one block of events.
 
@@ -174,18 +183,18 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
     seen = _on_threads(look, tiles)
     gram = _sum(gram for _, gram, _ in seen).astype(np.float64)
     outputs = _sum(outputs for _, _, outputs in seen)
-    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]), 1)
-    if not regression:
-        grown = max(grown, int(targets.max()) + 1)
+    grown = outputs_after(targets, rules, state)
     changes = []
     for expert, rule in enumerate(rules):
         residual = np.zeros((len(targets), e.coefficients.shape[2]))
         memory = state[CALIBRATION + STATE * expert : CALIBRATION + STATE * (expert + 1)]
         _assess(outputs[expert, 0], outputs[expert, -1], targets, rule, state, memory, grown, residual)
         solve = margin_multipliers if rule[LOSS] == MARGIN else multipliers
-        rho = regularization_at(rule[RHO], rule[MEMORY], state[EVENTS]) * e.features / weights
+        rho = regularization_at(rule[RHO], rule[MEMORY], state[EVENTS]) * e.features
+        with np.errstate(over="ignore"):
+            ridge = np.minimum(rho / weights, _LARGEST_RIDGE)
         with _blas().limit(limits=1, user_api="blas"):
-            changes.append(solve(gram, residual, rho).astype(np.float32))
+            changes.append(solve(gram, residual, ridge).astype(np.float32))
     weight = np.float32(averaging_weight(state[STEPS] + 1.0))
 
     def move(job: tuple[slice, Floats]) -> None:

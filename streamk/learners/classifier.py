@@ -38,9 +38,6 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         """The classes known so far, in the order of the columns of ``predict_proba_many``."""
         return list(self._labels.values)
 
-    def _known_outputs(self) -> int:
-        return len(self._labels)
-
     def _register(self, labels: Sequence[Label]) -> None:
         self._labels.register(labels)
         self._rules[:, LEAST_OUTPUTS] = self._labels.least
@@ -64,7 +61,7 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
             If a value, the label or the weight cannot be taken; nothing was then learned.
         """
         labels = self._labels
-        if w != 1.0:
+        if type(w) is not float or w != 1.0:
             w = check_weight(w)
         code = labels.codes.get(y) if type(y) is labels.type else None
         if code is None or w == 0.0:
@@ -124,10 +121,10 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
 
     def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
         rows = batch(X, names)
-        labels = self._labels.check_many(targets(y, len(rows)))
         weights = check_weights(w, len(rows))
-        self._prepare(rows, weights)
         learned = weights > 0.0
+        labels = self._labels.check_many(targets(y, len(rows)), learned.tolist())
+        self._prepare(rows, weights)
         self._register([v for v, keep in zip(labels, learned, strict=True) if keep])
         codes = [self._labels.codes.get(label, 0) for label in labels]
         goal = np.array([codes, weights], dtype=np.float64)
@@ -148,9 +145,11 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
     @classmethod
     def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         self = super()._from_parts(header, arrays)
-        self._register(self._labels.check_many(header["labels"]))
-        count, waiting = len(self._labels), self._pending.largest_target()
-        room = count if self._expansion is None else max(self._outputs, waiting + 1)
-        if not max(self._state[KNOWN], waiting + 1) <= count <= room:
+        self._register(self._labels.check_many(header["labels"], [True] * len(header["labels"])))
+        count, waiting = len(self._labels), self._pending.targets()
+        if not waiting <= set(range(count)):
+            raise ValueError("a pending event has no label")
+        room = count if self._expansion is None else max(self._outputs, max(waiting, default=-1) + 1)
+        if not max(self._state[KNOWN], self._expansion is not None) <= count <= room:
             raise ValueError(f"{count} labels do not fit")
         return self

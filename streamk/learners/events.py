@@ -30,13 +30,14 @@ _TILE = 16
 
 
 @njit(cache=True, error_model="numpy")
-def first_bad(slots, values):  # type: ignore[no-untyped-def]
+def first_bad(slots, keys, values):  # type: ignore[no-untyped-def]
     """Return the flat index of the first value that is not finite or too large, else −1."""
     width = values.shape[1]
     for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
         for j in range(width):
-            scaled = slots[min(i, slots.shape[0] - 1), j] >= 0
-            if not abs(values[i, j]) <= (LARGEST if scaled else LARGEST_UNSCALED):
+            unscaled = slots[shared, j] < 0 and keys[shared, j] != 0
+            if not abs(values[i, j]) <= (LARGEST_UNSCALED if unscaled else LARGEST):
                 return i * width + j
     return -1
 
@@ -164,7 +165,7 @@ def run(  # type: ignore[no-untyped-def]
         ``DONE``, or ``OVERFLOWED`` (done, and the frequency cache would like to grow), or the flat index of
         the first value that is not finite or too large: nothing was then changed.
     """
-    bad = first_bad(slots, values)
+    bad = first_bad(slots, keys, values)
     if bad >= 0:
         return bad
     n, w = values.shape

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 def check_weight(weight: Any) -> float:
     """Return a sample weight as a float, refusing what is not a finite number at least 0."""
-    value = float(weight) if isinstance(weight, (int, float, np.number)) else math.nan
+    value = _number(weight)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
     return value
@@ -44,8 +44,8 @@ def check_parameters(learner: KernelLearner, kind: str) -> None:
         ("scales", _all_positive(learner.scales), "a tuple of numbers above 0"),
         ("features", _whole(learner.features, 1), "a whole number, at least 1"),
         ("loss", learner.loss in losses, " or ".join(map(repr, losses))),
-        ("regularization", learner.regularization == 0 or _positive(learner.regularization), "at least 0"),
-        ("memory", learner.memory is None or _whole(learner.memory, 0), "None or a whole number"),
+        ("regularization", _positive(learner.regularization, 0.0), "a number, at least 0"),
+        ("memory", learner.memory is None or _whole(learner.memory, 0, 2**53), "None or a whole number"),
         ("average", isinstance(learner.average, bool), "True or False"),
         ("block_size", _whole(learner.block_size, 1), "a whole number, at least 1"),
         ("scale_inputs", isinstance(learner.scale_inputs, bool), "True or False"),
@@ -61,9 +61,18 @@ def check_parameters(learner: KernelLearner, kind: str) -> None:
             raise ValueError(f"{name}={getattr(learner, name)!r}: {name} must be {wanted}")
 
 
-def _positive(value: Any) -> bool:
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    return bool(number and 0.0 < float(value) < math.inf)
+def _positive(value: Any, least: float = math.ulp(0.0)) -> bool:
+    return least <= _number(value) < math.inf and not isinstance(value, bool)
+
+
+def _number(value: Any) -> float:
+    """Return a number as a float, NaN if it is none or has no float."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, np.timedelta64):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 def _all_positive(values: Sequence[Any]) -> bool:

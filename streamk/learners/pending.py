@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.learners.events import first_bad
 from streamk.rows import Rows, stack
 
 Array = NDArray[np.float64]
@@ -18,9 +19,10 @@ class Pending:
     def __init__(self) -> None:
         self._parts: list[Rows] = []
         self._goals: list[Array] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(goal.shape[1] for goal in self._goals)
+        return self._count
 
     def add(self, rows: Rows, goal: Array) -> None:
         """Add rows with their targets and weights ``(2, n)``; rows without weight are not kept."""
@@ -28,11 +30,12 @@ class Pending:
         if len(learned):
             self._parts.append(rows.select(learned))
             self._goals.append(goal[:, learned])
+            self._count += len(learned)
 
     def pop(self) -> tuple[Rows, Array]:
         """Return all rows and goals as one block, and keep none."""
         block = stack(self._parts), np.concatenate(self._goals, axis=1)
-        self._parts, self._goals = [], []
+        self._parts, self._goals, self._count = [], [], 0
         return block
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -61,13 +64,16 @@ class Pending:
         )
         if not 0 < count < block_size or (width and rows.slots.max() >= slots) or (rows.slots < -1).any():
             raise ValueError(f"{count} pending events do not fit")
+        goal = typed(arrays, "pending.goal", np.float64, (2, count))
+        if first_bad(*rows) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
+            raise ValueError("a pending event has an impossible value")
         pending = cls()
-        pending.add(rows, typed(arrays, "pending.goal", np.float64, (2, count)))
+        pending.add(rows, goal)
         return pending
 
-    def largest_target(self) -> float:
-        """Return the largest target that waits, −1 if none does."""
-        return max((float(goal[0].max()) for goal in self._goals), default=-1.0)
+    def targets(self) -> set[float]:
+        """Return the targets that wait."""
+        return {target for goal in self._goals for target in goal[0].tolist()}
 
 
 def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:

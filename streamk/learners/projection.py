@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from streamk.expansion import accumulate
 from streamk.inner_product import inner_product
 
+_JITTER = 1e-6
+
 
 @njit(cache=True, error_model="numpy")
 def project(coefficients, first, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
@@ -47,7 +49,7 @@ def multipliers(
     rho
         ``ρF/w`` of each row, ``(m,)``.
     """
-    return np.asarray(np.linalg.solve(gram + np.diag(rho), residual))
+    return np.asarray(np.linalg.solve(_regularised(gram, rho), residual))
 
 
 def margin_multipliers(
@@ -64,7 +66,15 @@ def margin_multipliers(
     out = np.zeros_like(residual)
     if len(violated):
         s = signs[violated]
-        system = gram[np.ix_(violated, violated)] * (s @ s.T) + np.diag(rho[violated])
+        system = _regularised(gram[np.ix_(violated, violated)] * (s @ s.T), rho[violated])
         amount = np.linalg.solve(system, np.abs(residual[violated]).max(axis=1))
         out[violated] = amount[:, None] * s
     return out
+
+
+def _regularised(gram: NDArray[np.float64], rho: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the system of a block, solvable also when ``ρ`` is 0 and two rows are the same.
+
+    The Gram matrix has the rounding of float32, and so is the least that is added to its diagonal.
+    """
+    return gram + np.diag(np.maximum(rho, _JITTER * gram.diagonal().max()))

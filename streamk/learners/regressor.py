@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from river import base
 
 from streamk.batches import targets
 from streamk.frames import batch
-from streamk.inputs import LARGEST, Event
+from streamk.inputs import LARGEST, Event, kind_of
 from streamk.learners.base import KernelLearner
 from streamk.learners.parameters import check_weight, check_weights
 from streamk.rows import RowError
@@ -46,7 +44,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
             If a value, the target or the weight cannot be taken; nothing was then learned.
         """
         target = check_target(y)
-        if w != 1.0 and (w := check_weight(w)) == 0.0:
+        if (type(w) is not float or w != 1.0) and (w := check_weight(w)) == 0.0:
             self._inputs.check(x)
             return
         self._learn_event(x, target, w, 1)
@@ -91,10 +89,10 @@ def check_targets(values: Sequence[Any]) -> list[float]:
 
 def check_target(y: Any) -> float:
     """Return a target as a float, refusing what is not a finite number."""
-    if isinstance(y, (Real, Decimal)) and not isinstance(y, (bool, np.bool_)):
+    if kind_of(type(y)) == "number":
         try:
             value = float(y)
-        except OverflowError:
+        except (OverflowError, ValueError):
             value = math.inf
         if abs(value) <= LARGEST:
             return value

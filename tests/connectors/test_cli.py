@@ -36,7 +36,7 @@ def test_lines_at_powers_of_two_and_a_summary(bananas, tmp_path):
     assert lines[0].split() == ["events", "accuracy", "since", "last", "baseline", "label", "prediction"]
     assert [int(line.split()[0].replace(",", "")) for line in lines[1:13]] == [2**i for i in range(12)]
     assert "LogisticRegression" in done.stdout
-    assert f"{model.stat().st_size:,} bytes, saved to" in done.stdout
+    assert f"saved to {model}: {model.stat().st_size:,} bytes" in done.stdout
     learner = streamk.load(model)
     assert (learner.features, learner.events) == (64, 3000)
 
@@ -120,6 +120,35 @@ def test_interrupted_in_the_middle(tmp_path):
     assert 1000 <= streamk.load(model).events < 5000
 
 
+@pytest.mark.parametrize("rows", [200, 1500])
+def test_interrupted_while_waiting_for_the_next_record(tmp_path, rows):
+    """One Ctrl-C is enough, and every record that was read is in the figures and in the model."""
+    model = tmp_path / "m.streamk"
+    command = [*COMMAND, "replay", "-", "--target", "y", "--save", str(model), "--task", "classification"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        process.stdin.write(f"{json.dumps({'a': 1.5, 'y': True})}\n" * rows)
+        process.stdin.flush()
+        time.sleep(6.0)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert process.stdout is not None
+        assert f"interrupted after {rows:,} events" in process.stdout.read()
+    assert streamk.load(model).events == rows
+
+
+def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
+    cut, model = tmp_path / "cut.jsonl", tmp_path / "m.streamk"
+    whole = bananas.read_bytes()
+    cut.write_bytes(whole[: len(whole) // 2])
+    done = run("replay", cut, "--target", "y", "--save", model)
+    assert done.returncode == 2
+    line = len(cut.read_bytes().splitlines())
+    assert f"cut.jsonl, line {line}: not valid JSON" in done.stderr
+    assert f"{line - 1:,} events" in done.stdout
+    assert streamk.load(model).events == line - 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -132,6 +161,8 @@ def test_interrupted_in_the_middle(tmp_path):
         (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kaczmarz"),
         (["replay", "{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
         (["replay", "{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
+        (["replay", "{log}", "--target", "y", "--save", "/dev/null"], "this is not a file"),
+        (["replay", "{log}", "--target", "y", "--set", "kernel={}"], "kernel {} is unknown"),
         (["replay", "{log}", "--target", "y", "--limit", "0"], "'--limit'"),
         (["replay", "{log}"], "--target"),
         (["learn"], "learn"),

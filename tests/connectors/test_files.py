@@ -37,8 +37,8 @@ def test_json_lines(tmp_path, pack):
 
 @pytest.mark.parametrize(
     "text",
-    ["\ufeff" + CSV, CSV.replace("\n", "\r\n"), CSV.replace(",", "\t"), CSV + "\n"],
-    ids=["byte order mark", "carriage returns", "tabs", "blank line at the end"],
+    ["\ufeff" + CSV, CSV.replace("\n", "\r\n"), CSV.replace(",", "\t"), CSV + "\n", "\n" + CSV],
+    ids=["byte order mark", "carriage returns", "tabs", "blank line at the end", "blank line first"],
 )
 def test_csv_as_others_write_it(tmp_path, text):
     assert read(write(tmp_path, text)) == EVENTS
@@ -84,6 +84,8 @@ def test_position_reaches_the_end(tmp_path):
         ("a,y\n1,2\n1\n", "line 3: 1 values for 2 columns"),
         ('a,y\n"1,2\n', "line 2: not valid CSV"),
         ('{"y": 1}\n{"y": \n', "line 2: not valid JSON"),
+        ('[{"y": 1}]\n', "is a JSON array"),
+        ('{"y": 1}\n{"y": ' + "[" * 100_000, "line 2: not valid JSON"),
         ('{"y": 1}\n[1]\n', "line 2: a JSON line must be an object, not list"),
         ('{"y": 1}\n\n{"a": 1, "b": 2}\n', "line 3: there is no field 'y'; there are a, b"),
         (b"a,y\n1,2\n\xff\xfe,3\n", "not UTF-8"),

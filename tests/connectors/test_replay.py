@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -105,15 +106,28 @@ def test_chunks_do_not_show(bananas, monkeypatch):
         ({"a": 1.0, "y": ["u"]}, "line 3: the label is"),
     ],
 )
-def test_a_bad_record_is_named_by_its_line(tmp_path, row, message):
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_a_bad_record_ends_the_replay_and_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk):
+    from connectors import replay as module
+    from streamk import prequential
+
+    monkeypatch.setattr(
+        module, "test_then_train", lambda s, e: prequential.test_then_train(s, e, chunk=chunk)
+    )
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
-    with pytest.raises(ValueError, match=message):
-        replay(log(tmp_path, rows), task="classification")
+    run = replay(log(tmp_path, rows), task="classification")
+    assert re.search(message, run.error)
+    assert run.events == run.learner.events == 2
+
+
+def test_a_bad_first_record_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="line 1: field 'a' is a list"):
+        replay(log(tmp_path, [{"a": [], "y": "u"}]))
 
 
 def test_a_target_that_is_not_a_number(tmp_path):
-    with pytest.raises(ValueError, match="line 2: the target 'y' is 'x', not a number"):
-        replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression")
+    run = replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression")
+    assert "line 2: the target 'y' is 'x', not a number" in run.error
 
 
 def test_unknown_names(tmp_path):

@@ -44,6 +44,6 @@ def test_the_summary_says_what_waits_and_what_was_interrupted(tmp_path):
     run.learner.block_size = 8
     run.learner.learn_one({"a": 1.0}, "u")
     out = io.StringIO()
-    report.summary(run, Console(file=out, width=100), None)
+    report.summary(run, Console(file=out, width=100))
     assert "1 events wait for their block" in out.getvalue()
     assert "interrupted after 2,100 events" in out.getvalue()

@@ -25,8 +25,27 @@ BAD_LABELS = st.one_of(
     st.sampled_from([None, 1.5, math.nan, b"x", 3, True, np.float64(2), np.int64(1)]),
     st.lists(st.text(), max_size=1),
 )
-BAD_TARGETS = st.sampled_from([None, math.nan, math.inf, -math.inf, "3", True, [1.0], 1e101, 1j, 10**400])
-BAD_WEIGHTS = st.sampled_from([-1.0, math.nan, math.inf, "1", None, [1]])
+BAD_TARGETS = st.sampled_from(
+    [
+        None,
+        math.nan,
+        math.inf,
+        -math.inf,
+        "3",
+        True,
+        [1.0],
+        1e101,
+        1j,
+        10**400,
+        Decimal("sNaN"),
+        np.timedelta64(1, "s"),
+    ]
+)
+BAD_WEIGHTS = st.one_of(
+    st.sampled_from([-1.0, math.nan, math.inf, "1", None, [1], 10**400, 1j, np.complex64(1)]),
+    st.builds(lambda: np.ones(2)),
+    st.just(np.timedelta64(1, "s")),
+)
 GOOD = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.floats(-9, 9), st.text(max_size=3)))
 
 
@@ -95,6 +114,16 @@ def test_a_bad_weight(learned, x, bad):
     refuse(learned, "the weight is", x, target(learned), w=bad)
     y = [target(learned)] * 2
     refuse(learned, "the weight is", [x, x], y, [1.0, bad], method="learn_many")
+
+
+@pytest.mark.parametrize("event", [[1.0], "text", None, 3])
+def test_what_is_not_an_event(event):
+    for cls, y in ((streamk.KaczmarzClassifier, "a"), (streamk.KaczmarzRegressor, 1.0)):
+        learner = cls(**COMMON)
+        refuse(learner, "an event must be a dict", event, y)
+        refuse(learner, "an event must be a dict", event, y, 0.0)
+        refuse(learner, "an event must be a dict", event, method="predict_one")
+        refuse(learner, "two fields", {1: 1.0, "1": 2.0}, y, 0.0)
 
 
 def test_bad_input_first_of_all():

@@ -127,6 +127,24 @@ def test_a_block_of_margins_is_one_projection():
     np.testing.assert_allclose(margin, 1.0, atol=1e-3)
 
 
+@pytest.mark.parametrize("loss", ["squared", "margin"])
+def test_the_same_rows_in_one_block_without_regularisation(loss):
+    learner = streamk.KaczmarzClassifier(loss=loss, block_size=4, regularization=0.0, seed=1)
+    for _ in range(2):
+        for a in (1.0, 1.0, 2.0, 2.0):
+            learner.learn_one({"a": a}, str(a))
+    assert learner.events == 8
+    assert learner.predict_one({"a": 2.0}) == "2.0"
+    assert np.isfinite(learner._expansion.coefficients).all()
+
+
+def test_next_to_no_weight_is_next_to_no_step():
+    learner = streamk.KaczmarzClassifier(block_size=2, seed=1)
+    for y in "ab":
+        learner.learn_one({"a": 1.0}, y, w=1e-320)
+    assert np.abs(learner._expansion.coefficients).max() < 1e-30
+
+
 def test_an_event_is_fitted_exactly_without_regularisation():
     learner = streamk.KaczmarzClassifier(regularization=0, seed=1)
     for x, y in (({"a": 1.0}, "u"), ({"a": 5.0}, "v"), ({"a": -2.0}, "u")):
@@ -204,6 +222,10 @@ def test_no_target_makes_a_regressor_diverge():
         ({"seed": -1}, "seed"),
         ({"seed": 2**63}, "seed"),
         ({"kernel": "cubic"}, "kernel 'cubic'"),
+        ({"kernel": ["gaussian"]}, "kernel \\['gaussian'\\] is unknown"),
+        ({"bandwidth": 10**400}, "bandwidth"),
+        ({"memory": 10**400}, "memory"),
+        ({"regularization": False}, "regularization"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):
