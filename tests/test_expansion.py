@@ -2,8 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamk.expansion import Expansion, accumulate, evaluate, featurize
+from streamk.expansion import Expansion, accumulate, evaluate
 from streamk.features.directions import number_key
+from streamk.features.feature_map import featurize
 from streamk.kernels import kernel
 
 KEYS = np.array([number_key(f"x{j}") for j in range(11)], dtype=np.uint64)

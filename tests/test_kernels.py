@@ -5,8 +5,9 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
-from streamk.expansion import SPAN, Expansion, wave
+from streamk.expansion import Expansion
 from streamk.features.directions import number_key, number_position_key
+from streamk.features.feature_map import SPAN, wave
 from streamk.kernels import kernel
 
 NAMES = [

@@ -19,7 +19,8 @@ from river import base
 
 from streamk import model_file
 from streamk.batches import Batch
-from streamk.expansion import Expansion, width_of
+from streamk.expansion import Expansion
+from streamk.features.feature_map import width_of
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain

@@ -1,24 +1,21 @@
 """Learning by blocks of events: gather rows by count, make their features by matrix products, project.
 
-Blocks are cut by count alone, so when and in what portions events arrive changes nothing. Features are
-worked on in fixed tiles of columns; threads take whole tiles, and the tiles' contributions to a sum are added
-in the order of the tiles, so the result does not depend on the number of threads.
+Blocks are cut by count alone, so when and in what portions events arrive changes nothing. The contributions
+of tiles of features to a sum are added in the order of the tiles, so the result does not depend on the number
+of threads.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
-from numba import get_num_threads, njit
+from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
-from streamk.expansion import Expansion, wave
+from streamk.expansion import Expansion
+from streamk.features.products import distinct_inputs, features_of, on_threads, one_blas_thread, tiles_of
 from streamk.learners import events
 from streamk.learners.events import (
     CALIBRATION,
@@ -35,17 +32,13 @@ from streamk.learners.projection import margin_multipliers, multipliers
 from streamk.losses import FIRST_REGRESSION, MARGIN, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
 from streamk.rows import Rows
-from streamk.scaling import observe, standardise
+from streamk.scaling import observe, observe_row, scale_row, standardise
 from streamk.schedules import averaging_weight, regularization_at
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
-_TILE = 2048  # features in one matrix product
-_INPUTS = 4096  # inputs in one matrix product
 _ROWS = 256  # rows predicted at once
 _LARGEST_RIDGE = 1e100  # of a row with next to no weight
-_Job = TypeVar("_Job")
-_Result = TypeVar("_Result")
 
 
 @njit(cache=True, error_model="numpy")
@@ -53,14 +46,14 @@ def _scale(slots, keys, values, statistics, out, found):  # type: ignore[no-unty
     flat = statistics.reshape(statistics.size)
     for i in range(values.shape[0]):
         shared = min(i, slots.shape[0] - 1)
-        events.scale_row(slots, keys, shared, values, i, flat, out, found, i)
+        scale_row(slots, keys, shared, values, i, flat, out, found, i)
 
 
 @njit(cache=True, error_model="numpy")
 def _observe(slots, values, statistics, targets, regression, state):  # type: ignore[no-untyped-def]
     flat = statistics.reshape(statistics.size)
     for i in range(values.shape[0]):
-        events.observe_row(slots, min(i, slots.shape[0] - 1), values, i, flat)
+        observe_row(slots, min(i, slots.shape[0] - 1), values, i, flat)
         if regression:
             observe(targets[i], state, TARGET)
 
@@ -89,54 +82,12 @@ def _predict(outputs, rules, state, out):  # type: ignore[no-untyped-def]
             events.predict(int(rules[e, LOSS]), outputs[e, i], state, e, out[i, e])
 
 
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@cache
-def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
-
-
-def _tiles(width: int) -> list[slice]:
-    return [slice(start, min(start + _TILE, width)) for start in range(0, width, _TILE)]
-
-
-def _on_threads(work: Callable[[_Job], _Result], tiles: Sequence[_Job]) -> list[_Result]:
-    """Return ``work`` of every tile, in the order of the tiles, on Numba's number of threads."""
-    threads = min(get_num_threads(), len(tiles))
-    with _blas().limit(limits=1, user_api="blas"):
-        if threads == 1:
-            return [work(tile) for tile in tiles]
-        return list(_pool(threads, os.getpid()).map(work, tiles))
-
-
 def dense_inputs(rows: Rows, statistics: Array) -> tuple[NDArray[np.uint64], Floats]:
-    """Return the distinct inputs of some rows, by ascending key, and the scaled rows over them.
-
-    The order is that of the keys and not of the fields, so a frame and the same rows given as dicts
-    make the same product.
-    """
+    """Return the distinct inputs of some rows, by ascending key, and the scaled rows over them."""
     scaled = np.empty(rows.values.shape, dtype=np.float32)
     found = np.empty(rows.values.shape, dtype=np.uint64)
     _scale(rows.slots, rows.keys, rows.values, statistics, scaled, found)
-    distinct, place = np.unique(found, return_inverse=True)
-    dense = np.zeros((len(scaled), len(distinct)), dtype=np.float32)
-    dense[np.arange(len(scaled))[:, None], place.reshape(scaled.shape)] = scaled
-    present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
-    return distinct[present], np.ascontiguousarray(dense[:, present])
-
-
-def _features(e: Expansion, keys: NDArray[np.uint64], dense: Floats, tile: slice) -> Floats:
-    """Return the features of one tile of columns, ``(rows, tile)``."""
-    angles = np.zeros((len(dense), tile.stop - tile.start), dtype=np.float32)
-    for start in range(0, len(keys), _INPUTS):
-        chunk = slice(start, start + _INPUTS)
-        angles += dense[:, chunk] @ e.frequencies(keys, chunk, tile)
-    angles += e.phases[tile]
-    wave(angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
-    return angles
+    return distinct_inputs(found, scaled)
 
 
 def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Array, out: Array) -> None:
@@ -148,9 +99,9 @@ def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Ar
         e.hold_frequencies(keys)
 
         def outputs_of(tile: slice, keys: Any = keys, dense: Any = dense) -> Floats:
-            return _features(e, keys, dense, tile) @ final[:, :, tile].transpose(0, 2, 1)
+            return features_of(e, keys, dense, tile) @ final[:, :, tile].transpose(0, 2, 1)
 
-        _predict(_sum(_on_threads(outputs_of, _tiles(e.width))), rules, state, out[start:stop])
+        _predict(_sum(on_threads(outputs_of, tiles_of(e.width))), rules, state, out[start:stop])
 
 
 def outputs_after(targets: Array, rules: Array, state: Array) -> int:
@@ -176,11 +127,11 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
     e.hold_frequencies(keys)
 
     def look(tile: slice) -> tuple[Floats, Floats, Floats]:
-        phi = _features(e, keys, dense, tile)
+        phi = features_of(e, keys, dense, tile)
         return phi, phi @ phi.T, phi @ e.coefficients[:, :, :, tile].transpose(0, 1, 3, 2)
 
-    tiles = _tiles(e.width)
-    seen = _on_threads(look, tiles)
+    tiles = tiles_of(e.width)
+    seen = on_threads(look, tiles)
     gram = _sum(gram for _, gram, _ in seen).astype(np.float64)
     outputs = _sum(outputs for _, _, outputs in seen)
     grown = outputs_after(targets, rules, state)
@@ -193,7 +144,7 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
         rho = regularization_at(rule[RHO], rule[MEMORY], state[EVENTS]) * e.features
         with np.errstate(over="ignore"):
             ridge = np.minimum(rho / weights, _LARGEST_RIDGE)
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             changes.append(solve(gram, residual, ridge).astype(np.float32))
     weight = np.float32(averaging_weight(state[STEPS] + 1.0))
 
@@ -205,7 +156,7 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
             if len(sets) > 1:
                 sets[1] += weight * (sets[0] - sets[1])
 
-    _on_threads(move, [(tile, phi) for tile, (phi, _, _) in zip(tiles, seen, strict=True)])
+    on_threads(move, [(tile, phi) for tile, (phi, _, _) in zip(tiles, seen, strict=True)])
     if not first:
         _observe(rows.slots, rows.values, statistics, targets, regression, state)
     state[KNOWN] = grown

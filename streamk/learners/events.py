@@ -13,13 +13,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from streamk.expansion import evaluate, featurize
+from streamk.expansion import evaluate
+from streamk.features.feature_map import featurize
 from streamk.features.frequencies import frequency_rows
 from streamk.inputs import LARGEST, LARGEST_UNSCALED
 from streamk.learners.projection import project
 from streamk.losses import FIRST_REGRESSION, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
-from streamk.scaling import CLIP, observe, spread, standardise
+from streamk.scaling import observe, observe_row, scale_row, spread, standardise
 from streamk.schedules import averaging_weight, regularization_at
 
 EVENTS, STEPS, KNOWN, TARGET, CALIBRATION = 0, 1, 2, 3, 6
@@ -40,37 +41,6 @@ def first_bad(slots, keys, values):  # type: ignore[no-untyped-def]
             if not abs(values[i, j]) <= (LARGEST_UNSCALED if unscaled else LARGEST):
                 return i * width + j
     return -1
-
-
-@njit(cache=True, error_model="numpy")
-def scale_row(slots, keys, shared, values, i, statistics, out, found, to):  # type: ignore[no-untyped-def]
-    """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
-
-    Inputs that are absent or scale to 0 add nothing to an angle and are left out. A slot of −1 is
-    an input that is not scaled (a category, or a number with scaling off); ``shared`` is the row of
-    ``slots`` and ``keys``, and ``statistics`` are flat.
-    """
-    count = 0
-    for j in range(slots.shape[1]):
-        z = values[i, j]
-        if slots[shared, j] >= 0:
-            z = standardise(z, statistics, 3 * slots[shared, j], CLIP)
-        if z != 0.0 and keys[shared, j] != 0:
-            out[to, count] = z
-            found[to, count] = keys[shared, j]
-            count += 1
-    for j in range(count, slots.shape[1]):
-        out[to, j] = 0.0
-        found[to, j] = 0
-    return count
-
-
-@njit(cache=True, error_model="numpy")
-def observe_row(slots, shared, values, i, statistics):  # type: ignore[no-untyped-def]
-    """Add row ``i`` to the statistics of its inputs."""
-    for j in range(slots.shape[1]):
-        if slots[shared, j] >= 0:
-            observe(values[i, j], statistics, 3 * slots[shared, j])
 
 
 @njit(cache=True, error_model="numpy")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
-from streamk import expansion
+from streamk.features import feature_map
 from streamk.features.frequencies import FrequencyCache
 
 from .subjects import COMMON, LEARNERS, events
@@ -154,8 +154,8 @@ def test_the_cache_changes_nothing(make, monkeypatch):
     xs, ys = map(list, zip(*pairs, strict=True))
     large = make()
     answers = looped(large, pairs)
-    monkeypatch.setattr(expansion, "FrequencyCache", functools.partial(FrequencyCache, limit=1))
-    monkeypatch.setattr(expansion, "CACHE_BYTES", 0)
+    monkeypatch.setattr(feature_map, "FrequencyCache", functools.partial(FrequencyCache, limit=1))
+    monkeypatch.setattr(feature_map, "CACHE_BYTES", 0)
     small = make()
     assert looped(small, pairs) == answers
     assert small.to_bytes() == large.to_bytes()

@@ -1,0 +1,82 @@
+"""Features of many rows by matrix products, tile by tile.
+
+Features are worked on in fixed tiles of columns, and threads take whole tiles, so no number depends on
+how many threads there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+from numba import get_num_threads
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from streamk.features.feature_map import FeatureMap, wave
+
+Floats = NDArray[np.float32]
+_TILE = 2048  # features in one matrix product
+_INPUTS = 4096  # inputs in one matrix product
+_Job = TypeVar("_Job")
+_Result = TypeVar("_Result")
+
+
+def distinct_inputs(found: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
+    """Return the distinct keys of some rows, ascending, and the rows over them, ``(n, keys)``.
+
+    The order is that of the keys and not of the fields, so a frame and the same rows given as dicts
+    make the same product. Key 0 is no input.
+    """
+    distinct, place = np.unique(found, return_inverse=True)
+    dense = np.zeros((len(scaled), len(distinct)), dtype=np.float32)
+    dense[np.arange(len(scaled))[:, None], place.reshape(scaled.shape)] = scaled
+    present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
+    return distinct[present], np.ascontiguousarray(dense[:, present])
+
+
+def features_of(e: FeatureMap, keys: NDArray[np.uint64], dense: Floats, tile: slice) -> Floats:
+    """Return the features of one tile of columns, ``(rows, tile)``."""
+    angles = np.zeros((len(dense), tile.stop - tile.start), dtype=np.float32)
+    for start in range(0, len(keys), _INPUTS):
+        chunk = slice(start, start + _INPUTS)
+        angles += dense[:, chunk] @ e.frequencies(keys, chunk, tile)
+    angles += e.phases[tile]
+    wave(angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
+    return angles
+
+
+def tiles_of(width: int) -> list[slice]:
+    """Return the tiles of so many columns."""
+    return [slice(start, min(start + _TILE, width)) for start in range(0, width, _TILE)]
+
+
+def on_threads(work: Callable[[_Job], _Result], tiles: Sequence[_Job]) -> list[_Result]:
+    """Return ``work`` of every tile, in the order of the tiles, on Numba's number of threads."""
+    threads = min(get_num_threads(), len(tiles))
+    with one_blas_thread():
+        if threads == 1:
+            return [work(tile) for tile in tiles]
+        return list(_pool(threads, os.getpid()).map(work, tiles))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep matrix products on the thread that asks for them, so that their sums have one order."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@cache
+def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
