@@ -13,7 +13,8 @@ True
 
 from streamk.learners import KaczmarzClassifier, KaczmarzRegressor
 from streamk.model_file import load, loads
+from streamk.random_features import RandomFeatures
 
 __version__ = "0.1.0"
 
-__all__ = ["KaczmarzClassifier", "KaczmarzRegressor", "load", "loads"]
+__all__ = ["KaczmarzClassifier", "KaczmarzRegressor", "RandomFeatures", "load", "loads"]

@@ -38,7 +38,7 @@ class Batch(Protocol):
         """Return one value a row, in the type that goes with the input."""
         ...
 
-    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         """Return one column a label, in the type that goes with the input."""
         ...
 
@@ -86,7 +86,7 @@ class EventBatch:
         """Return the values as a list."""
         return values
 
-    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         """Return one dict of label to value a row."""
         return [dict(zip(labels, row, strict=True)) for row in values.tolist()]
 

@@ -135,7 +135,7 @@ class FrameBatch:
             return np.asarray(values, dtype=object if None in values else None)
         return dataframe.to_native_series(values, name=name, like=self._like)
 
-    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         """Return a frame of the frame's library, or the array itself."""
         if self._like is None:
             return values
@@ -174,7 +174,7 @@ class _ArrayOfEvents(EventBatch):
     def series(self, values: list[Any], name: str | None) -> Any:
         return np.asarray(values, dtype=object if None in values else None)
 
-    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         return values
 
 
@@ -189,7 +189,7 @@ class _FrameOfEvents(EventBatch):
     def series(self, values: list[Any], name: str | None) -> Any:
         return self._frame.series(values, name)
 
-    def table(self, labels: Sequence[Any], values: NDArray[np.float64]) -> Any:
+    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         return self._frame.table(labels, values)
 
 

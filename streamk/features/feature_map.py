@@ -43,7 +43,7 @@ def wave(angles, rows, features):  # type: ignore[no-untyped-def]
             angles[i, f] = np.float32(0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def featurize(inputs, where, counts, frequencies, waves, features, phi):  # type: ignore[no-untyped-def]
     """Fill ``phi`` with the features of rows of scaled inputs.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.batches import targets
 from streamk.features.directions import DIRECTIONS
-from streamk.kernels import kernel
+from streamk.kernels import kernel as kernel_named
 from streamk.losses import CODES
 
 if TYPE_CHECKING:
@@ -36,29 +36,46 @@ def check_weights(w: Any, rows: int) -> Array:
 
 
 def check_parameters(learner: KernelLearner, kind: str) -> None:
-    """Raise a ValueError that names the first parameter with a value it cannot have."""
-    kernel(learner.kernel)
+    """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
+    bandwidth = 1.0 if learner.bandwidth is None else learner.bandwidth
+    check_map(learner.kernel, bandwidth, learner.scales, learner.features, learner.directions, learner.seed)
     losses = [name for target, name in CODES if target == kind]
-    requirements: Iterable[tuple[str, bool, str]] = (
-        ("bandwidth", learner.bandwidth is None or _positive(learner.bandwidth), "None or above 0"),
-        ("scales", _all_positive(learner.scales), "a tuple of numbers above 0"),
-        ("features", _whole(learner.features, 1), "a whole number, at least 1"),
-        ("loss", learner.loss in losses, " or ".join(map(repr, losses))),
-        ("regularization", _positive(learner.regularization, 0.0), "a number, at least 0"),
-        ("memory", learner.memory is None or _whole(learner.memory, 0, 2**53), "None or a whole number"),
-        ("average", isinstance(learner.average, bool), "True or False"),
-        ("block_size", _whole(learner.block_size, 1), "a whole number, at least 1"),
-        ("scale_inputs", isinstance(learner.scale_inputs, bool), "True or False"),
-        ("directions", learner.directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
+    _require(
+        ("loss", learner.loss, learner.loss in losses, " or ".join(map(repr, losses))),
         (
-            "seed",
-            learner.seed is None or _whole(learner.seed, 0, 2**63),
-            "None or a whole number below 2**63",
+            "regularization",
+            learner.regularization,
+            _positive(learner.regularization, 0.0),
+            "a number, at least 0",
         ),
+        (
+            "memory",
+            learner.memory,
+            learner.memory is None or _whole(learner.memory, 0, 2**53),
+            "None or a whole number",
+        ),
+        ("average", learner.average, isinstance(learner.average, bool), "True or False"),
+        ("block_size", learner.block_size, _whole(learner.block_size, 1), "a whole number, at least 1"),
+        ("scale_inputs", learner.scale_inputs, isinstance(learner.scale_inputs, bool), "True or False"),
     )
-    for name, valid, wanted in requirements:
+
+
+def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, directions: Any, seed: Any) -> None:
+    """Raise a ValueError that names the first parameter of a feature map with a value it cannot have."""
+    kernel_named(kernel)
+    _require(
+        ("bandwidth", bandwidth, _positive(bandwidth), "a number above 0"),
+        ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
+        ("features", features, _whole(features, 1), "a whole number, at least 1"),
+        ("directions", directions, directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
+        ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
+    )
+
+
+def _require(*requirements: tuple[str, Any, bool, str]) -> None:
+    for name, value, valid, wanted in requirements:
         if not valid:
-            raise ValueError(f"{name}={getattr(learner, name)!r}: {name} must be {wanted}")
+            raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
 
 
 def _positive(value: Any, least: float = math.ulp(0.0)) -> bool:

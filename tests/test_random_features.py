@@ -1,0 +1,139 @@
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from river import checks, datasets, evaluate, linear_model, metrics, preprocessing
+
+import streamk
+from streamk.features import feature_map, products
+from streamk.kernels import kernel
+
+KERNELS = ["gaussian", "laplace", "matern:2.5", "rational-quadratic:0.7", "exponential-power:1.3"]
+NAMES = [f"x{j}" for j in range(6)]
+
+
+def points(n=50, d=6, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_products_estimate_the_kernel_matrix(name, directions):
+    """Mean and variance over seeds: unbiased, and no noisier than ``1.5/F`` a product."""
+    X, F, seeds = points(12) * 0.7, 1024, 60
+    exact = kernel(name)(X, X, 1.4)
+    error = []
+    for seed in range(seeds):
+        Z = streamk.RandomFeatures(name, 1.4, features=F, directions=directions, seed=seed).transform(X)
+        error.append(Z.astype(np.float64) @ Z.T - exact)
+    off = ~np.eye(len(X), dtype=bool)
+    error = np.array(error)[:, off]
+    assert np.abs(error.mean(axis=0)).max() < 4.5 * np.sqrt(1.5 / F / seeds)
+    assert error.var(axis=0).mean() < 1.5 / F
+    wrong = kernel(name)(X, X, 1.4 * np.sqrt(2))
+    assert np.abs(wrong - exact)[off].max() > 2 * 4.5 * np.sqrt(1.5 / F / seeds)
+
+
+def test_several_scales_estimate_their_mean():
+    X = points(20)
+    Z = streamk.RandomFeatures(bandwidth=2.0, scales=(2.0, 0.5), features=2**16, seed=1).transform(X)
+    mean = (kernel("gaussian")(X, X, 4.0) + kernel("gaussian")(X, X, 1.0)) / 2
+    np.testing.assert_allclose(Z @ Z.T, mean, atol=0.03)
+
+
+@pytest.mark.parametrize("directions", ["keyed", "dense"])
+def test_one_row_and_many_rows_are_the_same_bytes(directions):
+    X = points(150)
+    made = streamk.RandomFeatures(features=100, directions=directions, seed=3)
+    whole = made.transform(X, NAMES)
+    ones = [made.transform_one(dict(zip(NAMES, row, strict=True))) for row in X.tolist()]
+    assert np.array([list(z.values()) for z in ones], dtype=np.float32).tobytes() == whole.tobytes()
+    assert made.transform(X[40:41], NAMES).tobytes() == whole[40:41].tobytes()
+    assert list(ones[0]) == [f"z{f}" for f in range(100)]
+
+
+def test_tiles_do_not_show(monkeypatch):
+    X = points(150)
+    whole = streamk.RandomFeatures(features=400, seed=3).transform(X)
+    monkeypatch.setattr(streamk.random_features, "CACHE_BYTES", 4 * 64 * 6)
+    monkeypatch.setattr(streamk.random_features, "_ROWS", 7)
+    monkeypatch.setattr(feature_map, "CACHE_BYTES", 0)
+    assert streamk.RandomFeatures(features=400, seed=3).transform(X).tobytes() == whole.tobytes()
+
+
+THREADS = """
+import hashlib, numpy as np, streamk
+X = np.random.default_rng(0).normal(size=(700, 30))
+print(hashlib.sha256(streamk.RandomFeatures(features=500, seed=5).transform(X).tobytes()).hexdigest())
+"""
+
+
+def test_threads_do_not_show():
+    X = np.random.default_rng(0).normal(size=(700, 30))
+    here = hashlib.sha256(streamk.RandomFeatures(features=500, seed=5).transform(X).tobytes()).hexdigest()
+    for threads in "12":
+        environment = {**os.environ, "NUMBA_NUM_THREADS": threads}
+        command = [sys.executable, "-c", THREADS]
+        done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+        assert done.stdout.strip() == here
+    assert products.tiles_of(5000)[-1] == slice(4096, 5000)
+
+
+def test_rows_of_every_kind():
+    rows = [{"a": 1.0, "c": "red", "on": True, "m": None}, {"a": 2.0, "c": "blue", "on": False, "m": 3.0}]
+    made = streamk.RandomFeatures(features=64, seed=1)
+    expected = made.transform(rows)
+    assert made.transform(pl.DataFrame(rows)).tobytes() == expected.tobytes()
+    frame = made.transform_many(pd.DataFrame(rows, index=[5, 6]).convert_dtypes())
+    assert frame.index.tolist() == [5, 6]
+    assert frame.to_numpy().tobytes() == expected.tobytes()
+    assert made.transform([{}]).shape == (1, 64)
+    assert made.transform([]).shape == (0, 64)
+
+
+@pytest.mark.parametrize("parameters", list(streamk.RandomFeatures._unit_test_params()))
+def test_rivers_battery(parameters):
+    for check in checks.yield_checks(streamk.RandomFeatures(**parameters)):
+        check(streamk.RandomFeatures(**parameters))
+
+
+def test_a_linear_model_becomes_a_kernel_machine():
+    linear = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    kernelised = (
+        preprocessing.StandardScaler()
+        | streamk.RandomFeatures(bandwidth=0.5, features=200, seed=7)
+        | linear_model.LogisticRegression()
+    )
+    scores = [
+        evaluate.progressive_val_score(datasets.Bananas().take(3000), model, metrics.Accuracy()).get()
+        for model in (linear, kernelised)
+    ]
+    assert scores[1] > scores[0] + 0.2
+
+
+def test_copies():
+    X = points(10)
+    made = streamk.RandomFeatures(features=64)
+    again = pickle.loads(pickle.dumps(made))
+    assert again.transform(X).tobytes() == made.transform(X).tobytes()
+    assert made.clone().transform(X).tobytes() != made.transform(X).tobytes()
+    assert len(pickle.dumps(streamk.RandomFeatures(features=2**16, seed=1))) < 2_000_000
+
+
+def test_bad_input():
+    made = streamk.RandomFeatures(features=64, seed=1)
+    with pytest.raises(ValueError, match="field 'a' is nan"):
+        made.transform_one({"a": float("nan")})
+    with pytest.raises(ValueError, match="field 'a' is inf"):
+        made.learn_one({"a": float("inf")})
+    with pytest.raises(ValueError, match="row 1: field '2' is nan"):
+        made.transform(np.array([[0.0, 0, 0], [0, 0, np.nan]]))
+    for bad in ({"bandwidth": None}, {"bandwidth": 0}, {"features": 0}, {"scales": ()}, {"directions": "x"}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            streamk.RandomFeatures(**bad)
