@@ -63,7 +63,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
         """Learn many events, and return the prediction made for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
-        :meth:`predict_one` and :meth:`learn_one`.
+        :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)), None)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from river import datasets
@@ -120,6 +121,18 @@ def test_interrupted_in_the_middle(tmp_path):
     assert 1000 <= streamk.load(model).events < 5000
 
 
+def wait_until_idle(pid):
+    """Wait until a process has used no processor time for two seconds: it waits for its input."""
+    used, since = -1, time.monotonic()
+    while time.monotonic() - since < 2.0:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        now = int(fields[11]) + int(fields[12])
+        if now != used or now == 0:
+            used, since = now, time.monotonic()
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux whether the process waits")
 @pytest.mark.parametrize("rows", [200, 1500])
 def test_interrupted_while_waiting_for_the_next_record(tmp_path, rows):
     """One Ctrl-C is enough, and every record that was read is in the figures and in the model."""
@@ -129,7 +142,7 @@ def test_interrupted_while_waiting_for_the_next_record(tmp_path, rows):
         assert process.stdin is not None
         process.stdin.write(f"{json.dumps({'a': 1.5, 'y': True})}\n" * rows)
         process.stdin.flush()
-        time.sleep(6.0)
+        wait_until_idle(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 130
         assert process.stdout is not None
