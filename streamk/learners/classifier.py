@@ -104,7 +104,8 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         """Learn many events, and return the class predicted for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
-        :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned). A row met before any label is known gets None.
+        :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
+        A row met before any label is known gets None.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(self._decide(out), None)
