@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 from river import base
 
 from streamk.batches import Batch
-from streamk.features.feature_map import FeatureMap, featurize
+from streamk.features.feature_map import BLOCK, FeatureMap, featurize, wave
 from streamk.features.frequencies import CACHE_BYTES, frequency_rows
+from streamk.features.panel import ROWS, fill_angles, pack
 from streamk.features.products import on_threads
 from streamk.frames import batch
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel as kernel_named
 from streamk.learners.parameters import check_map
-from streamk.rows import Rows
+from streamk.rows import ABSENT, Rows
 from streamk.scaling import scale_row
 
 Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
-_ROWS = 64  # rows a thread takes at once
+_ROWS = 64  # rows a thread takes at once, a multiple of four
 _NO_STATISTICS = np.zeros(0)
 
 
@@ -192,22 +193,53 @@ def _compacted(rows: Rows) -> tuple[Floats, NDArray[np.uint64], NDArray[np.int64
 
 
 def _fill(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
-    """Fill ``out`` with features; frequencies are made for as many columns at once as 64 MiB hold."""
+    """Fill ``out`` with features; rows that share their fields take the faster way to the same bytes."""
+    if len(rows.keys) == 1 and len(out) >= ROWS:
+        _fill_alike(e, rows, norm, out)
+        return
     scaled, found, counts = _compacted(rows)
     keys, place = np.unique(found, return_inverse=True)
     where = place.reshape(found.shape).astype(np.int32)
     e.hold_frequencies(keys)
-    columns = max(1, CACHE_BYTES // (4 * 64 * max(len(keys), 1))) * 64
-    chunks = [slice(start, start + _ROWS) for start in range(0, len(out), _ROWS)]
-    for start in range(0, e.width, columns):
-        tile = slice(start, min(start + columns, e.width))
+    for tile in _tiles(e.width, len(keys)):
         frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
         waves = np.ascontiguousarray(e.waves[:, tile])
-        used = min(e.features, tile.stop) - start
+        used = min(e.features, tile.stop) - tile.start
 
-        def fill(chunk: slice, f: Any = frequencies, w: Any = waves, u: int = used, at: int = start) -> None:
-            phi = np.empty((len(counts[chunk]), w.shape[1]), dtype=np.float32)
+        def fill(chunk: slice, f: Any = frequencies, w: Any = waves, u: int = used, t: slice = tile) -> None:
+            phi = np.empty((chunk.stop - chunk.start, w.shape[1]), dtype=np.float32)
             featurize(scaled[chunk], where[chunk], counts[chunk], f, w, u, phi)
-            np.multiply(phi[:, :u], norm, out=out[chunk, at : at + u])
+            np.multiply(phi[:, :u], norm, out=out[chunk, t.start : t.start + u])
 
-        on_threads(fill, chunks)
+        on_threads(fill, _chunks(len(out)))
+
+
+def _fill_alike(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
+    present = rows.keys[0] != ABSENT
+    keys = rows.keys[0][present]
+    inputs = np.zeros((len(out) + -len(out) % ROWS, len(keys)), dtype=np.float32)
+    inputs[: len(out)] = rows.values[:, present]
+    e.hold_frequencies(keys)
+    for tile in _tiles(e.width, len(keys)):
+        panels = pack(e.frequencies(keys, slice(None), tile))
+        phases = np.ascontiguousarray(e.phases[tile])
+        used = min(e.features, tile.stop) - tile.start
+
+        def fill(chunk: slice, p: Any = panels, q: Any = phases, u: int = used, t: slice = tile) -> None:
+            count = chunk.stop - chunk.start
+            phi = np.empty((count + -count % ROWS, len(q)), dtype=np.float32)
+            fill_angles(inputs, chunk.start, chunk.stop, p, q, phi)
+            wave(phi, count, u)
+            np.multiply(phi[:count, :u], norm, out=out[chunk, t.start : t.start + u])
+
+        on_threads(fill, _chunks(len(out)))
+
+
+def _tiles(width: int, inputs: int) -> list[slice]:
+    """Return tiles of whole blocks, with as many columns as 64 MiB of frequencies allow, at most 1,024."""
+    columns = min(1024, max(1, CACHE_BYTES // (4 * BLOCK * max(inputs, 1))) * BLOCK)
+    return [slice(start, min(start + columns, width)) for start in range(0, width, columns)]
+
+
+def _chunks(rows: int) -> list[slice]:
+    return [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]

@@ -58,11 +58,24 @@ def test_one_row_and_many_rows_are_the_same_bytes(directions):
     assert list(ones[0]) == [f"z{f}" for f in range(100)]
 
 
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 63, 64, 65, 150])
+@pytest.mark.parametrize("d", [1, 7, 130])
+def test_rows_that_share_their_fields_take_a_faster_way_to_the_same_bytes(rows, d):
+    X = points(rows, d)
+    X[:, 0] = 0.0
+    X[0] = 0.0
+    made = streamk.RandomFeatures(features=200, bandwidth=3.0, seed=3)
+    names = [f"x{j}" for j in range(d)]
+    events = [dict(zip(names, row, strict=True)) for row in X.tolist()]
+    mixed = [*events, {"other": 1.0}]  # one row with another field: the rows no longer share them
+    assert made.transform(X, names).tobytes() == made.transform(mixed)[:rows].tobytes()
+
+
 def test_tiles_do_not_show(monkeypatch):
     X = points(150)
     whole = streamk.RandomFeatures(features=400, seed=3).transform(X)
     monkeypatch.setattr(streamk.random_features, "CACHE_BYTES", 4 * 64 * 6)
-    monkeypatch.setattr(streamk.random_features, "_ROWS", 7)
+    monkeypatch.setattr(streamk.random_features, "_ROWS", 12)
     monkeypatch.setattr(feature_map, "CACHE_BYTES", 0)
     assert streamk.RandomFeatures(features=400, seed=3).transform(X).tobytes() == whole.tobytes()
 
