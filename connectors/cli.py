@@ -16,7 +16,7 @@ from rich.console import Console
 import streamk
 from connectors import report
 from connectors.files import Log
-from connectors.replay import LEARNERS, replay
+from connectors.replay import LEARNERS, learner_classes, replay
 from streamk.prequential import TASKS
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -57,8 +57,6 @@ def replay_command(
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
     try:
-        if task is not None and task not in TASKS:
-            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
         if save is not None and not save.absolute().parent.is_dir():
             raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
         if save is not None and save.exists() and not save.is_file():
@@ -107,9 +105,7 @@ def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
     >>> read_settings(["features=1024", "loss=margin", "scales=2,1,0.5"], "kaczmarz")
     {'features': 1024, 'loss': 'margin', 'scales': (2, 1, 0.5)}
     """
-    if learner not in LEARNERS:
-        raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
-    known = list(inspect.signature(LEARNERS[learner]["classification"]).parameters)
+    known = list(inspect.signature(learner_classes(learner)["classification"]).parameters)
     parameters: dict[str, Any] = {}
     for text in settings:
         key, equals, value = text.partition("=")

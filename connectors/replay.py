@@ -13,10 +13,10 @@ import streamk
 from connectors.baseline import LinearClassifier, LinearRegressor
 from connectors.files import Log, Record
 from streamk.learners import KernelLearner
-from streamk.prequential import Answers, LearnerSubject, Score, Subject, test_then_train
+from streamk.prequential import TASKS, Answers, LearnerSubject, Score, Subject, test_then_train
 from streamk.rows import RowError
 
-LEARNERS = {
+LEARNERS: dict[str, dict[str, Any]] = {
     "kaczmarz": {
         "classification": streamk.KaczmarzClassifier,
         "regression": streamk.KaczmarzRegressor,
@@ -97,6 +97,13 @@ class Replay:
         return first
 
 
+def learner_classes(learner: str) -> dict[str, Any]:
+    """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``."""
+    if learner not in LEARNERS:
+        raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
+    return LEARNERS[learner]
+
+
 def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]:
     """Return an event and its target, the target read as the task needs it.
 
@@ -172,16 +179,17 @@ def replay(
     ValueError
         If not even the first record can be taken, or a name or a parameter.
     """
-    if learner not in LEARNERS:
-        raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
+    classes = learner_classes(learner)
+    if task is not None and task not in TASKS:
+        raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
     with _Interruptible(islice(iter(log), limit)) as records:
-        return _replay(log, records, learner, task, parameters or {}, baseline, interval, watch)
+        return _replay(log, records, classes, task, parameters or {}, baseline, interval, watch)
 
 
 def _replay(
     log: Log,
     records: _Interruptible,
-    learner: str,
+    classes: dict[str, Any],
     task: str | None,
     parameters: dict[str, Any],
     baseline: bool,
@@ -192,7 +200,7 @@ def _replay(
     if not head:
         raise ValueError(records.error or f"{log.name} holds no events")
     task = task or tell_task(head)
-    machine = LEARNERS[learner][task](**parameters)
+    machine = classes[task](**parameters)
     subjects: list[Subject] = [LearnerSubject(machine, task)]
     names = [type(machine).__name__]
     if baseline:

@@ -15,14 +15,14 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.inputs import LARGEST, LARGEST_UNSCALED, Event, Inputs
-from streamk.rows import RowError, Rows, empty_rows, stack
+from streamk.inputs import Event, Inputs
+from streamk.rows import RowError, Rows, empty_rows, first_bad, stack
 
 Mask = NDArray[np.bool_]
 
 
 class Batch(Protocol):
-    """Rows that can be checked, registered, encoded in pieces, and answered in their own type."""
+    """Rows that are prepared, then encoded in pieces, and answered in their own type."""
 
     def __len__(self) -> int: ...
 
@@ -34,7 +34,7 @@ class Batch(Protocol):
         """Return the encoded rows ``start … stop − 1``."""
         ...
 
-    def series(self, values: list[Any], name: str | None) -> Any:
+    def series(self, values: list[Any]) -> Any:
         """Return one value a row, in the type that goes with the input."""
         ...
 
@@ -48,7 +48,7 @@ class EventBatch:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
-        self._encoded: Rows | None = None
+        self._encoded = empty_rows(0, 0)
 
     def __len__(self) -> int:
         return len(self._events)
@@ -67,9 +67,9 @@ class EventBatch:
             for row, x in enumerate(self._events):
                 encoded.append(inputs.encode(x, learned[row]).copy())
             whole = stack(encoded) if encoded else empty_rows(0, 0)
-            largest = LARGEST if inputs.scaled else LARGEST_UNSCALED
-            bad = ~(np.abs(whole.values) <= largest).all(axis=1)
-            for row in np.flatnonzero(bad).tolist():
+            bad = first_bad(*whole)
+            if bad >= 0:
+                row = bad // whole.values.shape[1]
                 inputs.check(self._events[row])
         except ValueError as error:
             raise RowError(row, str(error)) from None
@@ -77,12 +77,9 @@ class EventBatch:
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
-        if self._encoded is None:
-            self.prepare(inputs, None)
-        assert self._encoded is not None
         return self._encoded.select(slice(start, stop))
 
-    def series(self, values: list[Any], name: str | None) -> Any:
+    def series(self, values: list[Any]) -> Any:
         """Return the values as a list."""
         return values
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from streamk.batches import Batch, EventBatch, Mask
-from streamk.inputs import LARGEST, LARGEST_UNSCALED, MOST_NAMES, Inputs, check_number, kind_of, unaccepted
-from streamk.rows import ABSENT, UNSCALED, RowError, Rows
+from streamk.inputs import MOST_NAMES, Inputs, check_number, kind_of, unaccepted
+from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, UNSCALED, RowError, Rows
 
 
 def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
@@ -129,11 +129,11 @@ class FrameBatch:
             ]
         return Rows(slots, keys, values)
 
-    def series(self, values: list[Any], name: str | None) -> Any:
+    def series(self, values: list[Any]) -> Any:
         """Return a series of the frame's library, or an array."""
         if self._like is None:
             return np.asarray(values, dtype=object if None in values else None)
-        return dataframe.to_native_series(values, name=name, like=self._like)
+        return dataframe.to_native_series(values, name=None, like=self._like)
 
     def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         """Return a frame of the frame's library, or the array itself."""
@@ -165,32 +165,16 @@ def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
         )
     if X.dtype.kind in "iuf":
         return FrameBatch([_Column(n, numbers=X[:, j]) for j, n in enumerate(texts)], len(X))
-    return _ArrayOfEvents([dict(zip(texts, row, strict=True)) for row in X.tolist()])
+    return _MixedBatch([dict(zip(texts, row, strict=True)) for row in X.tolist()])
 
 
-class _ArrayOfEvents(EventBatch):
-    """Rows of an array of Python objects: read as dicts, answered as arrays."""
+class _MixedBatch(EventBatch):
+    """Rows with a column of mixed types: read as dicts, answered as a frame or an array."""
 
-    def series(self, values: list[Any], name: str | None) -> Any:
-        return np.asarray(values, dtype=object if None in values else None)
-
-    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
-        return values
-
-
-class _FrameOfEvents(EventBatch):
-    """Rows of a frame with a column of mixed types: read as dicts, answered as frames."""
-
-    def __init__(self, frame: nw.DataFrame[Any]) -> None:
-        events: Any = frame.rows(named=True)
+    def __init__(self, events: Any, like: nw.DataFrame[Any] | None = None) -> None:
         super().__init__(events)
-        self._frame = FrameBatch([], len(self._events), frame)
-
-    def series(self, values: list[Any], name: str | None) -> Any:
-        return self._frame.series(values, name)
-
-    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
-        return self._frame.table(labels, values)
+        answers = FrameBatch([], len(events), like)
+        self.series, self.table = answers.series, answers.table  # type: ignore[method-assign]
 
 
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
@@ -214,7 +198,7 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
                 values = [None if gone else v for v, gone in zip(values, missing, strict=True)]
             kinds = {kind_of(t) for t in set(map(type, values))}
             if "number" in kinds or None in kinds:
-                return _FrameOfEvents(frame)
+                return _MixedBatch(frame.rows(named=True), frame)
             texts = [None if v is None else str(v) for v in values]
             columns.append(_Column(name, present=present, texts=texts))
         elif column.is_null().all():

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
 from operator import itemgetter
@@ -19,17 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.features.directions import (
-    category_key,
-    number_key,
-    number_position_key,
-)
-from streamk.rows import ABSENT, UNSCALED, Rows
+from streamk.features.directions import category_key, number_key, number_position_key
+from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, UNSCALED, Rows, first_bad
 
 Event = Mapping[Hashable, Any]
 MOST_NAMES = 65_536
-LARGEST = 1e100  # of a number that is scaled: its square must stay finite
-LARGEST_UNSCALED = 1e15
 _MOST_PLANS = 256
 _MOST_KEYS = 65_536
 
@@ -115,6 +110,23 @@ class Inputs:
             for j, (name, field) in enumerate(plan.categories, plan.numbers):
                 keys[j] = self.category_key(name, str(x[field]))
         return rows
+
+    def encode_checked(self, x: Event, learning: bool) -> Rows:
+        """Return one encoded row as :meth:`encode` does, its numbers checked too."""
+        rows = self.encode(x, learning)
+        if first_bad(*rows) >= 0:
+            self.check(x)
+        return rows
+
+    @contextmanager
+    def forgetting_on_error(self) -> Iterator[None]:
+        """Forget the names registered since, if a value is refused."""
+        before = len(self.numbers)
+        try:
+            yield
+        except ValueError:
+            self.forget_after(before)
+            raise
 
     def meets_new(self, x: Event) -> bool:
         """Return whether learning ``x`` would register a name."""

@@ -29,12 +29,10 @@ def plain(value: Any) -> Any:
 class Labels:
     """The classes a classifier knows."""
 
-    def __init__(self, values: Sequence[Label] = ()) -> None:
+    def __init__(self) -> None:
         self.values: list[Label] = []
         self.codes: dict[Hashable, int] = {}
         self.type: type | None = None
-        for value in values:
-            self._add(value)
 
     def __len__(self) -> int:
         return len(self.values)

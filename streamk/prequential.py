@@ -41,7 +41,6 @@ class LearnerSubject:
     """A streamk learner under evaluation."""
 
     def __init__(self, learner: Any, task: str) -> None:
-        self.learner = learner
         self._pass = (
             learner.predict_proba_learn_many if task == "classification" else learner.predict_learn_many
         )

@@ -19,21 +19,13 @@ from streamk.features.products import on_threads
 from streamk.frames import batch
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel as kernel_named
-from streamk.learners.parameters import check_map
-from streamk.rows import ABSENT, Rows
-from streamk.scaling import scale_row
+from streamk.parameters import check_map
+from streamk.rows import ABSENT, Rows, slices
+from streamk.scaling import scale_rows
 
 Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
 _ROWS = 64  # rows a thread takes at once, a multiple of four
-_NO_STATISTICS = np.zeros(0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _compact(slots, keys, values, statistics, out, found, counts):  # type: ignore[no-untyped-def]
-    for i in range(values.shape[0]):
-        shared = min(i, slots.shape[0] - 1)
-        counts[i] = scale_row(slots, keys, shared, values, i, statistics, out, found, i)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -118,18 +110,13 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def learn_one(self, x: Event) -> None:
         """Learn the positions of numbers not met before; changes nothing with keyed directions."""
-        self._inputs.check(x)
-        self._inputs.encode(x, True)
+        self._inputs.encode_checked(x, True)
 
     def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
         """Learn the positions of numbers not met before, in the order of a loop of :meth:`learn_one`."""
         rows = batch(X, names)
-        before = len(self._inputs.numbers)
-        try:
+        with self._inputs.forgetting_on_error():
             rows.prepare(self._inputs, np.ones(len(rows), dtype=bool))
-        except ValueError:
-            self._inputs.forget_after(before)
-            raise
 
     def transform_one(self, x: Event) -> dict[str, float]:  # type: ignore[override]
         """Return the features of one event, ``z0 … z{F−1}``.
@@ -139,8 +126,8 @@ class RandomFeatures(base.MiniBatchTransformer):
         ValueError
             If a value cannot be taken, naming its field.
         """
-        self._inputs.check(x)
-        scaled, found, counts = _compacted(self._inputs.encode(x, False))
+        rows = self._inputs.encode_checked(x, False)
+        scaled, found, counts = scale_rows(rows, self._inputs.statistics)
         e = self._map
         e.cache.reserve(scaled.shape[1])
         phi = np.empty((1, e.width), dtype=np.float32)
@@ -173,9 +160,9 @@ class RandomFeatures(base.MiniBatchTransformer):
     def _transform(self, rows: Batch) -> Floats:
         rows.prepare(self._inputs, None)
         out = np.empty((len(rows), self.features), dtype=np.float32)
-        for start in range(0, len(rows), _PIECE):
-            stop = min(start + _PIECE, len(rows))
-            _fill(self._map, rows.rows(self._inputs, start, stop), self._norm, out[start:stop])
+        for part in slices(len(rows), _PIECE):
+            piece = rows.rows(self._inputs, part.start, part.stop)
+            _fill(self._map, piece, self._inputs.statistics, self._norm, out[part])
         return out
 
     @classmethod
@@ -184,20 +171,12 @@ class RandomFeatures(base.MiniBatchTransformer):
         yield {"features": 64, "kernel": "matern:2.5", "scales": (2.0, 1.0), "directions": "dense", "seed": 7}
 
 
-def _compacted(rows: Rows) -> tuple[Floats, NDArray[np.uint64], NDArray[np.int64]]:
-    scaled = np.empty(rows.values.shape, dtype=np.float32)
-    found = np.empty(rows.values.shape, dtype=np.uint64)
-    counts = np.empty(len(scaled), dtype=np.int64)
-    _compact(rows.slots, rows.keys, rows.values, _NO_STATISTICS, scaled, found, counts)
-    return scaled, found, counts
-
-
-def _fill(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
+def _fill(e: FeatureMap, rows: Rows, statistics: NDArray[np.float64], norm: np.float32, out: Floats) -> None:
     """Fill ``out`` with features; rows that share their fields take the faster way to the same bytes."""
     if len(rows.keys) == 1 and len(out) >= ROWS:
         _fill_alike(e, rows, norm, out)
         return
-    scaled, found, counts = _compacted(rows)
+    scaled, found, counts = scale_rows(rows, statistics)
     keys, place = np.unique(found, return_inverse=True)
     where = place.reshape(found.shape).astype(np.int32)
     e.hold_frequencies(keys)
@@ -211,7 +190,7 @@ def _fill(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
             featurize(scaled[chunk], where[chunk], counts[chunk], f, w, u, phi)
             np.multiply(phi[:, :u], norm, out=out[chunk, t.start : t.start + u])
 
-        on_threads(fill, _chunks(len(out)))
+        on_threads(fill, slices(len(out), _ROWS))
 
 
 def _fill_alike(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
@@ -232,14 +211,10 @@ def _fill_alike(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> Non
             wave(phi, count, u)
             np.multiply(phi[:count, :u], norm, out=out[chunk, t.start : t.start + u])
 
-        on_threads(fill, _chunks(len(out)))
+        on_threads(fill, slices(len(out), _ROWS))
 
 
 def _tiles(width: int, inputs: int) -> list[slice]:
     """Return tiles of whole blocks, with as many columns as 64 MiB of frequencies allow, at most 1,024."""
     columns = min(1024, max(1, CACHE_BYTES // (4 * BLOCK * max(inputs, 1))) * BLOCK)
-    return [slice(start, min(start + columns, width)) for start in range(0, width, columns)]
-
-
-def _chunks(rows: int) -> list[slice]:
-    return [slice(start, min(start + _ROWS, rows)) for start in range(0, rows, _ROWS)]
+    return slices(width, columns)

@@ -10,9 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 UNSCALED, ABSENT = -1, 0
+LARGEST = 1e100  # of a number that is scaled: its square must stay finite
+LARGEST_UNSCALED = 1e15
 
 
 class RowError(ValueError):
@@ -75,6 +78,11 @@ def stack(parts: Sequence[Rows]) -> Rows:
     return whole
 
 
+def slices(count: int, size: int) -> list[slice]:
+    """Return consecutive slices of at most ``size``, from 0 to ``count``."""
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
 def empty_rows(count: int, width: int) -> Rows:
     """Return rows in which every field is absent."""
     return Rows(
@@ -82,3 +90,16 @@ def empty_rows(count: int, width: int) -> Rows:
         np.zeros((count, width), dtype=np.uint64),
         np.zeros((count, width)),
     )
+
+
+@njit(cache=True, error_model="numpy")
+def first_bad(slots, keys, values):  # type: ignore[no-untyped-def]
+    """Return the flat index of the first value that is not finite or too large, else −1."""
+    width = values.shape[1]
+    for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        for j in range(width):
+            unscaled = slots[shared, j] < 0 and keys[shared, j] != 0
+            if not abs(values[i, j]) <= (LARGEST_UNSCALED if unscaled else LARGEST):
+                return i * width + j
+    return -1

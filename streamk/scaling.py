@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+from streamk.rows import Rows
 
 CLIP = 4.0
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
@@ -76,3 +79,22 @@ def observe_row(slots, shared, values, i, statistics):  # type: ignore[no-untype
     for j in range(slots.shape[1]):
         if slots[shared, j] >= 0:
             observe(values[i, j], statistics, 3 * slots[shared, j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scale_rows(slots, keys, values, statistics, out, found, counts):  # type: ignore[no-untyped-def]
+    flat = statistics.reshape(statistics.size)
+    for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        counts[i] = scale_row(slots, keys, shared, values, i, flat, out, found, i)
+
+
+def scale_rows(
+    rows: Rows, statistics: NDArray[np.float64]
+) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64]]:
+    """Return scaled inputs, their keys ``(n, w)``, and how many each row has; see :func:`scale_row`."""
+    scaled = np.empty(rows.values.shape, dtype=np.float32)
+    found = np.empty(rows.values.shape, dtype=np.uint64)
+    counts = np.empty(len(scaled), dtype=np.int64)
+    _scale_rows(rows.slots, rows.keys, rows.values, statistics, scaled, found, counts)
+    return scaled, found, counts

@@ -167,12 +167,12 @@ def test_targets_that_are_none():
 
 def test_answers_come_in_the_type_of_the_question():
     frame = pd.DataFrame({"a": [1.0, 2.0]}, index=[10, 20])
-    series = batch(frame).series(["x", "y"], None)
+    series = batch(frame).series(["x", "y"])
     assert isinstance(series, pd.Series)
     assert series.index.tolist() == [10, 20]
-    assert isinstance(batch(pl.DataFrame({"a": [1]})).series(["x"], None), pl.Series)
-    assert isinstance(batch(np.zeros((1, 1)), ["a"]).series(["x"], None), np.ndarray)
-    assert batch([{"a": 1}]).series(["x"], None) == ["x"]
+    assert isinstance(batch(pl.DataFrame({"a": [1]})).series(["x"]), pl.Series)
+    assert isinstance(batch(np.zeros((1, 1)), ["a"]).series(["x"]), np.ndarray)
+    assert batch([{"a": 1}]).series(["x"]) == ["x"]
     table = batch(frame).table([False, True], np.array([[0.25, 0.75], [0.5, 0.5]]))
     assert table.columns.tolist() == [False, True]
     assert table.loc[10, True] == 0.75

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from streamk.features.feature_map import FeatureMap, wave
+from streamk.rows import slices
 
 Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
@@ -53,7 +54,7 @@ def features_of(e: FeatureMap, keys: NDArray[np.uint64], dense: Floats, tile: sl
 
 def tiles_of(width: int) -> list[slice]:
     """Return the tiles of so many columns."""
-    return [slice(start, min(start + _TILE, width)) for start in range(0, width, _TILE)]
+    return slices(width, _TILE)
 
 
 def on_threads(work: Callable[[_Job], _Result], tiles: Sequence[_Job]) -> list[_Result]:

@@ -25,12 +25,12 @@ from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
 from streamk.learners import blocks
-from streamk.learners.events import CALIBRATION, DONE, KNOWN, OVERFLOWED, first_bad, run
-from streamk.learners.parameters import check_parameters
+from streamk.learners.events import CALIBRATION, DONE, KNOWN, OVERFLOWED, outputs_after, run
 from streamk.learners.pending import Pending, typed
 from streamk.losses import CODES, FIRST_REGRESSION
+from streamk.parameters import check_parameters
 from streamk.probabilities import STATE, initialise
-from streamk.rows import Rows
+from streamk.rows import Rows, slices
 
 _PIECE = 4096  # rows encoded at once
 _NO_OUT = np.zeros((0, 1, 1))
@@ -130,18 +130,16 @@ class KernelLearner(base.Estimator):
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
-        rows = self._inputs.encode(x, True)
         if self.block_size > 1:
-            if first_bad(*rows) >= 0:
-                self._inputs.check(x)
             goal = np.array([[target], [weight]])
-            self._learn_blocks(rows.copy(), goal, None)
+            self._learn_blocks(self._inputs.encode_checked(x, True).copy(), goal, None)
             return
         expansion = self._expansion
         if expansion is None or outputs > expansion.outputs:
-            if first_bad(*rows) >= 0:
-                self._inputs.check(x)
-            expansion = self._ready(int(np.count_nonzero(rows.keys)), outputs)
+            rows = self._inputs.encode_checked(x, True)
+            expansion = self._ready(rows.fields(), outputs)
+        else:
+            rows = self._inputs.encode(x, True)
         goal = self._target
         goal[0, 0] = target
         goal[1, 0] = weight
@@ -174,13 +172,12 @@ class KernelLearner(base.Estimator):
         if self._expansion is None:
             return np.zeros((len(rows), 0))
         out = np.zeros((len(rows), 1, self._outputs))
-        for start in range(0, len(rows), _PIECE):
-            stop = min(start + _PIECE, len(rows))
-            piece = rows.rows(self._inputs, start, stop)
+        for part in slices(len(rows), _PIECE):
+            piece = rows.rows(self._inputs, part.start, part.stop)
             if self.block_size > 1:
-                self._predict_blocks(piece, out[start:stop])
+                self._predict_blocks(piece, out[part])
             else:
-                self._run_checked(False, piece, np.zeros((2, stop - start)), out[start:stop])
+                self._run_checked(False, piece, np.zeros((2, len(piece.values))), out[part])
         return out[:, 0]
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
@@ -189,21 +186,17 @@ class KernelLearner(base.Estimator):
         ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
         """
         out = np.zeros((len(rows) if wanted else 0, 1, max(outputs, self._outputs)))
-        for start in range(0, len(rows), _PIECE):
-            stop = min(start + _PIECE, len(rows))
-            piece = rows.rows(self._inputs, start, stop)
-            pieces = out[start:stop]
+        for part in slices(len(rows), _PIECE):
+            piece = rows.rows(self._inputs, part.start, part.stop)
+            goals = np.ascontiguousarray(goal[:, part])
             if self.block_size > 1:
-                self._learn_blocks(piece, goal[:, start:stop], pieces if wanted else None)
+                self._learn_blocks(piece, goals, out[part] if wanted else None)
                 continue
-            if self._expansion is None:
-                learned = np.flatnonzero(goal[1, start:stop] > 0.0)
-                if not len(learned):
-                    continue
-                first = piece.keys[min(int(learned[0]), len(piece.keys) - 1)]
-                self._ready(int(np.count_nonzero(first)), outputs)
-            self._ready(0, outputs)
-            self._run_checked(True, piece, np.ascontiguousarray(goal[:, start:stop]), pieces)
+            learned = np.flatnonzero(goals[1] > 0.0)
+            if self._expansion is None and not len(learned):
+                continue
+            self._ready(piece.select(learned[:1]).fields(), outputs)
+            self._run_checked(True, piece, goals, out[part])
         return out[:, 0]
 
     def _predict_blocks(self, rows: Rows, out: Array) -> None:
@@ -216,7 +209,7 @@ class KernelLearner(base.Estimator):
         while start < count:
             stop = min(count, start + self.block_size - len(self._pending))
             part = rows.select(slice(start, stop))
-            if out is not None and self._expansion is not None:
+            if out is not None:
                 self._predict_blocks(part, out[start:stop])
             self._pending.add(part, goal[:, start:stop])
             if len(self._pending) == self.block_size:
@@ -253,18 +246,14 @@ class KernelLearner(base.Estimator):
         """Learn the events that wait for their block to fill, as one shorter block."""
         if len(self._pending):
             rows, goal = self._pending.pop()
-            grown = blocks.outputs_after(goal[0], self._rules, self._state)
+            grown = outputs_after(goal[0].max(), self._rules, self._state)
             expansion = self._ready(rows.fields(), grown)
             blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""
-        before = len(self._inputs.numbers)
-        try:
+        with self._inputs.forgetting_on_error():
             rows.prepare(self._inputs, weights > 0.0)
-        except ValueError:
-            self._inputs.forget_after(before)
-            raise
 
     def averaged(self) -> Self:
         """Return a learner whose coefficients are this one's average, and which averages no more.

@@ -21,7 +21,6 @@ from streamk.learners.events import (
     CALIBRATION,
     EVENTS,
     KNOWN,
-    LEAST_OUTPUTS,
     LOSS,
     MEMORY,
     RHO,
@@ -31,22 +30,14 @@ from streamk.learners.events import (
 from streamk.learners.projection import margin_multipliers, multipliers
 from streamk.losses import FIRST_REGRESSION, MARGIN, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
-from streamk.rows import Rows
-from streamk.scaling import observe, observe_row, scale_row, standardise
+from streamk.rows import Rows, slices
+from streamk.scaling import observe, observe_row, scale_rows, standardise
 from streamk.schedules import averaging_weight, regularization_at
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 _ROWS = 256  # rows predicted at once
 _LARGEST_RIDGE = 1e100  # of a row with next to no weight
-
-
-@njit(cache=True, error_model="numpy")
-def _scale(slots, keys, values, statistics, out, found):  # type: ignore[no-untyped-def]
-    flat = statistics.reshape(statistics.size)
-    for i in range(values.shape[0]):
-        shared = min(i, slots.shape[0] - 1)
-        scale_row(slots, keys, shared, values, i, flat, out, found, i)
 
 
 @njit(cache=True, error_model="numpy")
@@ -84,32 +75,21 @@ def _predict(outputs, rules, state, out):  # type: ignore[no-untyped-def]
 
 def dense_inputs(rows: Rows, statistics: Array) -> tuple[NDArray[np.uint64], Floats]:
     """Return the distinct inputs of some rows, by ascending key, and the scaled rows over them."""
-    scaled = np.empty(rows.values.shape, dtype=np.float32)
-    found = np.empty(rows.values.shape, dtype=np.uint64)
-    _scale(rows.slots, rows.keys, rows.values, statistics, scaled, found)
+    scaled, found, _ = scale_rows(rows, statistics)
     return distinct_inputs(found, scaled)
 
 
 def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Array, out: Array) -> None:
     """Fill ``out`` (n, experts, K) with predictions."""
     final = e.coefficients[:, -1]
-    for start in range(0, len(out), _ROWS):
-        stop = min(start + _ROWS, len(out))
-        keys, dense = dense_inputs(rows.select(slice(start, stop)), statistics)
+    for part in slices(len(out), _ROWS):
+        keys, dense = dense_inputs(rows.select(part), statistics)
         e.hold_frequencies(keys)
 
         def outputs_of(tile: slice, keys: Any = keys, dense: Any = dense) -> Floats:
             return features_of(e, keys, dense, tile) @ final[:, :, tile].transpose(0, 2, 1)
 
-        _predict(_sum(on_threads(outputs_of, tiles_of(e.width))), rules, state, out[start:stop])
-
-
-def outputs_after(targets: Array, rules: Array, state: Array) -> int:
-    """Return how many outputs are known once a block with these targets is learned."""
-    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]), 1)
-    if rules[0, LOSS] >= FIRST_REGRESSION:
-        return grown
-    return max(grown, int(targets.max()) + 1)
+        _predict(_sum(on_threads(outputs_of, tiles_of(e.width))), rules, state, out[part])
 
 
 def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array, state: Array) -> None:
@@ -134,7 +114,7 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
     seen = on_threads(look, tiles)
     gram = _sum(gram for _, gram, _ in seen).astype(np.float64)
     outputs = _sum(outputs for _, _, outputs in seen)
-    grown = outputs_after(targets, rules, state)
+    grown = events.outputs_after(targets.max(), rules, state)
     changes = []
     for expert, rule in enumerate(rules):
         residual = np.zeros((len(targets), e.coefficients.shape[2]))

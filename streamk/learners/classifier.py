@@ -15,7 +15,7 @@ from streamk.inputs import Event
 from streamk.labels import Label, Labels, plain
 from streamk.learners.base import KernelLearner
 from streamk.learners.events import KNOWN, LEAST_OUTPUTS
-from streamk.learners.parameters import check_weight, check_weights
+from streamk.parameters import check_weight, check_weights
 
 Array = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
     def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return the most probable class of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
-        return rows.series(self._decide(self._predict_batch(rows)), None)
+        return rows.series(self._decide(self._predict_batch(rows)))
 
     def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
         """Learn many events, and return the class predicted for each *before* it was learned.
@@ -108,7 +108,7 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         A row met before any label is known gets None.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
-        return rows.series(self._decide(out), None)
+        return rows.series(self._decide(out))
 
     def predict_proba_learn_many(
         self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None

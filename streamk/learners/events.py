@@ -16,10 +16,10 @@ from numba import njit
 from streamk.expansion import evaluate
 from streamk.features.feature_map import featurize
 from streamk.features.frequencies import frequency_rows
-from streamk.inputs import LARGEST, LARGEST_UNSCALED
 from streamk.learners.projection import project
 from streamk.losses import FIRST_REGRESSION, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
+from streamk.rows import first_bad
 from streamk.scaling import observe, observe_row, scale_row, spread, standardise
 from streamk.schedules import averaging_weight, regularization_at
 
@@ -28,19 +28,6 @@ LOSS, RHO, MEMORY, LEAST_OUTPUTS = 0, 1, 2, 3
 TARGET_CLIP = 6.0
 DONE, OVERFLOWED = -1, -2
 _TILE = 16
-
-
-@njit(cache=True, error_model="numpy")
-def first_bad(slots, keys, values):  # type: ignore[no-untyped-def]
-    """Return the flat index of the first value that is not finite or too large, else −1."""
-    width = values.shape[1]
-    for i in range(values.shape[0]):
-        shared = min(i, slots.shape[0] - 1)
-        for j in range(width):
-            unscaled = slots[shared, j] < 0 and keys[shared, j] != 0
-            if not abs(values[i, j]) <= (LARGEST_UNSCALED if unscaled else LARGEST):
-                return i * width + j
-    return -1
 
 
 @njit(cache=True, error_model="numpy")
@@ -67,6 +54,15 @@ def average(coefficients, first, outputs, step):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
+def outputs_after(target, rules, state):  # type: ignore[no-untyped-def]
+    """Return how many outputs are known once an event with this target is learned."""
+    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]))
+    if int(rules[0, LOSS]) < FIRST_REGRESSION:
+        grown = max(grown, int(target) + 1)
+    return grown
+
+
+@njit(cache=True, error_model="numpy")
 def learn_event(  # type: ignore[no-untyped-def]
     coefficients, phi, i, features, rules, state, target, weight, outputs, work
 ):  # fmt: skip
@@ -77,9 +73,7 @@ def learn_event(  # type: ignore[no-untyped-def]
     known = int(state[KNOWN])
     classes = int(rules[0, LOSS]) < FIRST_REGRESSION
     aim = target if classes else standardise(target, state, TARGET, TARGET_CLIP)
-    grown = max(known, int(rules[0, LEAST_OUTPUTS]))
-    if classes:
-        grown = max(grown, int(target) + 1)
+    grown = outputs_after(target, rules, state)
     experts, sets, most = outputs.shape
     for e in range(experts):
         loss, first = int(rules[e, LOSS]), e * sets * most

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.learners.events import first_bad
-from streamk.rows import Rows, stack
+from streamk.rows import Rows, first_bad, stack
 
 Array = NDArray[np.float64]
 

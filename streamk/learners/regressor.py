@@ -12,10 +12,10 @@ from river import base
 
 from streamk.batches import targets
 from streamk.frames import batch
-from streamk.inputs import LARGEST, Event, kind_of
+from streamk.inputs import Event, kind_of
 from streamk.learners.base import KernelLearner
-from streamk.learners.parameters import check_weight, check_weights
-from streamk.rows import RowError
+from streamk.parameters import check_weight, check_weights
+from streamk.rows import LARGEST, RowError
 
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
     def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return the prediction of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
-        return rows.series(_column(self._predict_batch(rows), len(rows)), None)
+        return rows.series(_column(self._predict_batch(rows), len(rows)))
 
     def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
         """Learn many events, and return the prediction made for each *before* it was learned.
@@ -66,7 +66,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
         :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
-        return rows.series(_column(out, len(rows)), None)
+        return rows.series(_column(out, len(rows)))
 
     def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
         rows = batch(X, names)
