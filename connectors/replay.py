@@ -183,54 +183,41 @@ def replay(
     if task is not None and task not in TASKS:
         raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
     with _Interruptible(islice(iter(log), limit)) as records:
-        return _replay(log, records, classes, task, parameters or {}, baseline, interval, watch)
+        head = list(islice(records, _LOOK))
+        if not head:
+            raise ValueError(records.error or f"{log.name} holds no events")
+        task = task or tell_task(head)
+        machine = classes[task](**(parameters or {}))
+        subjects: list[Subject] = [LearnerSubject(machine, task)]
+        names = [type(machine).__name__]
+        if baseline:
+            linear: Any = LinearRegressor() if task == "regression" else LinearClassifier()
+            if task == "classification":
+                linear.expect(len({str(r.target) for r in head}))
+            subjects.append(linear)
+            names.append(f"river {linear.name}")
+        run = Replay(task, machine, names, [Score(task) for _ in subjects], interval)
+        lines: list[int] = []
 
+        def events() -> Iterator[tuple[Any, Any]]:
+            for record in chain(head, records):
+                lines.append(record.line)
+                try:
+                    yield interpret(record, log, task)
+                except ValueError as error:
+                    records.error = str(error)
+                    return
 
-def _replay(
-    log: Log,
-    records: _Interruptible,
-    classes: dict[str, Any],
-    task: str | None,
-    parameters: dict[str, Any],
-    baseline: bool,
-    interval: int,
-    watch: Callable[[Replay], None],
-) -> Replay:
-    head = list(islice(records, _LOOK))
-    if not head:
-        raise ValueError(records.error or f"{log.name} holds no events")
-    task = task or tell_task(head)
-    machine = classes[task](**parameters)
-    subjects: list[Subject] = [LearnerSubject(machine, task)]
-    names = [type(machine).__name__]
-    if baseline:
-        linear: Any = LinearRegressor() if task == "regression" else LinearClassifier()
-        if task == "classification":
-            linear.expect(len({str(r.target) for r in head}))
-        subjects.append(linear)
-        names.append(f"river {linear.name}")
-    run = Replay(task, machine, names, [Score(task) for _ in subjects], interval)
-    lines: list[int] = []
-
-    def events() -> Iterator[tuple[Any, Any]]:
-        for record in chain(head, records):
-            lines.append(record.line)
-            try:
-                yield interpret(record, log, task)
-            except ValueError as error:
-                records.error = str(error)
-                return
-
-    _warm(machine.clone(), task, head, log)
-    try:
-        _follow(run, test_then_train(subjects, events()), lines, records, watch)
-    except RowError as error:
-        records.error = f"{log.place(lines[0])}: {error.reason}"
-    if records.error and not run.events:
-        raise ValueError(records.error)
-    run.error = records.error
-    run.interrupted = records.interrupted
-    return run
+        _warm(machine.clone(), task, head, log)
+        try:
+            _follow(run, test_then_train(subjects, events()), lines, records, watch)
+        except RowError as error:
+            records.error = f"{log.place(lines[0])}: {error.reason}"
+        if records.error and not run.events:
+            raise ValueError(records.error)
+        run.error = records.error
+        run.interrupted = records.interrupted
+        return run
 
 
 def _follow(
