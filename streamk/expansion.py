@@ -12,23 +12,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.features.feature_map import FeatureMap
-from streamk.features.fused import fma
-from streamk.inner_product import inner_product
+from streamk.features.lanes import add_scaled, aligned
+from streamk.inner_product import inner_products
 from streamk.kernels import Kernel
 
 
 @njit(cache=True, error_model="numpy")
 def evaluate(coefficients, first, phi, i, out):  # type: ignore[no-untyped-def]
     """Fill ``out[k]`` (float32) with ``φ_iᵀA_k``, ``A_k`` being row ``first + k`` of coefficients."""
-    for k in range(out.shape[0]):
-        out[k] = inner_product(coefficients, first + k, phi, i)
+    inner_products(coefficients, first, phi, i, out)
 
 
 @njit(cache=True, error_model="numpy")
 def accumulate(coefficients, row, gain, phi, i):  # type: ignore[no-untyped-def]
     """Add ``gain · φ_i`` to one output's coefficients."""
-    for f in range(phi.shape[1]):
-        coefficients[row, f] = fma(gain, phi[i, f], coefficients[row, f])
+    add_scaled(coefficients, row, gain, phi, i)
 
 
 class Expansion(FeatureMap):
@@ -36,7 +34,7 @@ class Expansion(FeatureMap):
 
     Parameters
     ----------
-    kernel, bandwidth, scales, features, seed
+    kernel, bandwidth, scales, features, seed, slots
         As for :class:`streamk.features.feature_map.FeatureMap`.
     sets
         1 for the iterate alone, 2 for the iterate and its average.
@@ -51,12 +49,13 @@ class Expansion(FeatureMap):
         scales: tuple[float, ...],
         features: int,
         seed: int,
+        slots: int | None = None,
         sets: int = 1,
         outputs: int = 1,
     ) -> None:
-        super().__init__(kernel, bandwidth, scales, features, seed)
+        super().__init__(kernel, bandwidth, scales, features, seed, slots)
         self.outputs = outputs
-        self.coefficients: NDArray[np.float32] = np.zeros((1, sets, outputs, self.width), np.float32)
+        self.coefficients: NDArray[np.float32] = aligned(np.zeros((1, sets, outputs, self.width), np.float32))
 
     def grow(self, outputs: int) -> None:
         """Make room for ``outputs`` outputs; the new ones are zero, the old ones unchanged."""
@@ -64,5 +63,5 @@ class Expansion(FeatureMap):
         if outputs > old.shape[2]:
             grown = np.zeros((*old.shape[:2], outputs, old.shape[3]), dtype=np.float32)
             grown[:, :, : old.shape[2]] = old
-            self.coefficients = grown
+            self.coefficients = aligned(grown)
             self.outputs = outputs

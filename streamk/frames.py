@@ -100,7 +100,7 @@ class FrameBatch:
         width, count = len(numbers) + len(self._texts), stop - start
         values = np.ones((count, width))
         known = self._known[start:stop]
-        late = inputs.directions == "dense" and bool((known < len(inputs.numbers)).any())
+        late = inputs.positional and bool((known < len(inputs.numbers)).any())
         shared = not (self._texts or late or any(c.present is not None for c in numbers))
         slots = np.full((1 if shared else count, width), UNSCALED, dtype=np.int32)
         keys = np.zeros(slots.shape, dtype=np.uint64)
@@ -113,7 +113,7 @@ class FrameBatch:
             slots[present, j] = inputs.slot(column.name)
             position = inputs.numbers.get(column.name, MOST_NAMES)
             met = position < known
-            if inputs.directions == "keyed" or met.all():
+            if not inputs.positional or met.all():
                 keys[present, j] = inputs.number_key(column.name, position)
             else:  # where a row did not know it yet: after the known, among the row's new ones
                 places = np.where(met, position, new)[present].tolist()

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.features.directions import category_key, number_key, number_position_key
-from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, UNSCALED, Rows, first_bad
+from streamk.features.directions import category_key, number_key, number_position_key, number_slot_key
+from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED, Rows, first_bad
 
 Event = Mapping[Hashable, Any]
-MOST_NAMES = 65_536
+MOST_NAMES = MOST_SLOTS
 _MOST_PLANS = 256
 _MOST_KEYS = 65_536
 
@@ -56,7 +56,7 @@ class Inputs:
     Parameters
     ----------
     directions
-        ``"keyed"`` (by name) or ``"dense"`` (by order of first learning).
+        ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning).
     scaled
         Whether numbers have slots of statistics.
     """
@@ -81,7 +81,12 @@ class Inputs:
     @property
     def registers(self) -> bool:
         """Whether a number's name must be known before it counts."""
-        return self.scaled or self.directions == "dense"
+        return self.scaled or self.positional
+
+    @property
+    def positional(self) -> bool:
+        """Whether a number's direction is that of its position."""
+        return self.directions != "keyed"
 
     def encode(self, x: Event, learning: bool) -> Rows:
         """Return one encoded row; with ``learning``, names not seen before are registered first.
@@ -198,6 +203,8 @@ class Inputs:
         """Return the direction of a number; a number that cannot be scaled yet is absent."""
         if self.scaled and name not in self.numbers:
             return ABSENT
+        if self.directions == "structured":
+            return number_slot_key(position)
         return number_key(name) if self.directions == "keyed" else number_position_key(position)
 
     def category_key(self, name: str, value: str) -> int:

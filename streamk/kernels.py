@@ -1,10 +1,10 @@
-"""Radial kernels as values: the exact similarity, and how to draw its random frequencies.
+"""Kernels as values: the exact similarity, and how to draw its random frequencies.
 
-A radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its frequencies are
-``ω = √a · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the mixture). One
-scheme of directions ``z`` therefore serves every kernel here, and a kernel only has to say how ``√a``
-is distributed. ``r = ‖x − z‖₂`` throughout and ``ℓ`` is the bandwidth, in the units of the inputs
-after scaling.
+Most are radial: a radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its
+frequencies are ``ω = √a · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the
+mixture). One scheme of directions ``z`` therefore serves every kernel here, and a kernel only has to say
+how ``√a`` is distributed. ``r = ‖x − z‖₂`` throughout and ``ℓ`` is the bandwidth, in the units of the
+inputs after scaling.
 
 >>> import numpy as np
 >>> kernel("matern:2.5")
@@ -18,23 +18,25 @@ array([[1.    , 0.6065],
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.features.activation import COSINE, RAMP, SQUARED_RAMP, STEP
 from streamk.features.counter import mix64_int, uniforms
 
 Array = NDArray[np.float64]
 
 
 class Kernel(Protocol):
-    """A radial kernel: exact values, and the radial part of its frequencies."""
+    """A kernel: exact values, and the radial part of its frequencies."""
 
     name: ClassVar[str]
 
-    def profile(self, r: Array) -> Array:
-        """Return ``k`` at distances ``r``, in units of the bandwidth."""
+    @property
+    def activation(self) -> int:
+        """What angles become: see :mod:`streamk.features.activation`."""
         ...
 
     def radii(self, key: int, count: int) -> Array:
@@ -47,7 +49,10 @@ class Kernel(Protocol):
 
 
 class _Radial:
+    activation = COSINE
+
     def profile(self, r: Array) -> Array:
+        """Return ``k`` at distances ``r``, in units of the bandwidth."""
         raise NotImplementedError
 
     def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
@@ -110,7 +115,7 @@ class Matern(_Radial):
 
     def radii(self, key: int, count: int) -> Array:
         """Return ``√(ν/g)``, ``g ~ Gamma(ν, 1)``."""
-        return np.sqrt(self.nu / _gamma_quantile(self.nu, key, count))
+        return np.sqrt(self.nu / gamma_quantile(self.nu, key, count))
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class RationalQuadratic(_Radial):
 
     def radii(self, key: int, count: int) -> Array:
         """Return ``√(g/a)``."""
-        return np.sqrt(_gamma_quantile(self.a, key, count) / self.a)
+        return np.sqrt(gamma_quantile(self.a, key, count) / self.a)
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,71 @@ class ExponentialPower(_Radial):
         return np.sqrt(2.0 * np.sin(alpha * u) / np.sin(u) ** (1.0 / alpha) * tail)
 
 
-def _gamma_quantile(shape: float, key: int, count: int) -> Array:
+@dataclass(frozen=True)
+class ArcCosine:
+    """Arc-cosine kernel of order ``n`` (Cho and Saul 2009): that of wide networks of ramps, and not radial.
+
+    ``k = ‖x‖ⁿ‖z‖ⁿ J_n(θ)/(π ℓ²ⁿ)`` with ``θ`` the angle between ``x`` and ``z`` and ``J₀ = π − θ``,
+    ``J₁ = sin θ + (π − θ) cos θ``, ``J₂ = 3 sin θ cos θ + (π − θ)(1 + 2cos² θ)``.
+    """
+
+    order: int = 1
+    name: ClassVar[str] = "arc-cosine"
+
+    def __post_init__(self) -> None:
+        if self.order not in (0, 1, 2):
+            raise ValueError(f"kernel 'arc-cosine:{self.order:g}': the order must be 0, 1 or 2")
+
+    @property
+    def activation(self) -> int:
+        """Return the ramp of the order."""
+        return (STEP, RAMP, SQUARED_RAMP)[int(self.order)]
+
+    def radii(self, key: int, count: int) -> Array:
+        """Return ones: the directions are Gaussian."""
+        return np.ones(count)
+
+    def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
+        """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
+        lengths = np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(Z, axis=1))
+        cosine = np.clip(X @ Z.T / np.where(lengths > 0.0, lengths, 1.0), -1.0, 1.0)
+        angle, sine = np.arccos(cosine), np.sqrt(1.0 - cosine**2)
+        shapes = (
+            np.pi - angle,
+            sine + (np.pi - angle) * cosine,
+            3.0 * sine * cosine + (np.pi - angle) * (1.0 + 2.0 * cosine**2),
+        )
+        value: Array = (lengths / bandwidth**2) ** self.order * shapes[int(self.order)] / np.pi
+        return value
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """``k = (xᵀz/ℓ² + c)^p``, by a tensor sketch (:mod:`streamk.features.sketch`)."""
+
+    degree: int = 2
+    constant: float = 1.0
+    name: ClassVar[str] = "polynomial"
+    activation: ClassVar[int] = COSINE
+
+    def __post_init__(self) -> None:
+        if self.degree != int(self.degree) or not 1 <= self.degree <= 8:
+            raise ValueError(
+                f"kernel 'polynomial:{self.degree:g}': the degree must be a whole number from 1 to 8"
+            )
+        object.__setattr__(self, "degree", int(self.degree))
+
+    def radii(self, key: int, count: int) -> Array:
+        """Return ones: a sketch has no frequencies."""
+        return np.ones(count)
+
+    def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
+        """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
+        value: Array = (X @ Z.T / bandwidth**2 + self.constant) ** self.degree
+        return value
+
+
+def gamma_quantile(shape: float, key: int, count: int) -> Array:
     """Return ``Gamma(shape, 1)`` numbers by inverting the distribution function."""
     from scipy.special import gammaincinv
 
@@ -170,8 +239,8 @@ def _gamma_quantile(shape: float, key: int, count: int) -> Array:
     return np.maximum(quantiles, 1e-60)
 
 
-_KERNELS: dict[str, type[Gaussian | Laplace | Matern | RationalQuadratic | ExponentialPower]] = {
-    k.name: k for k in (Gaussian, Laplace, Matern, RationalQuadratic, ExponentialPower)
+_KERNELS: dict[str, Any] = {
+    k.name: k for k in (Gaussian, Laplace, Matern, RationalQuadratic, ExponentialPower, ArcCosine, Polynomial)
 }
 
 
@@ -182,25 +251,33 @@ def kernel(text: str) -> Kernel:
     ----------
     text
         ``gaussian``, ``laplace``, ``matern[:ν]`` (default 1.5), ``rational-quadratic[:a]``
-        (default 1) or ``exponential-power[:p]`` (default 1, below 2).
+        (default 1), ``exponential-power[:p]`` (default 1, below 2), ``arc-cosine[:n]`` (default 1) or
+        ``polynomial[:p[:c]]`` (default 2 and 1).
 
     Raises
     ------
     ValueError
-        If the name is unknown or the number after the colon is not one the kernel takes.
+        If the name is unknown or a number after a colon is not one the kernel takes.
     """
-    name, colon, number = text.partition(":") if isinstance(text, str) else ("", "", "")
+    name, *numbers = text.split(":") if isinstance(text, str) else ("",)
     cls = _KERNELS.get(name)
     if cls is None:
         raise ValueError(f"kernel {text!r} is unknown; use one of {', '.join(_KERNELS)}")
-    if not colon:
-        return cls()
-    if not fields(cls):
-        raise ValueError(f"kernel {text!r}: {name} takes no number after the colon")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if not 0.0 < value < np.inf:
-        raise ValueError(f"kernel {text!r}: {number!r} is not a positive number")
-    return cls(value)  # type: ignore[call-arg]
+    most = len(fields(cls))
+    if len(numbers) > most:
+        raise ValueError(
+            f"kernel {text!r}: {name} takes {most or 'no'} number{'s' * (most > 1)} after the colon"
+        )
+    values = []
+    for i, number in enumerate(numbers):
+        try:
+            value = float(number)
+        except ValueError:
+            value = np.nan
+        zero = (cls is ArcCosine) or (cls is Polynomial and i == 1)
+        if not (0.0 <= value < np.inf) or (value == 0.0 and not zero):
+            wanted = "a number, at least 0" if zero else "a positive number"
+            raise ValueError(f"kernel {text!r}: {number!r} is not {wanted}")
+        values.append(value)
+    made: Kernel = cls(*values)
+    return made

@@ -58,7 +58,8 @@ class Labels:
         Only the label of a row that will be learned decides the type of those after it.
         """
         expected = self.type
-        if expected is not None and set(map(type, labels)) <= {expected}:
+        kinds = set(map(type, labels))
+        if len(kinds) == 1 and kinds <= ({*_TYPES} if expected is None else {expected}):
             return list(labels)
         checked = []
         for row, label in enumerate(labels):
@@ -72,7 +73,7 @@ class Labels:
 
     def register(self, labels: Sequence[Label]) -> None:
         """Give numbers to the labels not seen before, in order."""
-        for label in labels:
+        for label in dict.fromkeys(labels):
             if label not in self.codes:
                 if type(label) is bool:
                     self._add(False)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.batches import targets
 from streamk.features.directions import DIRECTIONS
+from streamk.features.sketch import sketch_size
+from streamk.kernels import Polynomial
 from streamk.kernels import kernel as kernel_named
 from streamk.losses import CODES
 
@@ -62,14 +64,16 @@ def check_parameters(learner: KernelLearner, kind: str) -> None:
 
 def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, directions: Any, seed: Any) -> None:
     """Raise a ValueError that names the first parameter of a feature map with a value it cannot have."""
-    kernel_named(kernel)
+    named = kernel_named(kernel)
     _require(
         ("bandwidth", bandwidth, _positive(bandwidth), "a number above 0"),
         ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
-        ("features", features, _whole(features, 1), "a whole number, at least 1"),
+        ("features", features, _whole(features, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
         ("directions", directions, directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )
+    if isinstance(named, Polynomial):
+        sketch_size(features, len(scales))
 
 
 def _require(*requirements: tuple[str, Any, bool, str]) -> None:

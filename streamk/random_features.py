@@ -7,32 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from river import base
 
 from streamk.batches import Batch
-from streamk.features.feature_map import BLOCK, FeatureMap, featurize, wave
-from streamk.features.frequencies import CACHE_BYTES, frequency_rows
-from streamk.features.panel import ROWS, fill_angles, pack
-from streamk.features.products import on_threads
+from streamk.features.feature_map import FeatureMap
+from streamk.features.matrix import fill, fill_here, project
+from streamk.features.structured import slots_of_first
 from streamk.frames import batch
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel as kernel_named
 from streamk.parameters import check_map
-from streamk.rows import ABSENT, Rows, slices
-from streamk.scaling import scale_rows
+from streamk.rows import Rows, slices
 
 Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
-_ROWS = 64  # rows a thread takes at once, a multiple of four
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _transform_row(inputs, found, counts, block_keys, waves, features, table, used, frequencies, phi):  # type: ignore[no-untyped-def]
-    where = np.empty(found.shape, dtype=np.int32)
-    frequency_rows(found, block_keys, waves, table, used, frequencies, where)
-    featurize(inputs, where, counts, frequencies, waves, features, phi)
 
 
 class RandomFeatures(base.MiniBatchTransformer):
@@ -99,10 +88,28 @@ class RandomFeatures(base.MiniBatchTransformer):
         self.seed = seed
         check_map(kernel, bandwidth, scales, features, directions, seed)
         self._inputs = Inputs(directions, scaled=False)
-        drawn = secrets.randbits(63) if seed is None else seed
-        self._map = FeatureMap(kernel_named(kernel), bandwidth, tuple(scales), features, drawn)
+        self._seed = secrets.randbits(63) if seed is None else seed
         self._names = [f"z{f}" for f in range(features)]
-        self._norm = np.float32(1.0 / np.sqrt(features))
+        self._amplitude = np.float32(np.sqrt(2.0 / features))
+        self._slots: int | None = None  # of the first segment, fixed by the first event learned
+        self._map: FeatureMap | None = None
+
+    def _map_of(self, slots: int) -> FeatureMap:
+        """Return the map; while nothing is learned it is made anew for rows whose slots do not fit."""
+        structured = self.directions == "structured"
+        first = slots if self._slots is None else self._slots
+        e = self._map
+        if e is None or (structured and slots_of_first(first) != slots_of_first(e.slots or 0)):
+            e = self._map = FeatureMap(
+                kernel_named(self.kernel), self.bandwidth, tuple(self.scales), self.features, self._seed,
+                first if structured else None,
+            )  # fmt: skip
+        e.cover(slots)
+        return e
+
+    def _learned(self, rows: Rows) -> None:
+        if self._slots is None:
+            self._slots = rows.most_slots()
 
     @property
     def _supervised(self) -> bool:
@@ -110,13 +117,15 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def learn_one(self, x: Event) -> None:
         """Learn the positions of numbers not met before; changes nothing with keyed directions."""
-        self._inputs.encode_checked(x, True)
+        self._learned(self._inputs.encode_checked(x, True))
 
     def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
         """Learn the positions of numbers not met before, in the order of a loop of :meth:`learn_one`."""
         rows = batch(X, names)
         with self._inputs.forgetting_on_error():
             rows.prepare(self._inputs, np.ones(len(rows), dtype=bool))
+        if len(rows):
+            self._learned(rows.rows(self._inputs, 0, 1))
 
     def transform_one(self, x: Event) -> dict[str, float]:  # type: ignore[override]
         """Return the features of one event, ``z0 … z{F−1}``.
@@ -127,16 +136,10 @@ class RandomFeatures(base.MiniBatchTransformer):
             If a value cannot be taken, naming its field.
         """
         rows = self._inputs.encode_checked(x, False)
-        scaled, found, counts = scale_rows(rows, self._inputs.statistics)
-        e = self._map
-        e.cache.reserve(scaled.shape[1])
+        e = self._map_of(rows.most_slots())
         phi = np.empty((1, e.width), dtype=np.float32)
-        _transform_row(
-            scaled, found, counts, e.block_keys, e.waves, e.features, e.cache.table, e.cache.counts,
-            e.cache.rows, phi,
-        )  # fmt: skip
-        e.cache.grow()
-        return dict(zip(self._names, (phi[0, : self.features] * self._norm).tolist(), strict=True))
+        fill_here(e, rows, self._inputs.statistics, self._amplitude, phi)
+        return dict(zip(self._names, phi[0, : self.features].tolist(), strict=True))
 
     def transform(self, X: Any, names: Sequence[str] | None = None) -> Floats:
         """Return the features of many rows as an array ``(n, features)``, float32.
@@ -148,8 +151,13 @@ class RandomFeatures(base.MiniBatchTransformer):
         names
             Column names of an array; ``0, 1, …`` by default.
         """
-        if isinstance(X, np.ndarray) and X.ndim == 2 and names is None:
-            names = [str(j) for j in range(X.shape[1])]
+        if isinstance(X, np.ndarray) and X.ndim == 2:
+            columns = [str(j) for j in range(X.shape[1])] if names is None else names
+            if self.directions == "structured" and X.dtype in (np.float32, np.float64):
+                found = self._transform_matrix(X, columns)
+                if found is not None:
+                    return found
+            names = columns
         return self._transform(batch(X, names))
 
     def transform_many(self, X: Any) -> Any:
@@ -162,59 +170,21 @@ class RandomFeatures(base.MiniBatchTransformer):
         out = np.empty((len(rows), self.features), dtype=np.float32)
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
-            _fill(self._map, piece, self._inputs.statistics, self._norm, out[part])
+            e = self._map_of(piece.most_slots())
+            fill(e, piece, self._inputs.statistics, self._amplitude, out[part])
         return out
+
+    def _transform_matrix(self, X: NDArray[Any], names: Sequence[str]) -> Floats | None:
+        """Return the features of an array without encoding it, None if it must be encoded."""
+        texts = list(map(str, names))
+        if len(texts) != X.shape[1] or len(set(texts)) != len(texts) or not len(texts):
+            return None
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        places = np.empty(len(texts), dtype=np.int64)
+        places[order] = self._inputs.positions([texts[j] for j in order])
+        return project(self._map_of(int(places.max()) + 1), X, places, self._amplitude)
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"features": 70, "seed": 7}
         yield {"features": 64, "kernel": "matern:2.5", "scales": (2.0, 1.0), "directions": "dense", "seed": 7}
-
-
-def _fill(e: FeatureMap, rows: Rows, statistics: NDArray[np.float64], norm: np.float32, out: Floats) -> None:
-    """Fill ``out`` with features; rows that share their fields take the faster way to the same bytes."""
-    if len(rows.keys) == 1 and len(out) >= ROWS:
-        _fill_alike(e, rows, norm, out)
-        return
-    scaled, found, counts = scale_rows(rows, statistics)
-    keys, place = np.unique(found, return_inverse=True)
-    where = place.reshape(found.shape).astype(np.int32)
-    e.hold_frequencies(keys)
-    for tile in _tiles(e.width, len(keys)):
-        frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
-        waves = np.ascontiguousarray(e.waves[:, tile])
-        used = min(e.features, tile.stop) - tile.start
-
-        def fill(chunk: slice, f: Any = frequencies, w: Any = waves, u: int = used, t: slice = tile) -> None:
-            phi = np.empty((chunk.stop - chunk.start, w.shape[1]), dtype=np.float32)
-            featurize(scaled[chunk], where[chunk], counts[chunk], f, w, u, phi)
-            np.multiply(phi[:, :u], norm, out=out[chunk, t.start : t.start + u])
-
-        on_threads(fill, slices(len(out), _ROWS))
-
-
-def _fill_alike(e: FeatureMap, rows: Rows, norm: np.float32, out: Floats) -> None:
-    present = rows.keys[0] != ABSENT
-    keys = rows.keys[0][present]
-    inputs = np.zeros((len(out) + -len(out) % ROWS, len(keys)), dtype=np.float32)
-    inputs[: len(out)] = rows.values[:, present]
-    e.hold_frequencies(keys)
-    for tile in _tiles(e.width, len(keys)):
-        panels = pack(e.frequencies(keys, slice(None), tile))
-        phases = np.ascontiguousarray(e.phases[tile])
-        used = min(e.features, tile.stop) - tile.start
-
-        def fill(chunk: slice, p: Any = panels, q: Any = phases, u: int = used, t: slice = tile) -> None:
-            count = chunk.stop - chunk.start
-            phi = np.empty((count + -count % ROWS, len(q)), dtype=np.float32)
-            fill_angles(inputs, chunk.start, chunk.stop, p, q, phi)
-            wave(phi, count, u)
-            np.multiply(phi[:count, :u], norm, out=out[chunk, t.start : t.start + u])
-
-        on_threads(fill, slices(len(out), _ROWS))
-
-
-def _tiles(width: int, inputs: int) -> list[slice]:
-    """Return tiles of whole blocks, with as many columns as 64 MiB of frequencies allow, at most 1,024."""
-    columns = min(1024, max(1, CACHE_BYTES // (4 * BLOCK * max(inputs, 1))) * BLOCK)
-    return slices(width, columns)

@@ -1,7 +1,8 @@
 """Encoded rows: what a dict or a frame becomes before it is scaled.
 
 A field of a row is a *slot* (where its statistics live, −1 for a field that is not scaled), a *key* (its
-direction in feature space, 0 for a field that is absent) and a value.
+direction in feature space, 0 for a field that is absent) and a value. A small key is a slot of structured
+directions (:mod:`streamk.features.structured`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 UNSCALED, ABSENT = -1, 0
+MOST_SLOTS = 65_536  # of structured directions; keys up to this are slots, counted from 1
 LARGEST = 1e100  # of a number that is scaled: its square must stay finite
 LARGEST_UNSCALED = 1e15
 
@@ -42,6 +44,10 @@ class Rows(NamedTuple):
     def copy(self) -> Rows:
         """Return rows that share no memory with these."""
         return Rows(self.slots.copy(), self.keys.copy(), self.values.copy())
+
+    def most_slots(self) -> int:
+        """Return the number of structured slots that hold all the rows' slots, 0 if there are none."""
+        return int(np.where(self.keys <= MOST_SLOTS, self.keys, 0).max(initial=0))
 
     def fields(self) -> int:
         """Return the largest number of fields present in a row."""

@@ -3,8 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.expansion import Expansion, accumulate, evaluate
+from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.directions import number_key
-from streamk.features.feature_map import featurize
+from streamk.features.keyed import fill_angles
 from streamk.kernels import kernel
 
 KEYS = np.array([number_key(f"x{j}") for j in range(11)], dtype=np.uint64)
@@ -19,7 +20,8 @@ def compiled(e, X):
     where = np.tile(np.arange(X.shape[1], dtype=np.int32), (len(X), 1))
     phi = np.empty((len(X), e.width), dtype=np.float32)
     counts = np.full(len(X), X.shape[1])
-    featurize(X.astype(np.float32), where, counts, frequencies, e.waves, e.features, phi)
+    fill_angles(X.astype(np.float32), where, counts, frequencies, e.waves, phi)
+    activate(e.kind, AMPLITUDE, phi, len(X), e.features)
     return phi
 
 

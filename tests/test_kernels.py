@@ -6,8 +6,9 @@ from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
 
 from streamk.expansion import Expansion
+from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.directions import number_key, number_position_key
-from streamk.features.feature_map import SPAN, wave
+from streamk.features.feature_map import SPAN
 from streamk.kernels import kernel
 
 NAMES = [
@@ -37,10 +38,33 @@ def test_exact_values(name):
     np.testing.assert_allclose(kernel(name)(X, Z, 1.7), exact(name, X, Z, 1.7), atol=1e-6)
 
 
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_exact_arc_cosine_is_its_integral(order):
+    """``k = 2 E[max(0, ωᵀx)ⁿ max(0, ωᵀz)ⁿ]``, by quadrature over the plane of x and z."""
+    x, z = np.array([1.5, 0.0]), np.array([-0.3, 0.9])
+    angle = (np.arange(400_000) + 0.5) / 400_000 * 2 * np.pi
+    across = np.column_stack([np.cos(angle), np.sin(angle)])
+    ramps = [np.maximum(0.0, across @ v) ** order if order else across @ v > 0 for v in (x, z)]
+    moment = {0: 1.0, 1: 2.0, 2: 8.0}[order]  # E[r^{2n}] of a plane Gaussian
+    quadrature = 2.0 * moment * np.mean(ramps[0] * ramps[1])
+    value = kernel(f"arc-cosine:{order}")(x[None], z[None], 1.0)[0, 0]
+    np.testing.assert_allclose(value, quadrature, rtol=1e-5)
+    np.testing.assert_allclose(
+        kernel(f"arc-cosine:{order}")(2 * x[None], 2 * z[None], 2.0), [[value]], rtol=1e-12
+    )
+
+
+def test_exact_polynomial():
+    rng = np.random.default_rng(1)
+    X, Z = rng.normal(size=(20, 4)), rng.normal(size=(30, 4))
+    expected = sk.DotProduct(np.sqrt(0.5))(X / 1.7, Z / 1.7) ** 3
+    np.testing.assert_allclose(kernel("polynomial:3:0.5")(X, Z, 1.7), expected, rtol=1e-10)
+
+
 def features(expansion, keys, X):
     angles = X.astype(np.float32) @ expansion.frequencies(keys, slice(None), slice(0, expansion.width))
     angles += expansion.phases
-    wave(angles, len(angles), expansion.features)
+    activate(expansion.kind, AMPLITUDE, angles, len(angles), expansion.features)
     return angles.astype(np.float64)
 
 
@@ -93,6 +117,14 @@ def test_scales_cycle_over_blocks():
         ("matern:-1", "positive number"),
         ("matern:nan", "positive number"),
         ("exponential-power:2", "below 2"),
+        ("matern:1:2", "takes 1 number"),
+        ("arc-cosine:3", "0, 1 or 2"),
+        ("arc-cosine:0.5", "0, 1 or 2"),
+        ("polynomial:0", "positive number"),
+        ("polynomial:9", "from 1 to 8"),
+        ("polynomial:1.5", "whole number"),
+        ("polynomial:2:-1", "at least 0"),
+        ("polynomial:2:1:1", "takes 2 numbers"),
     ],
 )
 def test_what_is_not_a_kernel_is_refused(text, message):

@@ -11,10 +11,11 @@ import pytest
 from river import checks, datasets, evaluate, linear_model, metrics, preprocessing
 
 import streamk
-from streamk.features import feature_map, products
+from streamk.features import feature_map, matrix, products
 from streamk.kernels import kernel
 
 KERNELS = ["gaussian", "laplace", "matern:2.5", "rational-quadratic:0.7", "exponential-power:1.3"]
+DIRECTIONS = ["keyed", "dense", "structured"]
 NAMES = [f"x{j}" for j in range(6)]
 
 
@@ -22,7 +23,7 @@ def points(n=50, d=6, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_products_estimate_the_kernel_matrix(name, directions):
     """Mean and variance over seeds: unbiased, and no noisier than ``1.5/F`` a product."""
@@ -47,7 +48,7 @@ def test_several_scales_estimate_their_mean():
     np.testing.assert_allclose(Z @ Z.T, mean, atol=0.03)
 
 
-@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
 def test_one_row_and_many_rows_are_the_same_bytes(directions):
     X = points(150)
     made = streamk.RandomFeatures(features=100, directions=directions, seed=3)
@@ -71,36 +72,45 @@ def test_rows_that_share_their_fields_take_a_faster_way_to_the_same_bytes(rows, 
     assert made.transform(X, names).tobytes() == made.transform(mixed)[:rows].tobytes()
 
 
-def test_tiles_do_not_show(monkeypatch):
+@pytest.mark.parametrize("directions", DIRECTIONS)
+def test_tiles_do_not_show(monkeypatch, directions):
     X = points(150)
-    whole = streamk.RandomFeatures(features=400, seed=3).transform(X)
-    monkeypatch.setattr(streamk.random_features, "CACHE_BYTES", 4 * 64 * 6)
-    monkeypatch.setattr(streamk.random_features, "_ROWS", 12)
+    made = streamk.RandomFeatures(features=400, directions=directions, seed=3)
+    whole = made.transform(X)
+    monkeypatch.setattr(matrix, "CACHE_BYTES", 4 * 64 * 6)
+    monkeypatch.setattr(matrix, "_ROWS", 12)
     monkeypatch.setattr(feature_map, "CACHE_BYTES", 0)
-    assert streamk.RandomFeatures(features=400, seed=3).transform(X).tobytes() == whole.tobytes()
+    again = streamk.RandomFeatures(features=400, directions=directions, seed=3)
+    assert again.transform(X).tobytes() == whole.tobytes()
 
 
 THREADS = """
 import hashlib, numpy as np, streamk
 X = np.random.default_rng(0).normal(size=(700, 30))
-print(hashlib.sha256(streamk.RandomFeatures(features=500, seed=5).transform(X).tobytes()).hexdigest())
+for directions in "keyed", "structured":
+    Z = streamk.RandomFeatures(features=512, directions=directions, seed=5).transform(X)
+    print(hashlib.sha256(Z.tobytes()).hexdigest())
 """
 
 
 def test_threads_do_not_show():
     X = np.random.default_rng(0).normal(size=(700, 30))
-    here = hashlib.sha256(streamk.RandomFeatures(features=500, seed=5).transform(X).tobytes()).hexdigest()
+    made = [streamk.RandomFeatures(features=512, directions=d, seed=5) for d in ("keyed", "structured")]
+    here = [hashlib.sha256(each.transform(X).tobytes()).hexdigest() for each in made]
     for threads in "12":
         environment = {**os.environ, "NUMBA_NUM_THREADS": threads}
         command = [sys.executable, "-c", THREADS]
         done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
-        assert done.stdout.strip() == here
+        assert done.stdout.split() == here
     assert products.tiles_of(5000)[-1] == slice(4096, 5000)
 
 
-def test_rows_of_every_kind():
+@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("name", ["gaussian", "arc-cosine", "polynomial"])
+def test_rows_of_every_kind(name, directions):
     rows = [{"a": 1.0, "c": "red", "on": True, "m": None}, {"a": 2.0, "c": "blue", "on": False, "m": 3.0}]
-    made = streamk.RandomFeatures(features=64, seed=1)
+    made = streamk.RandomFeatures(name, features=64, directions=directions, seed=1)
+    made.learn_many(rows)
     expected = made.transform(rows)
     assert made.transform(pl.DataFrame(rows)).tobytes() == expected.tobytes()
     frame = made.transform_many(pd.DataFrame(rows, index=[5, 6]).convert_dtypes())
@@ -150,3 +160,73 @@ def test_bad_input():
     for bad in ({"bandwidth": None}, {"bandwidth": 0}, {"features": 0}, {"scales": ()}, {"directions": "x"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             streamk.RandomFeatures(**bad)
+
+
+@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_products_estimate_arc_cosine_kernels(order, directions):
+    X, F, seeds = points(12) * 0.7, 1024, 60
+    name = f"arc-cosine:{order}"
+    exact = kernel(name)(X, X, 1.4)
+    error = []
+    for seed in range(seeds):
+        Z = streamk.RandomFeatures(name, 1.4, features=F, directions=directions, seed=seed).transform(X)
+        error.append(Z.astype(np.float64) @ Z.T - exact)
+    error = np.array(error)
+    assert (np.abs(error.mean(axis=0)) < 5 * error.std(axis=0) / np.sqrt(seeds) + 1e-6).all()
+    if order:
+        wrong = kernel(name)(X, X, 1.4 * np.sqrt(2))
+        assert np.abs((wrong - exact) / error.std(axis=0)).max() * np.sqrt(seeds) > 10
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 16, 17, 64, 150])
+@pytest.mark.parametrize("d", [3, 15, 16, 17, 64, 65, 130])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_array_skips_encoding_and_gives_the_same_bytes(rows, d, dtype):
+    """Arrays are read sixteen rows and columns at a time; dicts one field at a time."""
+    X = points(rows, d).astype(dtype)
+    X[0] = 0.0
+    names = [f"x{j}" for j in range(d)]
+    made = streamk.RandomFeatures(features=192, bandwidth=3.0, directions="structured", seed=3)
+    made.learn_one(dict.fromkeys(names, 0.0))
+    events = [dict(zip(names, row, strict=True)) for row in X.tolist()]
+    assert made.transform(X, names).tobytes() == made.transform(events).tobytes()
+    back = np.ascontiguousarray(X[:, ::-1])
+    assert made.transform(back, names[::-1]).tobytes() == made.transform(events).tobytes()
+    assert made.transform(X[:, ::-1], names[::-1]).tobytes() == made.transform(events).tobytes()
+
+
+def test_new_names_leave_old_features_as_they_were():
+    old = [f"a{j:02d}" for j in range(60)]
+    made = streamk.RandomFeatures(features=128, bandwidth=5.0, directions="structured", seed=3)
+    x = dict(zip(old, points(1, 60)[0].tolist(), strict=True))
+    made.learn_one(x)
+    before = made.transform_one(x)
+    for count in (65, 200, 700):
+        made.learn_one({f"b{j:03d}": 1.0 for j in range(count)})
+        assert made.transform_one(x) == before
+        new = {**x, f"b{count - 1:03d}": 1.0}
+        assert made.transform_one(new) != before
+    X = np.concatenate([points(30, 60), np.zeros((30, 700))], axis=1)
+    names = old + [f"b{j:03d}" for j in range(700)]
+    late = made.transform(X, names)
+    first = streamk.RandomFeatures(features=128, bandwidth=5.0, directions="structured", seed=3)
+    first.learn_one(x)
+    assert first.transform(X[:, :60], old).tobytes() == late.tobytes()
+
+
+def test_a_structured_map_reads_an_array_that_it_has_not_learned():
+    X = points(40, 100)
+    made = streamk.RandomFeatures(features=128, directions="structured", seed=3)
+    unlearned = made.transform(X)
+    made.learn_many(X, names=[str(j) for j in range(100)])
+    assert made.transform(X).tobytes() == unlearned.tobytes()
+
+
+def test_the_polynomial_kernel_says_how_many_features_it_takes():
+    with pytest.raises(ValueError, match="features=100: the polynomial kernel needs a power of two"):
+        streamk.RandomFeatures("polynomial", features=100)
+    with pytest.raises(ValueError, match="features=384"):
+        streamk.RandomFeatures("polynomial", features=300, scales=(1.0, 2.0, 4.0))
+    with pytest.raises(ValueError, match=r"features=99999999999: features must be .* to 16,777,216"):
+        streamk.RandomFeatures(features=99_999_999_999)

@@ -36,13 +36,15 @@ def unit_images(images: np.ndarray) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def one_pass(path: Path, features: int, seed: int = 7, quiet: bool = False) -> dict[str, object]:
+def one_pass(
+    path: Path, features: int, directions: str = "structured", seed: int = 7, quiet: bool = False
+) -> dict[str, object]:
     """Learn the training images once and return what was reached."""
     data = np.load(path)
     names = [f"p{j:03d}" for j in range(data["X_train"][0].size)]
     learner = streamk.KaczmarzClassifier(
         features=features, scales=(1.0,), average=True, block_size=256, scale_inputs=False,
-        seed=seed, **SETTINGS[features],
+        directions=directions, seed=seed, **SETTINGS[features],
     )  # fmt: skip
     labels = data["y_train"]
     images = data["X_train"]
@@ -70,11 +72,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--features", type=int, choices=sorted(SETTINGS), action="append")
+    parser.add_argument("--directions", choices=("structured", "dense", "keyed"), default="structured")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     for features in arguments.features or sorted(SETTINGS):
-        result = one_pass(arguments.data, features, arguments.seed, quiet=arguments.json)
+        result = one_pass(
+            arguments.data, features, arguments.directions, arguments.seed, quiet=arguments.json
+        )
         if arguments.json:
             print(json.dumps(result))
         else:

@@ -1,7 +1,7 @@
 """The cosine of an angle in turns, as a polynomial: exact to float32, and vectorised by any compiler.
 
 ``cos 2πp`` has period 1 in ``p``, so reducing an angle costs one subtraction when angles are
-counted in turns, where radians would need a multiple-word remainder. With ``u = p − ⌊p + ½⌋`` in
+counted in turns, where radians would need a multiple-word remainder. With ``u = p − round(p)`` in
 [−½, ½] we have ``cos 2πp = sin 2π(¼ − |u|)``, whose argument lies in [−¼, ¼], where an odd
 polynomial of degree 9 (minimax, error 3·10⁻⁹ before rounding) is enough: the result is within
 2.0·10⁻⁷ of the true cosine of the reduced angle.
@@ -15,14 +15,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from streamk.features.fused import fma
+from streamk.features.fused import fma, nearest
 
-_C1 = np.float32(6.283185160089944)
-_C3 = np.float32(-41.34165503149521)
-_C5 = np.float32(81.60100407728456)
-_C7 = np.float32(-76.54978237293346)
-_C9 = np.float32(39.53670659961994)
-_HALF = np.float32(0.5)
+COEFFICIENTS = (
+    6.283185160089944,
+    -41.34165503149521,
+    81.60100407728456,
+    -76.54978237293346,
+    39.53670659961994,
+)
+_C1, _C3, _C5, _C7, _C9 = map(np.float32, COEFFICIENTS)
 _QUARTER = np.float32(0.25)
 
 
@@ -36,5 +38,5 @@ def sine_quarter(v):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always", error_model="numpy")
 def cosine_turns(p):  # type: ignore[no-untyped-def]
     """Return ``cos 2πp`` (float32)."""
-    u = p - np.floor(p + _HALF)
+    u = p - nearest(p)
     return sine_quarter(_QUARTER - abs(u))

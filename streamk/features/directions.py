@@ -6,10 +6,14 @@ name. **Dense** directions tie a number to its *position*, the order of first le
 one event are taken in sorted order), so columns of numbers can be renamed without changing the model;
 a category, which has no position, stays tied to its name and value.
 
-A key is 64 bits, never 0 (which marks an absent input)::
+**Structured** directions are tied to positions too, and made by fast transforms
+(:mod:`streamk.features.structured`).
+
+A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless it is a slot::
 
     number   "n" + name                 BLAKE2b of 8 bytes
     number   mix64(i + 1)               dense: the i-th number, from 0
+    number   i + 1                      structured: a slot
     category "c" + length of name + name + "=" + value
 """
 
@@ -18,8 +22,9 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from streamk.features.counter import mix64_int
+from streamk.rows import MOST_SLOTS
 
-DIRECTIONS = ("keyed", "dense")
+DIRECTIONS = ("keyed", "dense", "structured")
 
 
 def number_key(name: str) -> int:
@@ -42,5 +47,11 @@ def number_position_key(index: int) -> int:
     return mix64_int(index + 1) or 1
 
 
+def number_slot_key(index: int) -> int:
+    """Return the structured direction of the ``index``-th number."""
+    return index + 1
+
+
 def _digest(text: bytes) -> int:
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little") or 1
+    key = int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+    return key if key > MOST_SLOTS else key + MOST_SLOTS + 1

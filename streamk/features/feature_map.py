@@ -1,9 +1,11 @@
 """The random feature map ``φ`` of a kernel: what a seed stands for.
 
-A block is 64 features, one group of normals; every 32 features the next of the scales is taken.
-Feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``: phases ``p``
-and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈ k(x, z)``
-(Rahimi and Recht 2007).
+For a radial kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j
+W_jf)``: phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈
+k(x, z)`` (Rahimi and Recht 2007). Arc-cosine kernels take ramps instead of cosines
+(:mod:`streamk.features.activation`), and the polynomial kernel a tensor sketch
+(:mod:`streamk.features.sketch`). A block is 64 features, one group of normals; every 32 features the next
+of the scales is taken.
 """
 
 from __future__ import annotations
@@ -11,84 +13,23 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from streamk.features.cosine import cosine_turns
+from streamk.features.activation import COSINE
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
-from streamk.features.fused import fma
+from streamk.features.lanes import LANES, aligned
 from streamk.features.normal import GROUP
-from streamk.kernels import Kernel
+from streamk.features.sketch import Sketch, sketch_of
+from streamk.features.structured import Segments, Structured
+from streamk.kernels import Kernel, Polynomial
+from streamk.rows import MOST_SLOTS, Rows
 
 BLOCK = GROUP
-SPAN = 32  # features in a row that share a scale
-_TILE = 256  # features worked on at once: their frequencies stay in the first cache
-_SQRT2 = np.float32(np.sqrt(2.0))
+SPAN = 2 * LANES  # features in a row that share a scale
 _LARGEST_RADIUS = 1e15  # keeps the angle of the largest input finite in float32
 _PHASES, _RADII = 0, 1
-_REGENERATED = ("block_keys", "waves", "cache", "_held")
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def wave(angles, rows, features):  # type: ignore[no-untyped-def]
-    """Turn the angles of some rows (in turns) into features ``√2 cos``, in place.
-
-    Columns from ``features`` on are surplus and become 0.
-    """
-    for i in range(rows):
-        for f in range(angles.shape[1]):
-            angles[i, f] = _SQRT2 * cosine_turns(angles[i, f])
-        for f in range(features, angles.shape[1]):
-            angles[i, f] = np.float32(0.0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def featurize(inputs, where, counts, frequencies, waves, features, phi):  # type: ignore[no-untyped-def]
-    """Fill ``phi`` with the features of rows of scaled inputs.
-
-    Parameters
-    ----------
-    inputs
-        Scaled inputs, ``(n, w)`` float32, those that are not 0 first.
-    where
-        Row of ``frequencies`` of each input, ``(n, w)`` int32.
-    counts
-        Inputs of each row, ``(n,)``.
-    frequencies
-        ``(rows, width)`` float32, in turns per unit of input.
-    waves
-        ``(2, width)`` float32, the first row the phases in turns.
-    features
-        Features in use, at most ``width``.
-    phi
-        ``(≥ n, width)`` float32. Angles add inputs in order, one rounding each, so the result
-        depends neither on the tile nor on how inputs are taken in fours. Rows are indexed
-        and never sliced (a slice costs two atomic operations), by unsigned numbers (a signed one may
-        count from the end, and then the loop is not vectorised).
-    """
-    width = phi.shape[1]
-    for start in range(0, width, _TILE):
-        first, tile = np.uint64(start), min(_TILE, width - start)
-        for i in range(counts.shape[0]):
-            for t in range(tile):
-                f = first + np.uint64(t)
-                phi[i, f] = waves[_PHASES, f]
-            fours = counts[i] - counts[i] % 4
-            for j in range(0, fours, 4):
-                za, zb, zc, zd = inputs[i, j], inputs[i, j + 1], inputs[i, j + 2], inputs[i, j + 3]
-                a, b = np.uint64(where[i, j]), np.uint64(where[i, j + 1])
-                c, d = np.uint64(where[i, j + 2]), np.uint64(where[i, j + 3])
-                for t in range(tile):
-                    f = first + np.uint64(t)
-                    angle = fma(zb, frequencies[b, f], fma(za, frequencies[a, f], phi[i, f]))
-                    phi[i, f] = fma(zd, frequencies[d, f], fma(zc, frequencies[c, f], angle))
-            for j in range(fours, counts[i]):
-                z, a = inputs[i, j], np.uint64(where[i, j])
-                for t in range(tile):
-                    f = first + np.uint64(t)
-                    phi[i, f] = fma(z, frequencies[a, f], phi[i, f])
-    wave(phi, counts.shape[0], features)
+_REGENERATED = ("block_keys", "waves", "cache", "source", "_segments", "_held")
 
 
 def width_of(features: int) -> int:
@@ -112,30 +53,82 @@ class FeatureMap:
         Number of features ``F``.
     seed
         The only source of randomness.
+    slots
+        Slots of the first segment of structured directions; None for keyed and dense ones.
     """
 
     def __init__(
-        self, kernel: Kernel, bandwidth: float, scales: tuple[float, ...], features: int, seed: int
+        self,
+        kernel: Kernel,
+        bandwidth: float,
+        scales: tuple[float, ...],
+        features: int,
+        seed: int,
+        slots: int | None = None,
     ) -> None:
         self.kernel, self.bandwidth, self.scales = kernel, bandwidth, scales
         self.features, self.seed = features, seed
         self.width = width_of(features)
+        self.kind = kernel.activation
+        self._covered = self.slots = slots
         self.regenerate()
 
     def regenerate(self) -> None:
         """Make everything that follows from the seed: keys, phases, radii and an empty cache."""
         width = self.width
         self.block_keys = block_keys(self.seed, width // BLOCK)
+        self.cache = FrequencyCache(width)
+        self.source: Structured | Sketch | None = None
+        self._segments: Segments | None = None
+        self._held: tuple[NDArray[np.uint64], NDArray[np.float32]] | None = None
+        if isinstance(self.kernel, Polynomial):
+            kernel, bandwidths = self.kernel, self.bandwidth * np.asarray(self.scales, dtype=np.float64)
+            self.source = sketch_of(self.seed, kernel.degree, kernel.constant, bandwidths, self.features)
+            self.waves: NDArray[np.float32] = np.zeros((2, width), dtype=np.float32)
+            return
+        phases, radii = self._phases_and_radii()
+        self.waves = aligned(np.array([phases, radii], dtype=np.float32))
+        if self.slots is not None:
+            self._segments = Segments(self.seed, self.slots, radii, 2 * len(self.scales))
+            self.cover(self._covered or 0)
+            self._compile_segments()
+
+    def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return phases (0 unless angles are of cosines) and ``√a/ℓ``, for cosines in turns.
+
+        With structured directions the second sixteen features of a span repeat the first, a quarter of a turn
+        later; a ramp's second is that of the opposite direction.
+        """
+        width, half = self.width, self.width // 2
         scale = np.resize(np.asarray(self.scales, dtype=np.float64), width // SPAN)
         bandwidths = self.bandwidth * np.repeat(scale, SPAN)
-        radii = self.kernel.radii(mix64_int(self.seed ^ 0x7261646969), width)
-        waves = np.empty((2, width), dtype=np.float32)
-        waves[_PHASES] = uniforms(mix64_int(self.seed ^ 0x706861736573), width)
+        pair, second = np.arange(width), np.zeros(width, dtype=bool)
+        if self.slots is not None:
+            pair, second = pair // SPAN * LANES + pair % LANES, pair % SPAN >= LANES
+        count = width if self.slots is None else half
+        lengths = self.kernel.radii(mix64_int(self.seed ^ 0x7261646969), count)[pair]
+        if self.kind != COSINE:
+            return np.zeros(width), np.where(second, -lengths, lengths) / bandwidths
+        phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
         with np.errstate(over="ignore", divide="ignore"):
-            waves[_RADII] = np.minimum(radii / (2.0 * np.pi * bandwidths), _LARGEST_RADIUS)
-        self.waves: NDArray[np.float32] = waves
-        self.cache = FrequencyCache(width)
-        self._held: tuple[NDArray[np.uint64], NDArray[np.float32]] | None = None
+            radii = np.minimum(lengths / (2.0 * np.pi * bandwidths), _LARGEST_RADIUS)
+        return np.where(second, (phases + 0.75) % 1.0, phases), radii
+
+    def cover(self, slots: int) -> None:
+        """Open segments until there are so many slots; the features of old slots stay the same."""
+        if self._segments is not None and slots > self._segments.slots:
+            self._segments.cover(slots)
+            self._covered = slots
+            self._compile_segments()
+
+    def _compile_segments(self) -> None:
+        assert self._segments is not None
+        self.waves = aligned(np.concatenate([self.waves[:2], self._segments.radii]))
+        self.source = self._segments.compiled()
+
+    def needs_cache(self, rows: Rows) -> bool:
+        """Return whether features of these rows need frequencies, whose cache is for one thread at a time."""
+        return self.source is None or (self.slots is not None and bool((rows.keys > MOST_SLOTS).any()))
 
     def frequencies(self, keys: NDArray[np.uint64], inputs: slice, tile: slice) -> NDArray[np.float32]:
         """Return the frequencies of some inputs (a slice of ``keys``) in one tile of whole blocks."""

@@ -1,7 +1,7 @@
 """Angles of four rows and sixteen features at once: the inner loop of many rows, kept in registers.
 
 ``angle_if = p_f + Σ_j z_ij W_jf`` is summed over ``j`` in order, one fused multiply-add each, starting
-from the phase: the operations of :func:`streamk.features.feature_map.featurize` in the same order, so
+from the phase: the operations of :func:`streamk.features.keyed.fill_angles` in the same order, so
 the same bits. What differs is that a frequency is loaded once for four rows, and that an angle is stored only
 when it is done, so the arithmetic is the limit and not the memory.
 
@@ -31,7 +31,7 @@ def pack(frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fill_angles(inputs, start, stop, panels, phases, phi):  # type: ignore[no-untyped-def]
+def fill_panel_angles(inputs, start, stop, panels, phases, phi):  # type: ignore[no-untyped-def]
     """Fill ``phi`` with the angles of rows ``start … stop − 1`` of ``inputs`` ``(n, d)``, by fours.
 
     ``inputs`` and ``phi`` must have rows up to the next multiple of four.

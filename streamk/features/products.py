@@ -18,7 +18,8 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from streamk.features.feature_map import FeatureMap, wave
+from streamk.features.activation import AMPLITUDE, activate
+from streamk.features.feature_map import FeatureMap
 from streamk.rows import slices
 
 Floats = NDArray[np.float32]
@@ -48,7 +49,7 @@ def features_of(e: FeatureMap, keys: NDArray[np.uint64], dense: Floats, tile: sl
         chunk = slice(start, start + _INPUTS)
         angles += dense[:, chunk] @ e.frequencies(keys, chunk, tile)
     angles += e.phases[tile]
-    wave(angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
+    activate(e.kind, AMPLITUDE, angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
     return angles
 
 

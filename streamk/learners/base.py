@@ -21,6 +21,8 @@ from streamk import model_file
 from streamk.batches import Batch
 from streamk.expansion import Expansion
 from streamk.features.feature_map import width_of
+from streamk.features.lanes import aligned
+from streamk.features.products import on_threads
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
@@ -30,9 +32,10 @@ from streamk.learners.pending import Pending, typed
 from streamk.losses import CODES, FIRST_REGRESSION
 from streamk.parameters import check_parameters
 from streamk.probabilities import STATE, initialise
-from streamk.rows import Rows, slices
+from streamk.rows import MOST_SLOTS, Rows, slices
 
 _PIECE = 4096  # rows encoded at once
+_ROWS = 64  # rows a thread predicts at once
 _NO_OUT = np.zeros((0, 1, 1))
 Array = NDArray[np.float64]
 
@@ -96,17 +99,18 @@ class KernelLearner(base.Estimator):
         """Events waiting for their block to fill; always 0 for ``block_size=1``."""
         return len(self._pending)
 
-    def _ready(self, fields: int, outputs: int) -> Expansion:
+    def _ready(self, rows: Rows, outputs: int) -> Expansion:
         """Return the expansion, made on the first event that is learned, with room for ``outputs``."""
         if self._expansion is None:
             seed = secrets.randbits(63) if self.seed is None else self.seed
-            bandwidth = math.sqrt(max(fields, 1)) if self.bandwidth is None else self.bandwidth
+            bandwidth = math.sqrt(max(rows.fields(), 1)) if self.bandwidth is None else self.bandwidth
             self._expansion = Expansion(
                 kernel(self.kernel),
                 bandwidth,
                 tuple(self.scales),
                 self.features,
                 seed,
+                rows.most_slots() if self.directions == "structured" else None,
                 sets=2 if self.average else 1,
                 outputs=max(outputs, 1),
             )
@@ -137,7 +141,7 @@ class KernelLearner(base.Estimator):
         expansion = self._expansion
         if expansion is None or outputs > expansion.outputs:
             rows = self._inputs.encode_checked(x, True)
-            expansion = self._ready(rows.fields(), outputs)
+            expansion = self._ready(rows, outputs)
         else:
             rows = self._inputs.encode(x, True)
         goal = self._target
@@ -152,14 +156,21 @@ class KernelLearner(base.Estimator):
         slots, keys, values = rows
         if values.shape[1] > len(cache.rows):
             cache.reserve(values.shape[1])
+        self._cover(e, rows)
         code: int = run(
-            learning, slots, keys, values, self._inputs.statistics, e.block_keys, e.waves, e.features,
-            cache.table, cache.counts, cache.rows, e.coefficients, self._rules, self._state, goal, out,
+            learning, slots, keys, values, self._inputs.statistics, e.source, e.block_keys, e.waves, e.kind,
+            e.features, cache.table, cache.counts, cache.rows, e.coefficients, self._rules, self._state,
+            goal, out,
         )  # fmt: skip
         if code == OVERFLOWED:
             cache.grow()
             return DONE
         return code
+
+    def _cover(self, e: Expansion, rows: Rows) -> None:
+        """Open the slots that these rows have."""
+        if e.slots is not None:
+            e.cover(len(self._inputs.numbers) if self.scale_inputs else rows.most_slots())
 
     def _run_checked(self, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
         """Run the compiled loop on rows whose values have been checked."""
@@ -174,10 +185,7 @@ class KernelLearner(base.Estimator):
         out = np.zeros((len(rows), 1, self._outputs))
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
-            if self.block_size > 1:
-                self._predict_blocks(piece, out[part])
-            else:
-                self._run_checked(False, piece, np.zeros((2, len(piece.values))), out[part])
+            self._predict_rows(piece, out[part])
         return out[:, 0]
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
@@ -195,13 +203,36 @@ class KernelLearner(base.Estimator):
             learned = np.flatnonzero(goals[1] > 0.0)
             if self._expansion is None and not len(learned):
                 continue
-            self._ready(piece.select(learned[:1]).fields(), outputs)
+            self._ready(piece.select(learned[:1]), outputs)
             self._run_checked(True, piece, goals, out[part])
         return out[:, 0]
 
-    def _predict_blocks(self, rows: Rows, out: Array) -> None:
-        if self._expansion is not None:
-            blocks.predict(self._expansion, rows, self._inputs.statistics, self._rules, self._state, out)
+    def _slots_in(self, header: dict[str, Any]) -> int | None:
+        """Return the slots of the first segment that a model file tells, if they are possible."""
+        slots = header["slots"]
+        if self.directions != "structured":
+            return None
+        if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
+            raise ValueError(f"its slots are {slots!r}")
+        return slots
+
+    def _predict_rows(self, rows: Rows, out: Array) -> None:
+        """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
+        e = self._expansion
+        if e is None:
+            return
+        self._cover(e, rows)
+        if self.block_size > 1 and e.source is None:
+            blocks.predict(e, rows, self._inputs.statistics, self._rules, self._state, out)
+        elif e.needs_cache(rows):
+            self._run_checked(False, rows, np.zeros((2, len(out))), out)
+        else:
+            e.cache.reserve(rows.values.shape[1])
+
+            def work(part: slice) -> None:
+                self._run_checked(False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
+
+            on_threads(work, slices(len(out), _ROWS))
 
     def _learn_blocks(self, rows: Rows, goal: Array, out: Array | None) -> None:
         """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
@@ -210,7 +241,7 @@ class KernelLearner(base.Estimator):
             stop = min(count, start + self.block_size - len(self._pending))
             part = rows.select(slice(start, stop))
             if out is not None:
-                self._predict_blocks(part, out[start:stop])
+                self._predict_rows(part, out[start:stop])
             self._pending.add(part, goal[:, start:stop])
             if len(self._pending) == self.block_size:
                 self.flush()
@@ -247,7 +278,8 @@ class KernelLearner(base.Estimator):
         if len(self._pending):
             rows, goal = self._pending.pop()
             grown = outputs_after(goal[0].max(), self._rules, self._state)
-            expansion = self._ready(rows.fields(), grown)
+            expansion = self._ready(rows, grown)
+            self._cover(expansion, rows)
             blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
@@ -288,6 +320,7 @@ class KernelLearner(base.Estimator):
             "parameters": parameters,
             "seed": None if expansion is None else expansion.seed,
             "bandwidth": None if expansion is None else expansion.bandwidth,
+            "slots": None if expansion is None else expansion.slots,
             "numbers": list(inputs.numbers),
             "events": self.events,
             "pending": self.pending,
@@ -316,9 +349,9 @@ class KernelLearner(base.Estimator):
             coefficients = typed(arrays, "coefficients", np.float32, shape)
             self._expansion = Expansion(
                 kernel(self.kernel), header["bandwidth"], tuple(self.scales), self.features,
-                header["seed"], *shape[1:3],
+                header["seed"], self._slots_in(header), *shape[1:3],
             )  # fmt: skip
-            self._expansion.coefficients = coefficients
+            self._expansion.coefficients = aligned(coefficients)
         if not 0 <= self._state[KNOWN] <= self._outputs or not np.isfinite(self._state).all():
             raise ValueError("its counters are impossible")
         if "pending.goal" in arrays:

@@ -7,7 +7,7 @@ of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.expansion import Expansion
+from streamk.features.activation import AMPLITUDE
+from streamk.features.matrix import fill
 from streamk.features.products import distinct_inputs, features_of, on_threads, one_blas_thread, tiles_of
 from streamk.learners import events
 from streamk.learners.events import (
@@ -79,6 +81,17 @@ def dense_inputs(rows: Rows, statistics: Array) -> tuple[NDArray[np.uint64], Flo
     return distinct_inputs(found, scaled)
 
 
+def _features(e: Expansion, rows: Rows, statistics: Array) -> Callable[[slice], Floats]:
+    """Return a function that gives the features of the rows in a tile of columns."""
+    if e.source is None:
+        keys, dense = dense_inputs(rows, statistics)
+        e.hold_frequencies(keys)
+        return lambda tile: features_of(e, keys, dense, tile)
+    phi = np.empty((len(rows.values), e.width), dtype=np.float32)
+    fill(e, rows, statistics, AMPLITUDE, phi)
+    return lambda tile: phi[:, tile]
+
+
 def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Array, out: Array) -> None:
     """Fill ``out`` (n, experts, K) with predictions."""
     final = e.coefficients[:, -1]
@@ -103,11 +116,10 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
     first = state[STEPS] == 0.0
     if first:
         _observe(rows.slots, rows.values, statistics, targets, regression, state)
-    keys, dense = dense_inputs(rows, statistics)
-    e.hold_frequencies(keys)
+    features = _features(e, rows, statistics)
 
     def look(tile: slice) -> tuple[Floats, Floats, Floats]:
-        phi = features_of(e, keys, dense, tile)
+        phi = features(tile)
         return phi, phi @ phi.T, phi @ e.coefficients[:, :, :, tile].transpose(0, 1, 3, 2)
 
     tiles = tiles_of(e.width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -126,8 +127,8 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         learned = weights > 0.0
         labels = self._labels.check_many(targets(y, len(rows)), learned.tolist())
         self._prepare(rows, weights)
-        self._register([v for v, keep in zip(labels, learned, strict=True) if keep])
-        codes = [self._labels.codes.get(label, 0) for label in labels]
+        self._register(list(itertools.compress(labels, learned.tolist())))
+        codes = list(map(self._labels.codes.get, labels, itertools.repeat(0)))
         goal = np.array([codes, weights], dtype=np.float64)
         return rows, self._learn_batch(rows, goal, len(self._labels), wanted)
 
@@ -135,9 +136,12 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         if not out.size:
             return [None] * len(out)
         values = self._labels.values
-        best = out.argmax(axis=1).tolist()
-        known = np.any(out > 0.0, axis=1).tolist()
-        return [values[k] if any_known else None for k, any_known in zip(best, known, strict=True)]
+        best = out.argmax(axis=1)
+        known = out[np.arange(len(out)), best] > 0.0
+        labels: list[Label | None] = list(map(values.__getitem__, best.tolist()))
+        for row in np.flatnonzero(~known).tolist():
+            labels[row] = None
+        return labels
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = super()._to_parts()

@@ -14,8 +14,9 @@ import numpy as np
 from numba import njit
 
 from streamk.expansion import evaluate
-from streamk.features.feature_map import featurize
-from streamk.features.frequencies import frequency_rows
+from streamk.features.activation import AMPLITUDE
+from streamk.features.lanes import empty_aligned
+from streamk.features.sources import featurize, rows_at_once
 from streamk.learners.projection import project
 from streamk.losses import FIRST_REGRESSION, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
@@ -27,7 +28,6 @@ EVENTS, STEPS, KNOWN, TARGET, CALIBRATION = 0, 1, 2, 3, 6
 LOSS, RHO, MEMORY, LEAST_OUTPUTS = 0, 1, 2, 3
 TARGET_CLIP = 6.0
 DONE, OVERFLOWED = -1, -2
-_TILE = 16
 
 
 @njit(cache=True, error_model="numpy")
@@ -98,7 +98,7 @@ def learn_event(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run(  # type: ignore[no-untyped-def]
-    learning, slots, keys, values, statistics, block_keys, waves, features, table, counts,
+    learning, slots, keys, values, statistics, source, block_keys, waves, kind, features, table, counts,
     frequencies, coefficients, rules, state, targets, out,
 ):  # fmt: skip
     """Predict rows, and learn each after its prediction if ``learning``.
@@ -110,7 +110,7 @@ def run(  # type: ignore[no-untyped-def]
         Encoded rows (:class:`streamk.rows.Rows`): ``(n or 1, w)`` int32, uint64; ``(n, w)`` float64.
     statistics
         Of the inputs, ``(slots, 3)`` float64; changed by learning.
-    block_keys, waves, features, coefficients
+    source, block_keys, waves, kind, features, coefficients
         Of the expansion; coefficients are changed by learning.
     table, counts, frequencies
         The frequency cache; never changes a result.
@@ -136,12 +136,11 @@ def run(  # type: ignore[no-untyped-def]
     experts, sets, most, width = coefficients.shape
     flat = coefficients.reshape(experts * sets * most, width)
     spreads = statistics.reshape(statistics.size)
-    tile = max(1, min(_TILE, n, frequencies.shape[0] // max(w, 1)))
+    tile = max(1, min(n, rows_at_once(source, keys, frequencies)))
     inputs = np.empty((tile, w), dtype=np.float32)
     found = np.empty((tile, w), dtype=np.uint64)
-    where = np.empty((tile, w), dtype=np.int32)
     widths = np.empty(tile, dtype=np.int64)
-    phi = np.empty((tile, width), dtype=np.float32)
+    phi = empty_aligned(tile * width).reshape(tile, width)
     outputs = np.empty((experts, sets, most), dtype=np.float32)
     work = np.empty((2, most), dtype=np.float64)
     for start in range(0, n, tile):
@@ -151,8 +150,10 @@ def run(  # type: ignore[no-untyped-def]
             widths[i] = scale_row(slots, keys, shared, values, start + i, spreads, inputs, found, i)
             if learning and targets[1, start + i] > 0.0:
                 observe_row(slots, shared, values, start + i, spreads)
-        frequency_rows(found[:rows], block_keys, waves, table, counts, frequencies, where)
-        featurize(inputs, where, widths[:rows], frequencies, waves, features, phi)
+        featurize(
+            source, inputs, found[:rows], widths[:rows], block_keys, waves, table, counts, frequencies,
+            kind, features, AMPLITUDE, phi,
+        )  # fmt: skip
         for i in range(rows):
             for e in range(experts):
                 for s in range(sets):

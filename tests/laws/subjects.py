@@ -19,6 +19,20 @@ LEARNERS = {
     "classifier-dense-unscaled": (
         streamk.KaczmarzClassifier, {"scale_inputs": False, "directions": "dense", "block_size": 5},
     ),
+    "classifier-structured": (
+        streamk.KaczmarzClassifier, {"directions": "structured", "scales": (2.0, 1.0), "average": True},
+    ),
+    "classifier-structured-unscaled-blocks": (
+        streamk.KaczmarzClassifier, {"directions": "structured", "scale_inputs": False, "block_size": 7},
+    ),
+    "regressor-structured-ramps": (
+        streamk.KaczmarzRegressor, {"directions": "structured", "kernel": "arc-cosine:2"},
+    ),
+    "classifier-sketch": (streamk.KaczmarzClassifier, {"kernel": "polynomial:3", "features": 128}),
+    "regressor-sketch-blocks": (
+        streamk.KaczmarzRegressor,
+        {"kernel": "polynomial", "features": 64, "scales": (1.0,), "block_size": 7, "directions": "dense"},
+    ),
     "regressor": (streamk.KaczmarzRegressor, {}),
     "regressor-huber-average": (streamk.KaczmarzRegressor, {"loss": "huber", "average": True}),
     "regressor-blocks": (streamk.KaczmarzRegressor, {"block_size": 7, "loss": "epsilon_insensitive"}),

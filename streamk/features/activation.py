@@ -1,0 +1,41 @@
+"""From angles to features: cosines, or the ramps of arc-cosine kernels (Cho and Saul 2009).
+
+``√2 cos 2πp`` of angles ``p`` in turns; for the arc-cosine kernel of order ``n``, ``√2 max(0, p)ⁿ`` of
+projections ``p``, which for order 0 is ``√2`` where ``p > 0``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from streamk.features.lanes import LANES
+from streamk.features.tiles import cosines
+
+COSINE, STEP, RAMP, SQUARED_RAMP = 0, 1, 2, 3
+AMPLITUDE = np.float32(np.sqrt(2.0))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def activate(kind, amplitude, angles, rows, features):  # type: ignore[no-untyped-def]
+    """Turn the angles of some rows into features, in place; columns from ``features`` on become 0.
+
+    ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` takes the
+    place of ``√2``.
+    """
+    width = angles.shape[1]
+    flat = angles.reshape(angles.size)
+    for i in range(rows):
+        if kind == COSINE:
+            for f in range(i * width, (i + 1) * width, LANES):
+                cosines(flat, f, amplitude)
+        else:
+            for f in range(width):
+                ramp = max(angles[i, f], np.float32(0.0))
+                if kind == STEP:
+                    ramp = np.float32(angles[i, f] > np.float32(0.0))
+                elif kind == SQUARED_RAMP:
+                    ramp = ramp * ramp
+                angles[i, f] = amplitude * ramp
+        for f in range(features, width):
+            angles[i, f] = np.float32(0.0)

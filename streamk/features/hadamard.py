@@ -1,0 +1,237 @@
+"""Walsh–Hadamard transforms of sixteen vectors at once, with random signs: ``H D₁ H D₂ H D₃``.
+
+``H`` is the Walsh–Hadamard matrix of ``n = 2^k`` rows without normalisation (entries ±1), ``D`` a diagonal
+of random signs. A transform is ``k`` levels of additions; they are done in *groups* of three to five levels
+on 8 to 32 registers, so numbers travel to memory and back once a group, and where a sign stands between two
+groups of the same levels, once for both. The levels are taken in a fixed order (upwards, downwards,
+upwards), so every result is one and the same sum of float32 numbers.
+
+A *tile* holds ``n`` vectors of 16 lanes. The lanes are rows that share their signs, or copies of one row with
+signs of their own: a flat array of signs says the first, one with sixteen columns the second.
+After every 16 or 32 coordinates (the lowest group) a vector is left out, so that strides of whole kilobytes
+do not put a group into two sets of the cache; a tile of 64 is small enough without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from streamk.features.lanes import (
+    LANES,
+    Value,
+    at,
+    data,
+    fma,
+    index,
+    load,
+    spread,
+    store,
+    times,
+)
+
+MOST_BITS = 16
+
+
+def groups_of(bits: int) -> NDArray[np.int64]:
+    """Return how the levels of a transform of ``2**bits`` are grouped, lowest first."""
+    count = max(2, -(-bits // 5))
+    return np.array([bits // count + (i < bits % count) for i in range(count)], dtype=np.int64)
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def gap_of(groups):  # type: ignore[no-untyped-def]
+    """Return the ``gap`` of a tile: a vector is left out after every ``2**gap`` coordinates."""
+    return groups[0] if groups[0] > 3 else np.int64(MOST_BITS)
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def address(coordinate, gap):  # type: ignore[no-untyped-def]
+    """Return where the vector of a coordinate begins in a tile."""
+    return (coordinate + (coordinate >> gap)) * LANES
+
+
+@njit(cache=True, error_model="numpy")
+def tile_size(groups):  # type: ignore[no-untyped-def]
+    """Return the numbers in a tile, with one vector to spare behind the coordinates."""
+    return address(np.int64(1) << groups.sum(), gap_of(groups)) + LANES
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def transform(groups, inputs, signs, first, tile):  # type: ignore[no-untyped-def]
+    """Fill ``tile`` with ``H D₁ H D₂ H D₃ x``.
+
+    Parameters
+    ----------
+    groups
+        See :func:`groups_of`.
+    inputs
+        ``x``: a tile like the result, or ``n`` numbers that all lanes share.
+    signs
+        ±1 (float32): ``D₃``, ``D₂`` and ``D₁`` in a row from ``first`` on; ``(≥ first + 3n,)`` if lanes share
+        them, ``(≥ first + 3n, 16)`` if not.
+    """
+    last = groups.shape[0] - 1
+    bits, low, gap = groups.sum(), groups[0], gap_of(groups)
+    n = np.int64(1) << bits
+    for c in range(0, n, np.int64(1) << low):
+        _open(low, inputs, c, gap, signs, first + c, tile)
+    level = low
+    for g in range(1, last):
+        _each(groups[g], level, bits, gap, tile)
+        level += groups[g]
+    _each_turn(groups[last], level, bits, gap, signs, first + n, tile)
+    for g in range(last - 1, 0, -1):
+        level -= groups[g]
+        _each(groups[g], level, bits, gap, tile)
+    _each_turn(low, np.int64(0), bits, gap, signs, first + 2 * n, tile)
+    level = low
+    for g in range(1, last + 1):
+        _each(groups[g], level, bits, gap, tile)
+        level += groups[g]
+
+
+@njit(cache=True, error_model="numpy")
+def _open(size, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+    if size == 3:
+        _open3(inputs, c, gap, signs, sign, tile)
+    elif size == 4:
+        _open4(inputs, c, gap, signs, sign, tile)
+    else:
+        _open5(inputs, c, gap, signs, sign, tile)
+
+
+@njit(cache=True, error_model="numpy")
+def _each(size, level, bits, gap, tile):  # type: ignore[no-untyped-def]
+    """Apply the levels ``level … level + size − 1``."""
+    step = np.int64(1) << level
+    stride = address(step, gap)
+    for block in range(0, np.int64(1) << bits, step << size):
+        for c in range(block, block + step):
+            if size == 3:
+                _plain3(tile, address(c, gap), stride)
+            elif size == 4:
+                _plain4(tile, address(c, gap), stride)
+            else:
+                _plain5(tile, address(c, gap), stride)
+
+
+@njit(cache=True, error_model="numpy")
+def _each_turn(size, level, bits, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+    """Apply some levels, then signs, then the same levels."""
+    step = np.int64(1) << level
+    stride = address(step, gap) if level > 0 else np.int64(LANES)
+    for block in range(0, np.int64(1) << bits, step << size):
+        for c in range(block, block + step):
+            if size == 3:
+                _turn3(tile, address(c, gap), stride, signs, sign + c, step)
+            elif size == 4:
+                _turn4(tile, address(c, gap), stride, signs, sign + c, step)
+            else:
+                _turn5(tile, address(c, gap), stride, signs, sign + c, step)
+
+
+def _butterflies(b: Any, v: Sequence[Value], half: int = 1) -> list[Value]:
+    v = list(v)
+    while half < len(v):
+        for i in range(len(v)):
+            if not i & half:
+                v[i], v[i | half] = b.fadd(v[i], v[i | half]), b.fsub(v[i], v[i | half])
+        half *= 2
+    return v
+
+
+def _signed_butterflies(b: Any, v: Sequence[Value], sign: Callable[[int], Value]) -> list[Value]:
+    """Return the transform of ``v_i · sign(i)``; the signs cost half an operation a vector."""
+    w = []
+    for i in range(0, len(v), 2):
+        kept, other = b.fmul(v[i], sign(i)), sign(i + 1)
+        w += [fma(b, v[i + 1], other, kept), fma(b, b.fneg(v[i + 1]), other, kept)]
+    return _butterflies(b, w, 2)
+
+
+def _sign_reader(b: Any, kind: Any, pointer: Value, first: Value, step: Value) -> Callable[[int], Value]:
+    """Return a function that reads the sign of the ``i``-th of some coordinates ``step`` apart."""
+
+    def read(i: int) -> Value:
+        place = b.add(first, b.mul(step, index(i)))
+        if kind.ndim == 1:
+            return spread(b, b.load(at(b, pointer, place)))
+        return load(b, at(b, pointer, times(b, place, LANES)))
+
+    return read
+
+
+def _opening(size: int) -> Any:
+    @intrinsic
+    def sweep(typing_context, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+        """Fill the vectors of ``c … c + 2^size − 1`` with the transform of the signed inputs."""
+        n = types.intp
+
+        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+            source, sign_data, out = (data(context, b, signature, arguments, k) for k in (0, 3, 5))
+            c, gap = arguments[1], arguments[2]
+            start = times(b, b.add(c, b.lshr(c, gap)), LANES)
+            read = _sign_reader(b, signature.args[3], sign_data, arguments[4], index(1))
+            if signature.args[3].ndim == 1:
+                v = [load(b, at(b, source, start, index(j * LANES))) for j in range(1 << size)]
+            else:
+                v = [spread(b, b.load(at(b, source, c, index(j)))) for j in range(1 << size)]
+            for j, value in enumerate(_signed_butterflies(b, v, read)):
+                store(b, value, at(b, out, start, index(j * LANES)))
+            return context.get_dummy_value()
+
+        return types.void(inputs, n, n, signs, n, tile), generate
+
+    return sweep
+
+
+def _plain(size: int) -> Any:
+    @intrinsic
+    def sweep(typing_context, tile, start, stride):  # type: ignore[no-untyped-def]
+        """Transform ``2^size`` vectors in place."""
+
+        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+            pointers = _pointers(context, b, signature, arguments, size)
+            for value, p in zip(_butterflies(b, [load(b, p) for p in pointers]), pointers, strict=True):
+                store(b, value, p)
+            return context.get_dummy_value()
+
+        return types.void(tile, types.intp, types.intp), generate
+
+    return sweep
+
+
+def _turning(size: int) -> Any:
+    @intrinsic
+    def sweep(typing_context, tile, start, stride, signs, sign, step):  # type: ignore[no-untyped-def]
+        """Transform ``2^size`` vectors, multiply by signs ``step`` apart, and transform again, in place."""
+        n = types.intp
+
+        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+            pointers = _pointers(context, b, signature, arguments, size)
+            sign_data = data(context, b, signature, arguments, 3)
+            read = _sign_reader(b, signature.args[3], sign_data, arguments[4], arguments[5])
+            v = _butterflies(b, [load(b, p) for p in pointers])
+            for value, p in zip(_signed_butterflies(b, v, read), pointers, strict=True):
+                store(b, value, p)
+            return context.get_dummy_value()
+
+        return types.void(tile, n, n, signs, n, n), generate
+
+    return sweep
+
+
+def _pointers(context: Any, b: Any, signature: Any, arguments: Any, size: int) -> list[Value]:
+    base = at(b, data(context, b, signature, arguments, 0), arguments[1])
+    return [at(b, base, b.mul(arguments[2], index(j))) for j in range(1 << size)]
+
+
+_open3, _open4, _open5 = map(_opening, (3, 4, 5))
+_plain3, _plain4, _plain5 = map(_plain, (3, 4, 5))
+_turn3, _turn4, _turn5 = map(_turning, (3, 4, 5))

@@ -1,0 +1,171 @@
+"""Vector registers by name: what the hot loops say in LLVM's own terms.
+
+A loop over numbers is vectorised or not as the compiler pleases; a vector of sixteen float32 numbers is
+vector arithmetic on every machine (in one register of 512 bits, or two of 256), and every operation here is
+one IEEE 754 operation a lane, so lanes give the bits that a plain loop would. These functions build
+instructions inside Numba intrinsics; ``b`` is the instruction builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from streamk.features import cosine
+
+LANES = 16
+FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
+_LANE = ir.IntType(32)
+Value = Any
+
+
+def vector(lanes: int = LANES, kind: Any = FLOAT) -> Any:
+    """Return the type of a vector."""
+    return ir.VectorType(kind, lanes)
+
+
+def constant(value: float) -> Value:
+    """Return a vector of one float32 number."""
+    return ir.Constant(vector(), [float(np.float32(value))] * LANES)
+
+
+def index(value: int) -> Value:
+    """Return an index, for addresses."""
+    return ir.Constant(INDEX, value)
+
+
+def data(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> Value:
+    """Return the pointer to the data of array argument ``k``."""
+    return context.make_array(signature.args[k])(context, b, arguments[k]).data
+
+
+def shape(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
+    """Return the shape of array argument ``k``."""
+    array = context.make_array(signature.args[k])(context, b, arguments[k])
+    return list(cgutils.unpack_tuple(b, array.shape))
+
+
+def at(b: Any, pointer: Value, *offsets: Value) -> Value:
+    """Return a pointer moved by the sum of some offsets."""
+    total = offsets[0]
+    for offset in offsets[1:]:
+        total = b.add(total, offset)
+    return b.gep(pointer, [total])
+
+
+def times(b: Any, value: Value, factor: int) -> Value:
+    """Return an index times a number."""
+    return b.mul(value, index(factor))
+
+
+def load(b: Any, pointer: Value, lanes: int = LANES) -> Value:
+    """Return the vector at a pointer, aligned or not."""
+    number = pointer.type.pointee
+    whole = b.bitcast(pointer, vector(lanes, number).as_pointer())
+    return b.load(whole, align=4 if number == FLOAT else 8)
+
+
+def store(b: Any, value: Value, pointer: Value) -> None:
+    """Store a vector at a pointer, aligned or not."""
+    b.store(value, b.bitcast(pointer, value.type.as_pointer()), align=4)
+
+
+def spread(b: Any, number: Value) -> Value:
+    """Return a vector of one number in every lane."""
+    one = b.insert_element(ir.Constant(vector(), ir.Undefined), number, ir.Constant(_LANE, 0))
+    return shuffle(b, one, one, [0] * LANES)
+
+
+def shuffle(b: Any, x: Value, y: Value, lanes: Sequence[int]) -> Value:
+    """Return the vector of some lanes of ``x`` and then ``y``."""
+    return b.shuffle_vector(x, y, ir.Constant(vector(len(lanes), _LANE), list(lanes)))
+
+
+def call(b: Any, name: str, *arguments: Value) -> Value:
+    """Return LLVM's function of vectors, such as ``fma``, lane by lane."""
+    kind = arguments[0].type
+    function = ir.FunctionType(kind, [kind] * len(arguments))
+    return b.call(
+        cgutils.get_or_insert_function(b.module, function, f"llvm.{name}.v{kind.count}f32"), arguments
+    )
+
+
+def fma(b: Any, x: Value, y: Value, z: Value) -> Value:
+    """Return ``xy + z``, rounded once."""
+    return call(b, "fma", x, y, z)
+
+
+def cosine_turns(b: Any, p: Value) -> Value:
+    """Return ``cos 2πp``: the operations of :func:`streamk.features.cosine.cosine_turns`, lane by lane."""
+    u = b.fsub(p, call(b, "rint", p))
+    v = b.fsub(constant(0.25), call(b, "fabs", u))
+    s = b.fmul(v, v)
+    *lower, q = map(constant, cosine.COEFFICIENTS)
+    for c in reversed(lower):
+        q = fma(b, s, q, c)
+    return b.fmul(v, q)
+
+
+def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
+    """Return the columns of sixteen vectors of sixteen lanes."""
+    fours = range(0, LANES, 4)
+    v = _exchange(b, rows, 1, [g + k for g in fours for k in (0, 16, 1, 17)])
+    v = _exchange(b, v, 2, [g + k for g in fours for k in (0, 1, 16, 17)])
+    for half in (4, 8):
+        v = _exchange(b, v, half, [k + i for k in (0, 8, 16, 24) for i in range(4)])
+    return [v[i & 12 | (i & 1) << 1 | (i & 2) >> 1] for i in range(LANES)]
+
+
+def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
+    """Return vectors whose partners ``half`` apart have exchanged lanes: those of ``low``, and the others."""
+    out, step = list(v), 4 if half > 2 else 2
+    high = [k + step for k in low]
+    for i in range(LANES):
+        if not i & half:
+            out[i] = shuffle(b, v[i], v[i | half], low)
+            out[i | half] = shuffle(b, v[i], v[i | half], high)
+    return out
+
+
+@intrinsic
+def _add_scaled(typing_context, out, i, gain, values, j):  # type: ignore[no-untyped-def]
+    """Add ``gain`` times row ``j`` of ``values`` to row ``i`` of ``out``, of a multiple of 16 numbers."""
+    n = types.intp
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        (length, width) = (shape(context, b, signature, arguments, k)[1] for k in (0, 3))
+        target = at(b, data(context, b, signature, arguments, 0), b.mul(arguments[1], length))
+        source = at(b, data(context, b, signature, arguments, 3), b.mul(arguments[4], width))
+        factor = spread(b, arguments[2])
+        with cgutils.for_range(b, b.udiv(length, index(LANES))) as loop:
+            start = times(b, loop.index, LANES)
+            place = at(b, target, start)
+            store(b, fma(b, factor, load(b, at(b, source, start)), load(b, place)), place)
+        return context.get_dummy_value()
+
+    return types.void(out, n, types.float32, values, n), generate
+
+
+add_scaled: Any = _add_scaled  # Numba's annotations count the typing context among the arguments
+
+
+@njit(cache=True, error_model="numpy")
+def empty_aligned(count):  # type: ignore[no-untyped-def]
+    """Return an array of float32 numbers that begins at a multiple of 64 bytes."""
+    buffer = np.empty(count + LANES, dtype=np.float32)
+    skip = (-(np.int64(buffer.ctypes.data) >> 2)) & (LANES - 1)
+    return buffer[skip : skip + count]
+
+
+def aligned(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a contiguous copy that begins at a multiple of 64 bytes, where vectors are read fastest."""
+    copy: NDArray[np.float32] = empty_aligned(array.size).reshape(array.shape)
+    copy[:] = array
+    return copy

@@ -1,0 +1,171 @@
+"""The features of many rows as one matrix, row by row the bytes that one row alone would have.
+
+Fast transforms and sketches take sixteen rows at a time; frequencies in a table, rows that share their fields
+in panels of four, others one by one. Threads take whole chunks of rows or whole tiles of columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.features.activation import COSINE, activate
+from streamk.features.feature_map import BLOCK, FeatureMap
+from streamk.features.frequencies import CACHE_BYTES
+from streamk.features.keyed import fill_angles
+from streamk.features.lanes import LANES, empty_aligned
+from streamk.features.panel import ROWS, fill_panel_angles, pack
+from streamk.features.products import on_threads
+from streamk.features.sources import featurize, rows_at_once
+from streamk.features.structured import Structured, project_matrix
+from streamk.rows import ABSENT, LARGEST_UNSCALED, Rows, slices
+from streamk.scaling import scale_rows
+
+Floats = NDArray[np.float32]
+_ROWS = 64  # rows a thread takes at once, a multiple of sixteen
+_CHUNKS = 16  # of a large matrix
+
+
+def fill(
+    e: FeatureMap, rows: Rows, statistics: NDArray[np.float64], amplitude: np.float32, out: Floats
+) -> None:
+    """Fill ``out`` (n, ≥ features) with the features of rows; surplus columns become 0.
+
+    Parameters
+    ----------
+    e
+        The map, which covers the slots of the rows.
+    rows, statistics
+        Encoded rows, and the statistics that scale them.
+    amplitude
+        See :func:`streamk.features.activation.activate`.
+    out
+        Float32.
+    """
+    if e.source is not None:
+        _fill_by_rows(e, rows, statistics, amplitude, out)
+    elif len(rows.keys) == 1 and len(out) >= ROWS and (rows.slots < 0).all():
+        _fill_alike(e, rows, amplitude, out)
+    else:
+        _fill_by_columns(e, rows, statistics, amplitude, out)
+    out[:, e.features :] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _featurize_tiles(  # type: ignore[no-untyped-def]
+    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
+):  # fmt: skip
+    """Do what ``featurize`` does, for no more rows at once than the cache has room for."""
+    rows, tile = found.shape[0], rows_at_once(source, found, frequencies)
+    for start in range(0, rows, tile):
+        stop = min(rows, start + tile)
+        featurize(
+            source, inputs[start:stop], found[start:stop], counts[start:stop], block_keys, waves, table, used,
+            frequencies, kind, features, amplitude, phi[start:stop],
+        )  # fmt: skip
+
+
+def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, phi: Floats) -> None:
+    """Fill ``phi`` (n, width) with the features of rows, on this thread and with the map's own cache."""
+    scaled, found, counts = scale_rows(rows, statistics)
+    cache = e.cache
+    cache.reserve(scaled.shape[1])
+    _featurize_tiles(
+        e.source, scaled, found, counts, e.block_keys, e.waves, cache.table, cache.counts, cache.rows,
+        e.kind, e.features, amplitude, phi,
+    )  # fmt: skip
+    cache.grow()
+
+
+def project(
+    e: FeatureMap, X: NDArray[Any], places: NDArray[np.int64], amplitude: np.float32
+) -> Floats | None:
+    """Return the features ``(n, features)`` of a matrix of numbers whose column ``j`` has slot ``places[j]``.
+
+    None if this needs encoding: several segments, a kernel without cosines, a number that is too large
+    or none, features that do not fill vectors.
+    """
+    source = e.source
+    if not isinstance(source, Structured) or e.kind != COSINE or len(source.segments) > 1:
+        return None
+    if e.features % LANES:
+        return None
+    X = np.ascontiguousarray(X)
+    out = empty_aligned(len(X) * e.features).reshape(len(X), e.features)
+    waves = np.ascontiguousarray(e.waves[:, : e.features])
+    limit = np.float32(LARGEST_UNSCALED)
+
+    def work(chunk: slice) -> bool:
+        return bool(
+            project_matrix(
+                source, X, chunk.start, chunk.stop, places, limit, waves, amplitude, out, chunk.start
+            )
+        )
+
+    good = on_threads(work, slices(len(X), max(_ROWS, -(-len(X) // _CHUNKS))))
+    return out if all(good) else None
+
+
+def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:
+    whole = out.shape[1] == e.width
+
+    def work(chunk: slice) -> None:
+        phi = out[chunk] if whole else np.empty((chunk.stop - chunk.start, e.width), dtype=np.float32)
+        fill_here(e, rows.select(chunk), statistics, amplitude, phi)
+        if not whole:
+            out[chunk] = phi[:, : out.shape[1]]
+
+    if e.needs_cache(rows):
+        for chunk in slices(len(out), _ROWS):
+            work(chunk)
+    else:
+        on_threads(work, slices(len(out), _ROWS))
+
+
+def _fill_by_columns(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:
+    scaled, found, counts = scale_rows(rows, statistics)
+    keys, place = np.unique(found, return_inverse=True)
+    where = place.reshape(found.shape).astype(np.int32)
+    e.hold_frequencies(keys)
+    for tile in _tiles(e.width, len(keys)):
+        frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
+        waves = np.ascontiguousarray(e.waves[:, tile])
+        used = min(e.features, tile.stop) - tile.start
+
+        def work(chunk: slice, f: Any = frequencies, w: Any = waves, u: int = used, t: slice = tile) -> None:
+            phi = np.empty((chunk.stop - chunk.start, w.shape[1]), dtype=np.float32)
+            fill_angles(scaled[chunk], where[chunk], counts[chunk], f, w, phi)
+            activate(e.kind, amplitude, phi, len(phi), u)
+            out[chunk, t.start : t.start + u] = phi[:, :u]
+
+        on_threads(work, slices(len(out), _ROWS))
+
+
+def _fill_alike(e: FeatureMap, rows: Rows, amplitude: np.float32, out: Floats) -> None:
+    present = rows.keys[0] != ABSENT
+    keys = rows.keys[0][present]
+    inputs = np.zeros((len(out) + -len(out) % ROWS, len(keys)), dtype=np.float32)
+    inputs[: len(out)] = rows.values[:, present]
+    e.hold_frequencies(keys)
+    for tile in _tiles(e.width, len(keys)):
+        panels = pack(e.frequencies(keys, slice(None), tile))
+        phases = np.ascontiguousarray(e.phases[tile])
+        used = min(e.features, tile.stop) - tile.start
+
+        def work(chunk: slice, p: Any = panels, q: Any = phases, u: int = used, t: slice = tile) -> None:
+            count = chunk.stop - chunk.start
+            phi = np.empty((count + -count % ROWS, len(q)), dtype=np.float32)
+            fill_panel_angles(inputs, chunk.start, chunk.stop, p, q, phi)
+            activate(e.kind, amplitude, phi, count, u)
+            out[chunk, t.start : t.start + u] = phi[:count, :u]
+
+        on_threads(work, slices(len(out), _ROWS))
+
+
+def _tiles(width: int, inputs: int) -> list[slice]:
+    """Return tiles of whole blocks, with as many columns as 64 MiB of frequencies allow, at most 1,024."""
+    columns = min(1024, max(1, CACHE_BYTES // (4 * BLOCK * max(inputs, 1))) * BLOCK)
+    return slices(width, columns)
