@@ -115,7 +115,7 @@ class Matern(_Radial):
 
     def radii(self, key: int, count: int) -> Array:
         """Return ``√(ν/g)``, ``g ~ Gamma(ν, 1)``."""
-        return np.sqrt(self.nu / gamma_quantile(self.nu, key, count))
+        return np.sqrt(self.nu / _gamma_quantile(self.nu, key, count))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class RationalQuadratic(_Radial):
 
     def radii(self, key: int, count: int) -> Array:
         """Return ``√(g/a)``."""
-        return np.sqrt(gamma_quantile(self.a, key, count) / self.a)
+        return np.sqrt(_gamma_quantile(self.a, key, count) / self.a)
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ class Polynomial:
         return value
 
 
-def gamma_quantile(shape: float, key: int, count: int) -> Array:
+def _gamma_quantile(shape: float, key: int, count: int) -> Array:
     """Return ``Gamma(shape, 1)`` numbers by inverting the distribution function."""
     from scipy.special import gammaincinv
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from river import base
 
 from streamk.batches import Batch
 from streamk.features.feature_map import FeatureMap
-from streamk.features.matrix import fill, fill_here, project
+from streamk.features.matrix import empty, fill, fill_here, project
 from streamk.features.structured import slots_of_first
 from streamk.frames import batch
 from streamk.inputs import Event, Inputs
@@ -89,7 +90,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         check_map(kernel, bandwidth, scales, features, directions, seed)
         self._inputs = Inputs(directions, scaled=False)
         self._seed = secrets.randbits(63) if seed is None else seed
-        self._names = [f"z{f}" for f in range(features)]
+        self._places: tuple[Any, NDArray[np.int64], int] | None = None
         self._amplitude = np.float32(np.sqrt(2.0 / features))
         self._slots: int | None = None  # of the first segment, fixed by the first event learned
         self._map: FeatureMap | None = None
@@ -111,6 +112,10 @@ class RandomFeatures(base.MiniBatchTransformer):
         if self._slots is None:
             self._slots = rows.most_slots()
 
+    @cached_property
+    def _names(self) -> list[str]:
+        return [f"z{f}" for f in range(self.features)]
+
     @property
     def _supervised(self) -> bool:
         return False
@@ -121,7 +126,7 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
         """Learn the positions of numbers not met before, in the order of a loop of :meth:`learn_one`."""
-        rows = batch(X, names)
+        rows = batch(X, _columns(X, names))
         with self._inputs.forgetting_on_error():
             rows.prepare(self._inputs, np.ones(len(rows), dtype=bool))
         if len(rows):
@@ -141,7 +146,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         fill_here(e, rows, self._inputs.statistics, self._amplitude, phi)
         return dict(zip(self._names, phi[0, : self.features].tolist(), strict=True))
 
-    def transform(self, X: Any, names: Sequence[str] | None = None) -> Floats:
+    def transform(self, X: Any, names: Sequence[str] | None = None, out: Floats | None = None) -> Floats:
         """Return the features of many rows as an array ``(n, features)``, float32.
 
         Parameters
@@ -150,41 +155,68 @@ class RandomFeatures(base.MiniBatchTransformer):
             A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
         names
             Column names of an array; ``0, 1, …`` by default.
+        out
+            Array to fill and return, ``(n, features)`` float32 and contiguous; a new one by default.
+            Filling one array again and again saves asking for memory, which takes as long as the features.
+
+        Raises
+        ------
+        ValueError
+            If a value cannot be taken, naming row and field, or ``out`` is not such an array.
         """
-        if isinstance(X, np.ndarray) and X.ndim == 2:
-            columns = [str(j) for j in range(X.shape[1])] if names is None else names
-            if self.directions == "structured" and X.dtype in (np.float32, np.float64):
-                found = self._transform_matrix(X, columns)
-                if found is not None:
+        if self.directions == "structured" and isinstance(X, np.ndarray) and X.ndim == 2:
+            places = self._places_of(names, X.shape[1])
+            if places is not None and X.dtype in (np.float32, np.float64):
+                found = self._room(len(X), out)
+                if project(self._map_of(places[1]), X, places[0], self._amplitude, found):
                     return found
-            names = columns
-        return self._transform(batch(X, names))
+        return self._transform(batch(X, _columns(X, names)), out)
 
     def transform_many(self, X: Any) -> Any:
         """Return the features of every row of a frame, as a frame of the same library."""
         rows = batch(X)
         return rows.table(self._names, self._transform(rows))
 
-    def _transform(self, rows: Batch) -> Floats:
+    def _room(self, rows: int, out: Floats | None) -> Floats:
+        shape = (rows, self.features)
+        if out is None:
+            return empty(*shape)
+        if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
+            raise ValueError(
+                f"out is {out.dtype} of shape {out.shape}; it must be contiguous float32 of shape {shape}"
+            )
+        return out
+
+    def _transform(self, rows: Batch, given: Floats | None = None) -> Floats:
         rows.prepare(self._inputs, None)
-        out = np.empty((len(rows), self.features), dtype=np.float32)
+        out = self._room(len(rows), given)
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
             e = self._map_of(piece.most_slots())
             fill(e, piece, self._inputs.statistics, self._amplitude, out[part])
         return out
 
-    def _transform_matrix(self, X: NDArray[Any], names: Sequence[str]) -> Floats | None:
-        """Return the features of an array without encoding it, None if it must be encoded."""
-        texts = list(map(str, names))
-        if len(texts) != X.shape[1] or len(set(texts)) != len(texts) or not len(texts):
-            return None
-        order = sorted(range(len(texts)), key=texts.__getitem__)
-        places = np.empty(len(texts), dtype=np.int64)
-        places[order] = self._inputs.positions([texts[j] for j in order])
-        return project(self._map_of(int(places.max()) + 1), X, places, self._amplitude)
+    def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[NDArray[np.int64], int] | None:
+        """Return the slots of an array's columns and how many hold them, None if the names do not fit."""
+        asked = (None if names is None else tuple(names), columns, len(self._inputs.numbers))
+        if self._places is None or self._places[0] != asked:
+            texts = list(map(str, range(columns) if names is None else names))
+            if len(texts) != columns or len(set(texts)) != columns or not columns:
+                return None
+            order = sorted(range(columns), key=texts.__getitem__)
+            places = np.empty(columns, dtype=np.int64)
+            places[order] = self._inputs.positions([texts[j] for j in order])
+            self._places = asked, places, int(places.max()) + 1
+        return self._places[1:]
 
     @classmethod
     def _unit_test_params(cls) -> Any:
         yield {"features": 70, "seed": 7}
         yield {"features": 64, "kernel": "matern:2.5", "scales": (2.0, 1.0), "directions": "dense", "seed": 7}
+
+
+def _columns(X: Any, names: Sequence[str] | None) -> Sequence[str] | None:
+    """Return names, or the numbers of the columns if there are none and ``X`` is an array."""
+    if names is None and isinstance(X, np.ndarray) and X.ndim == 2:
+        return [str(j) for j in range(X.shape[1])]
+    return names

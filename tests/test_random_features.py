@@ -215,6 +215,39 @@ def test_new_names_leave_old_features_as_they_were():
     assert first.transform(X[:, :60], old).tobytes() == late.tobytes()
 
 
+@pytest.mark.parametrize("directions", DIRECTIONS)
+def test_an_array_may_be_filled_again(directions):
+    X = points(40)
+    made = streamk.RandomFeatures(features=64, directions=directions, seed=3)
+    out = np.full((40, 64), np.nan, dtype=np.float32)
+    assert made.transform(X, out=out) is out
+    assert out.tobytes() == made.transform(X).tobytes()
+    for wrong in (out[:20], out.astype(float), np.asfortranarray(out)):
+        with pytest.raises(
+            ValueError, match=r"out is float.* must be contiguous float32 of shape \(40, 64\)"
+        ):
+            made.transform(X, out=wrong)
+
+
+FORK = """
+import os, numpy as np, streamk
+X = np.random.default_rng(0).normal(size=(200, 30))
+made = streamk.RandomFeatures(features=512, directions="structured", seed=5)
+before = made.transform(X).tobytes()
+child = os.fork()
+if not child:
+    os._exit(0 if made.transform(X).tobytes() == before else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_can_go_on():
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", FORK]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0"
+
+
 def test_a_structured_map_reads_an_array_that_it_has_not_learned():
     X = points(40, 100)
     made = streamk.RandomFeatures(features=128, directions="structured", seed=3)

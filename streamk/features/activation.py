@@ -24,11 +24,10 @@ def activate(kind, amplitude, angles, rows, features):  # type: ignore[no-untype
     place of ``√2``.
     """
     width = angles.shape[1]
-    flat = angles.reshape(angles.size)
     for i in range(rows):
         if kind == COSINE:
-            for f in range(i * width, (i + 1) * width, LANES):
-                cosines(flat, f, amplitude)
+            for f in range(0, width, LANES):
+                cosines(angles, i, f, amplitude)
         else:
             for f in range(width):
                 ramp = max(angles[i, f], np.float32(0.0))

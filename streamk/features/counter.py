@@ -63,10 +63,18 @@ def fill_bits(key, out):  # type: ignore[no-untyped-def]
         out[i] = bits32(low, high, np.uint32(i))
 
 
+@njit(cache=True, error_model="numpy")
+def _block_keys(seed, count):  # type: ignore[no-untyped-def]
+    keys = np.empty(count, dtype=np.uint64)
+    for b in range(count):
+        keys[b] = mix64(seed + np.uint64(b + 1) * np.uint64(GOLDEN64))
+    return keys
+
+
 def block_keys(seed: int, count: int) -> NDArray[np.uint64]:
     """Return the keys of feature blocks ``0 … count − 1`` of a seed, shape ``(count,)``."""
-    keys = [mix64_int(seed + (b + 1) * GOLDEN64) for b in range(count)]
-    return np.array(keys, dtype=np.uint64)
+    keys: NDArray[np.uint64] = _block_keys(np.uint64(seed & MASK64), count)
+    return keys
 
 
 def mix64_int(x: int) -> int:

@@ -1,4 +1,4 @@
-"""Operations of IEEE 754 by name: the fused multiply-add ``a·b + c``, and rounding to the nearest integer.
+"""The fused multiply-add of IEEE 754: ``a·b + c`` with one rounding.
 
 A compiler left to itself may fuse a product and a sum or not, and then the result depends on the compiler.
 Asked for by name, the operation has one result on every machine, and where the processor has it (every
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 
@@ -26,17 +24,3 @@ def _generate(context, builder, signature, arguments):  # type: ignore[no-untype
 
 
 fma: Any = _fma  # Numba's annotations count the typing context among the arguments
-
-
-@intrinsic
-def _nearest(typing_context, a):  # type: ignore[no-untyped-def]
-    """Return the whole number nearest to a float32, the even one of two."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.rint.f32"), arguments)
-
-    return types.float32(types.float32), generate
-
-
-nearest: Any = _nearest

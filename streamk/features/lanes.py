@@ -18,8 +18,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from streamk.features import cosine
-
 LANES = 16
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 _LANE = ir.IntType(32)
@@ -34,6 +32,11 @@ def vector(lanes: int = LANES, kind: Any = FLOAT) -> Any:
 def constant(value: float) -> Value:
     """Return a vector of one float32 number."""
     return ir.Constant(vector(), [float(np.float32(value))] * LANES)
+
+
+def whole(value: int) -> Value:
+    """Return a vector of one 32-bit word."""
+    return ir.Constant(vector(kind=_LANE), [value] * LANES)
 
 
 def index(value: int) -> Value:
@@ -79,7 +82,7 @@ def store(b: Any, value: Value, pointer: Value) -> None:
 
 def spread(b: Any, number: Value) -> Value:
     """Return a vector of one number in every lane."""
-    one = b.insert_element(ir.Constant(vector(), ir.Undefined), number, ir.Constant(_LANE, 0))
+    one = b.insert_element(ir.Constant(vector(kind=number.type), ir.Undefined), number, ir.Constant(_LANE, 0))
     return shuffle(b, one, one, [0] * LANES)
 
 
@@ -102,15 +105,12 @@ def fma(b: Any, x: Value, y: Value, z: Value) -> Value:
     return call(b, "fma", x, y, z)
 
 
-def cosine_turns(b: Any, p: Value) -> Value:
-    """Return ``cos 2πp``: the operations of :func:`streamk.features.cosine.cosine_turns`, lane by lane."""
-    u = b.fsub(p, call(b, "rint", p))
-    v = b.fsub(constant(0.25), call(b, "fabs", u))
-    s = b.fmul(v, v)
-    *lower, q = map(constant, cosine.COEFFICIENTS)
+def horner(b: Any, x: Value, coefficients: Sequence[float]) -> Value:
+    """Return the polynomial of ascending coefficients at ``x``, by fused multiply-adds."""
+    *lower, value = map(constant, coefficients)
     for c in reversed(lower):
-        q = fma(b, s, q, c)
-    return b.fmul(v, q)
+        value = fma(b, x, value, c)
+    return value
 
 
 def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:

@@ -16,13 +16,13 @@ from streamk.features.activation import COSINE, activate
 from streamk.features.feature_map import BLOCK, FeatureMap
 from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.keyed import fill_angles
-from streamk.features.lanes import LANES, empty_aligned
+from streamk.features.lanes import LANES
 from streamk.features.panel import ROWS, fill_panel_angles, pack
-from streamk.features.products import on_threads
 from streamk.features.sources import featurize, rows_at_once
-from streamk.features.structured import Structured, project_matrix
+from streamk.features.structured import Structured, project_chunks, project_matrix
 from streamk.rows import ABSENT, LARGEST_UNSCALED, Rows, slices
 from streamk.scaling import scale_rows
+from streamk.threads import compiled_threads, on_threads
 
 Floats = NDArray[np.float32]
 _ROWS = 64  # rows a thread takes at once, a multiple of sixteen
@@ -81,32 +81,42 @@ def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32,
 
 
 def project(
-    e: FeatureMap, X: NDArray[Any], places: NDArray[np.int64], amplitude: np.float32
-) -> Floats | None:
-    """Return the features ``(n, features)`` of a matrix of numbers whose column ``j`` has slot ``places[j]``.
+    e: FeatureMap, X: NDArray[Any], places: NDArray[np.int64], amplitude: np.float32, out: Floats
+) -> bool:
+    """Fill ``out`` (n, features) with features of a matrix of numbers; column ``j`` has slot ``places[j]``.
 
-    None if this needs encoding: several segments, a kernel without cosines, a number that is too large
-    or none, features that do not fill vectors.
+    Returns False, and leaves ``out`` undefined, if this needs encoding: several segments, a kernel without
+    cosines, a number that is too large or none, features that do not fill vectors.
     """
     source = e.source
     if not isinstance(source, Structured) or e.kind != COSINE or len(source.segments) > 1:
-        return None
+        return False
     if e.features % LANES:
-        return None
-    X = np.ascontiguousarray(X)
-    out = empty_aligned(len(X) * e.features).reshape(len(X), e.features)
-    waves = np.ascontiguousarray(e.waves[:, : e.features])
-    limit = np.float32(LARGEST_UNSCALED)
+        return False
+    X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
+    waves = e.waves if e.features == e.width else np.ascontiguousarray(e.waves[:, : e.features])
+    count, limit = len(X), np.float32(LARGEST_UNSCALED)
+    size = min(max(2 * LANES, -(-count // _CHUNKS // LANES) * LANES), 2 * _ROWS)
+    if count <= LANES:
+        return bool(project_matrix(source, X, 0, count, places, limit, waves, amplitude, out, 0))
+    if compiled_threads():
+        return bool(project_chunks(source, X, size, places, limit, waves, amplitude, out))
 
-    def work(chunk: slice) -> bool:
+    def work(rows: slice) -> bool:
         return bool(
-            project_matrix(
-                source, X, chunk.start, chunk.stop, places, limit, waves, amplitude, out, chunk.start
-            )
+            project_matrix(source, X, rows.start, rows.stop, places, limit, waves, amplitude, out, rows.start)
         )
 
-    good = on_threads(work, slices(len(X), max(_ROWS, -(-len(X) // _CHUNKS))))
-    return out if all(good) else None
+    return all(on_threads(work, slices(count, size)))
+
+
+def empty(rows: int, columns: int) -> Floats:
+    """Return an array from NumPy's allocator, which asks for large pages; aligned if that is worth it."""
+    if rows <= LANES:
+        return np.empty((rows, columns), dtype=np.float32)
+    buffer = np.empty(rows * columns + LANES, dtype=np.float32)
+    skip = -(buffer.ctypes.data // 4) % LANES
+    return buffer[skip : skip + rows * columns].reshape(rows, columns)
 
 
 def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:

@@ -13,57 +13,97 @@ is a polynomial of our own: a library's would differ between machines.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from streamk.features.cosine import sine_quarter
-from streamk.features.counter import bits32
-from streamk.features.fused import fma
+from streamk.features.lanes import (
+    LANES,
+    Value,
+    at,
+    call,
+    constant,
+    data,
+    fma,
+    horner,
+    index,
+    shape,
+    spread,
+    store,
+    whole,
+)
 
 GROUP = 64
 _PAIRS = GROUP // 2
-_SCALE, _HALF_STEP = np.float32(2.0**-16), np.float32(2.0**-17)
-_QUARTER = np.float32(0.25)
-_ONE = np.float32(1.0)
-_LN2 = np.float32(0.6931471805599453)
-_SQRT_HALF_BITS = np.int32(0x3F3504F3)
+_SQRT_HALF_BITS = 0x3F3504F3
 # ln(1 + t)/t on [√½ − 1, √2 − 1], relative error 1.7·10⁻⁷ (minimax)
-_P0 = np.float32(0.9999999453097704)
-_P1 = np.float32(-0.5000036512371988)
-_P2 = np.float32(0.33335058940907186)
-_P3 = np.float32(-0.2496990904190648)
-_P4 = np.float32(0.19900165589154278)
-_P5 = np.float32(-0.17250830129482264)
-_P6 = np.float32(0.1622257964252962)
-_P7 = np.float32(-0.10106893083340689)
+_LOGARITHM = (
+    0.9999999453097704,
+    -0.5000036512371988,
+    0.33335058940907186,
+    -0.2496990904190648,
+    0.19900165589154278,
+    -0.17250830129482264,
+    0.1622257964252962,
+    -0.10106893083340689,
+)
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def log_unit(u):  # type: ignore[no-untyped-def]
-    """Return ``ln u`` for ``0 < u < 1`` (float32, relative error below 5·10⁻⁷).
+def log_unit(b: Any, u: Value) -> Value:
+    """Return ``ln u`` of a vector, ``0 < u < 1`` (relative error below 5·10⁻⁷).
 
     ``u = 2ᵉ (1 + t)`` with ``1 + t`` in [√½, √2); the polynomial gives ``ln(1 + t)/t``.
     """
-    bits = np.float32(u).view(np.int32)
-    e = np.int32(bits - _SQRT_HALF_BITS) >> np.int32(23)
-    t = np.int32(bits - (e << np.int32(23))).view(np.float32) - _ONE
-    p = fma(t, fma(t, fma(t, fma(t, _P7, _P6), _P5), _P4), _P3)
-    return fma(np.float32(e), _LN2, t * fma(t, fma(t, fma(t, p, _P2), _P1), _P0))
+    bits = b.bitcast(u, _WORDS)
+    e = b.ashr(b.sub(bits, whole(_SQRT_HALF_BITS)), whole(23))
+    t = b.fsub(b.bitcast(b.sub(bits, b.shl(e, whole(23))), u.type), constant(1.0))
+    return fma(b, b.sitofp(e, u.type), constant(np.log(2.0)), b.fmul(t, horner(b, t, _LOGARITHM)))
 
 
-@njit(cache=True, error_model="numpy")
-def fill_normals(key, out, row, start):  # type: ignore[no-untyped-def]
+def _bits32(b: Any, low: Value, high: Value, first: int) -> Value:
+    """Return the words of counters ``first … first + 15``: ``bits32`` of the counter, in lanes."""
+    golden = ir.Constant(_WORDS, [(first + lane) * 0x9E3779B9 & 0xFFFFFFFF for lane in range(LANES)])
+    x = b.add(golden, low)
+    x = b.mul(b.xor(b.xor(x, b.lshr(x, whole(16))), high), whole(0x21F0AAAD))
+    x = b.mul(b.xor(x, b.lshr(x, whole(15))), whole(0xD35A2D97))
+    return b.xor(x, b.lshr(x, whole(15)))
+
+
+@intrinsic
+def _fill_normals(typing_context, key, out, row, start):  # type: ignore[no-untyped-def]
     """Fill columns ``start … start + 63`` of a row of ``out`` (float32) with the group of a stream key."""
-    low = np.uint32(key & np.uint64(0xFFFFFFFF))
-    high = np.uint32(key >> np.uint64(32))
-    first = np.uint64(start)
-    for i in range(_PAIRS):
-        word = bits32(low, high, np.uint32(i))
-        u = fma(np.float32(np.int32(word >> np.uint32(16))), _SCALE, _HALF_STEP)
-        v = fma(np.float32(np.int32(word & np.uint32(0x7FFF))), _SCALE, _HALF_STEP)
-        sign = np.int32(np.uint32(word & np.uint32(0x8000)) << np.uint32(16))
-        r = np.float32(np.sqrt(np.float32(-2.0) * log_unit(u)))
-        signed = np.int32(r.view(np.int32) ^ sign).view(np.float32)
-        c = _QUARTER - v
-        out[row, first + np.uint64(i)] = r * sine_quarter(c)
-        out[row, first + np.uint64(_PAIRS + i)] = signed * sine_quarter(_QUARTER - abs(c))
+    n = types.intp
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        word = ir.IntType(32)
+        low = spread(b, b.trunc(arguments[0], word))
+        high = spread(b, b.trunc(b.lshr(arguments[0], index(32)), word))
+        width = shape(context, b, signature, arguments, 1)[1]
+        target = at(b, data(context, b, signature, arguments, 1), b.mul(arguments[2], width), arguments[3])
+        for first in range(0, _PAIRS, LANES):
+            words = _bits32(b, low, high, first)
+            u = _unit(b, b.lshr(words, whole(16)))
+            v = _unit(b, b.and_(words, whole(0x7FFF)))
+            sign = b.shl(b.and_(words, whole(0x8000)), whole(16))
+            r = call(b, "sqrt", b.fmul(constant(-2.0), log_unit(b, u)))
+            signed = b.bitcast(b.xor(b.bitcast(r, _WORDS), sign), r.type)
+            c = b.fsub(constant(0.25), v)
+            store(b, b.fmul(r, sine_quarter(b, c)), at(b, target, index(first)))
+            quarter = b.fsub(constant(0.25), call(b, "fabs", c))
+            store(b, b.fmul(signed, sine_quarter(b, quarter)), at(b, target, index(_PAIRS + first)))
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, out, n, n), generate
+
+
+def _unit(b: Any, words: Value) -> Value:
+    """Return ``(word + ½) · 2⁻¹⁶``."""
+    return fma(b, b.sitofp(words, constant(0.0).type), constant(2.0**-16), constant(2.0**-17))
+
+
+_WORDS = whole(0).type
+fill_normals: Any = _fill_normals  # Numba's annotations count the typing context among the arguments

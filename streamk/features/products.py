@@ -6,21 +6,19 @@ how many threads there are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import numpy as np
-from numba import get_num_threads
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.feature_map import FeatureMap
 from streamk.rows import slices
+from streamk.threads import on_threads
 
 Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
@@ -58,13 +56,10 @@ def tiles_of(width: int) -> list[slice]:
     return slices(width, _TILE)
 
 
-def on_threads(work: Callable[[_Job], _Result], tiles: Sequence[_Job]) -> list[_Result]:
-    """Return ``work`` of every tile, in the order of the tiles, on Numba's number of threads."""
-    threads = min(get_num_threads(), len(tiles))
+def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
+    """Do :func:`on_threads` for work with matrix products, each of them on the thread that asks for it."""
     with one_blas_thread():
-        if threads == 1:
-            return [work(tile) for tile in tiles]
-        return list(_pool(threads, os.getpid()).map(work, tiles))
+        return on_threads(work, jobs)
 
 
 @contextmanager
@@ -77,8 +72,3 @@ def one_blas_thread() -> Iterator[None]:
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-@cache
-def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="streamk")

@@ -22,14 +22,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numpy.typing import NDArray
 
-from streamk.features.counter import fill_bits, mix64_int
+from streamk.features.counter import fill_bits, mix64_int, uniforms
 from streamk.features.hadamard import address, gap_of, groups_of, tile_size, transform
 from streamk.features.lanes import LANES, aligned, empty_aligned
 from streamk.features.tiles import emit_angles, emit_cosines, gather
-from streamk.kernels import gamma_quantile
 
 LEAST_SLOTS = 64
 FIRST, ROW_SIGNS, LANE_SIGNS, GROUPS = 0, 1, 2, 3
@@ -49,6 +48,22 @@ class Structured(NamedTuple):
     row_signs: NDArray[np.float32]
     lane_signs: NDArray[np.float32]
     copies: int
+
+
+def chi(n: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the quantiles ``u`` of the length of a Gaussian vector of ``n ≥ 64`` numbers.
+
+    ``√(2 γ⁻¹(n/2, u))`` is a smooth, almost linear function of the normal quantile of ``u``: a polynomial
+    through 24 points of it is exact to 10⁻⁹ and fifty times faster.
+    """
+    from scipy.special import gammaincinv, ndtr, ndtri
+
+    most = 6.5  # the normal quantile of 2⁻³³ is −6.4
+    points = np.polynomial.chebyshev.chebpts1(24)
+    exact = np.sqrt(2.0 * gammaincinv(n / 2, ndtr(most * points)))
+    series = np.polynomial.chebyshev.chebfit(points, exact, 23)
+    lengths: NDArray[np.float64] = np.polynomial.chebyshev.chebval(ndtri(u) / most, series)
+    return lengths
 
 
 def slots_of_first(slots: int) -> int:
@@ -104,7 +119,7 @@ class Segments:
         self._rows.append([self.slots, *before, *groups, *[0] * (_MOST_GROUPS - len(groups))])
         self._row_signs.append(signs)
         self._lane_signs.append(side_by_side.transpose(0, 2, 1).reshape(-1, LANES))
-        lengths = np.sqrt(2.0 * gamma_quantile(n / 2, mix64_int(key + 1), self._projections))
+        lengths = chi(n, uniforms(mix64_int(key + 1), self._projections))
         self.radii.append((self._base * lengths[self._projection] / n**1.5).astype(np.float32))
 
     def compiled(self) -> Structured:
@@ -338,3 +353,16 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
             min(LANES, stop - i),
         )  # fmt: skip
     return good
+
+
+@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+def project_chunks(source, rows, size, places, limit, waves, amplitude, out):  # type: ignore[no-untyped-def]
+    """Do :func:`project_matrix` for all rows, chunks of ``size`` rows at a time, on Numba's threads."""
+    count = rows.shape[0]
+    chunks = -(-count // size)
+    good = np.zeros(chunks, dtype=np.bool_)
+    for c in prange(chunks):
+        start = c * size
+        stop = min(count, start + size)
+        good[c] = project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, start)
+    return good.all()

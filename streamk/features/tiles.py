@@ -14,12 +14,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from streamk.features.cosine import cosine_turns
 from streamk.features.lanes import (
     FLOAT,
     LANES,
     at,
     call,
-    cosine_turns,
     data,
     fma,
     index,
@@ -110,15 +110,18 @@ def _emitting(finish: bool) -> Any:
 
 
 @intrinsic
-def _cosines(typing_context, angles, place, amplitude):  # type: ignore[no-untyped-def]
-    """Turn sixteen angles at a place of a flat array into ``amplitude · cos``, in place."""
+def _cosines(typing_context, angles, i, f, amplitude):  # type: ignore[no-untyped-def]
+    """Turn ``angles[i, f:f+16]`` into ``amplitude · cos``, in place."""
+    n = types.intp
 
     def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        pointer = at(b, data(context, b, signature, arguments, 0), arguments[1])
-        store(b, b.fmul(spread(b, arguments[2]), cosine_turns(b, load(b, pointer))), pointer)
+        width = shape(context, b, signature, arguments, 0)[1]
+        row = b.mul(arguments[1], width)
+        pointer = at(b, data(context, b, signature, arguments, 0), row, arguments[2])
+        store(b, b.fmul(spread(b, arguments[3]), cosine_turns(b, load(b, pointer))), pointer)
         return context.get_dummy_value()
 
-    return types.void(angles, types.intp, types.float32), generate
+    return types.void(angles, n, n, types.float32), generate
 
 
 # Numba's annotations count the typing context among the arguments

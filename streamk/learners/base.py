@@ -22,7 +22,6 @@ from streamk.batches import Batch
 from streamk.expansion import Expansion
 from streamk.features.feature_map import width_of
 from streamk.features.lanes import aligned
-from streamk.features.products import on_threads
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
@@ -33,6 +32,7 @@ from streamk.losses import CODES, FIRST_REGRESSION
 from streamk.parameters import check_parameters
 from streamk.probabilities import STATE, initialise
 from streamk.rows import MOST_SLOTS, Rows, slices
+from streamk.threads import on_threads
 
 _PIECE = 4096  # rows encoded at once
 _ROWS = 64  # rows a thread predicts at once
@@ -156,7 +156,8 @@ class KernelLearner(base.Estimator):
         slots, keys, values = rows
         if values.shape[1] > len(cache.rows):
             cache.reserve(values.shape[1])
-        self._cover(e, rows)
+        if e.slots is not None:
+            self._cover(e, rows)
         code: int = run(
             learning, slots, keys, values, self._inputs.statistics, e.source, e.block_keys, e.waves, e.kind,
             e.features, cache.table, cache.counts, cache.rows, e.coefficients, self._rules, self._state,

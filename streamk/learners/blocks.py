@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from streamk.expansion import Expansion
 from streamk.features.activation import AMPLITUDE
 from streamk.features.matrix import fill
-from streamk.features.products import distinct_inputs, features_of, on_threads, one_blas_thread, tiles_of
+from streamk.features.products import (
+    distinct_inputs,
+    features_of,
+    one_blas_thread,
+    products_on_threads,
+    tiles_of,
+)
 from streamk.learners import events
 from streamk.learners.events import (
     CALIBRATION,
@@ -102,7 +108,7 @@ def predict(e: Expansion, rows: Rows, statistics: Array, rules: Array, state: Ar
         def outputs_of(tile: slice, keys: Any = keys, dense: Any = dense) -> Floats:
             return features_of(e, keys, dense, tile) @ final[:, :, tile].transpose(0, 2, 1)
 
-        _predict(_sum(on_threads(outputs_of, tiles_of(e.width))), rules, state, out[part])
+        _predict(_sum(products_on_threads(outputs_of, tiles_of(e.width))), rules, state, out[part])
 
 
 def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array, state: Array) -> None:
@@ -123,7 +129,7 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
         return phi, phi @ phi.T, phi @ e.coefficients[:, :, :, tile].transpose(0, 1, 3, 2)
 
     tiles = tiles_of(e.width)
-    seen = on_threads(look, tiles)
+    seen = products_on_threads(look, tiles)
     gram = _sum(gram for _, gram, _ in seen).astype(np.float64)
     outputs = _sum(outputs for _, _, outputs in seen)
     grown = events.outputs_after(targets.max(), rules, state)
@@ -148,7 +154,7 @@ def learn(e: Expansion, rows: Rows, goal: Array, statistics: Array, rules: Array
             if len(sets) > 1:
                 sets[1] += weight * (sets[0] - sets[1])
 
-    on_threads(move, [(tile, phi) for tile, (phi, _, _) in zip(tiles, seen, strict=True)])
+    products_on_threads(move, [(tile, phi) for tile, (phi, _, _) in zip(tiles, seen, strict=True)])
     if not first:
         _observe(rows.slots, rows.values, statistics, targets, regression, state)
     state[KNOWN] = grown

@@ -9,7 +9,7 @@ from streamk.features.counter import fill_bits, mix64_int
 from streamk.features.feature_map import FeatureMap
 from streamk.features.lanes import aligned
 from streamk.features.matrix import fill
-from streamk.features.structured import Segments, add_projections, slots_of_first
+from streamk.features.structured import Segments, add_projections, chi, slots_of_first
 from streamk.kernels import kernel
 from streamk.rows import Rows
 
@@ -75,6 +75,14 @@ def test_lengths_are_those_of_gaussian_vectors():
     assert stats.kstest(lengths, stats.chi(n).cdf).pvalue > 1e-3
     block = W[:, :n] / lengths[:n]
     np.testing.assert_allclose(block.T @ block, np.eye(n), atol=1e-5)
+
+
+@pytest.mark.parametrize("n", [64, 128, 1024, 65_536])
+def test_lengths_are_quantiles(n):
+    u = np.concatenate(
+        [np.linspace(0, 1, 1001)[1:-1], 2.0 ** -np.arange(3, 34), 1 - 2.0 ** -np.arange(3, 34)]
+    )
+    np.testing.assert_allclose(chi(n, u), stats.chi(n).ppf(u), rtol=2e-9)
 
 
 def test_golden_features():
