@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.features.directions import category_key, number_key, number_position_key, number_slot_key
+from streamk.features.directions import AUTO, category_key, number_key, number_position_key, number_slot_key
 from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED, Rows, first_bad
 
 Event = Mapping[Hashable, Any]
@@ -56,13 +56,15 @@ class Inputs:
     Parameters
     ----------
     directions
-        ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning).
+        ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning), or ``"auto"``:
+        structured until :meth:`settle` says.
     scaled
         Whether numbers have slots of statistics.
     """
 
     def __init__(self, directions: str = "keyed", scaled: bool = True) -> None:
-        self.directions, self.scaled = directions, scaled
+        self.settled = directions != AUTO
+        self.directions, self.scaled = directions if self.settled else "structured", scaled
         self.numbers: dict[str, int] = {}
         self.statistics: NDArray[np.float64] = np.zeros((0, 3))
         self._forget()
@@ -76,6 +78,13 @@ class Inputs:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._forget()
+
+    def settle(self, directions: str) -> None:
+        """Say what directions numbers have from now on; rows encoded before are no more to be used."""
+        self.settled, self.directions = True, directions
+        if not self.registers:
+            self.numbers.clear()
         self._forget()
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.batches import targets
-from streamk.features.directions import DIRECTIONS
+from streamk.features.directions import AUTO, DIRECTIONS
 from streamk.features.sketch import sketch_size
 from streamk.kernels import Polynomial
 from streamk.kernels import kernel as kernel_named
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamk.learners.base import KernelLearner
 
 Array = NDArray[np.float64]
+CHOICES = (*DIRECTIONS, AUTO)
 
 
 def check_weight(weight: Any) -> float:
@@ -69,7 +70,7 @@ def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, direction
         ("bandwidth", bandwidth, _positive(bandwidth), "a number above 0"),
         ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
         ("features", features, _whole(features, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
-        ("directions", directions, directions in DIRECTIONS, " or ".join(map(repr, DIRECTIONS))),
+        ("directions", directions, directions in CHOICES, " or ".join(map(repr, CHOICES))),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )
     if isinstance(named, Polynomial):

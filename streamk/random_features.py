@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from river import base
 
 from streamk.batches import Batch
+from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.feature_map import FeatureMap
 from streamk.features.matrix import empty, fill, fill_here, project
 from streamk.features.structured import slots_of_first
@@ -36,8 +37,8 @@ class RandomFeatures(base.MiniBatchTransformer):
     Parameters
     ----------
     kernel
-        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"`` or
-        ``"exponential-power[:p]"``.
+        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"``,
+        ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or ``"polynomial[:p[:c]]"``.
     bandwidth
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
@@ -45,8 +46,11 @@ class RandomFeatures(base.MiniBatchTransformer):
     features
         Number of features ``F``.
     directions
-        ``"keyed"`` ties random directions to the names of fields, ``"dense"`` those of numbers to positions,
-        in the order in which :meth:`learn_one` met them.
+        ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
+        ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from
+        some ten numbers on. ``"dense"`` ties independent ones to positions. ``"auto"`` chooses keyed or
+        structured by the first event met. Categories are always keyed.
+        Positions are those in which :meth:`learn_one` met the names; before any learning, those of the call.
     seed
         The only source of randomness. None draws one.
 
@@ -97,7 +101,7 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _map_of(self, slots: int) -> FeatureMap:
         """Return the map; while nothing is learned it is made anew for rows whose slots do not fit."""
-        structured = self.directions == "structured"
+        structured = self._inputs.directions == STRUCTURED
         first = slots if self._slots is None else self._slots
         e = self._map
         if e is None or (structured and slots_of_first(first) != slots_of_first(e.slots or 0)):
@@ -107,6 +111,30 @@ class RandomFeatures(base.MiniBatchTransformer):
             )  # fmt: skip
         e.cover(slots)
         return e
+
+    def _settle(self, rows: Rows) -> None:
+        """Choose automatic directions by the first row met, if they are not settled."""
+        if not self._inputs.settled:
+            self._inputs.settle(choose_for(rows, False, self.features, len(self.scales), block_size=1))
+
+    def _encode(self, x: Event, learning: bool) -> Rows:
+        if not self._inputs.settled:
+            self._settle(self._inputs.encode_checked(x, False))
+        return self._inputs.encode_checked(x, learning)
+
+    def _prepare(self, rows: Batch, learned: Any) -> None:
+        if len(rows) and not self._inputs.settled:
+            rows.prepare(self._inputs, None)
+            self._settle(rows.rows(self._inputs, 0, 1))
+        rows.prepare(self._inputs, learned)
+
+    def _takes_matrix(self, X: NDArray[Any]) -> bool:
+        """Return whether slots are filled from an array itself: settled, structured and of floats."""
+        return (
+            self._inputs.settled
+            and self._inputs.directions == STRUCTURED
+            and X.dtype in (np.float32, np.float64)
+        )
 
     def _learned(self, rows: Rows) -> None:
         if self._slots is None:
@@ -122,13 +150,13 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def learn_one(self, x: Event) -> None:
         """Learn the positions of numbers not met before; changes nothing with keyed directions."""
-        self._learned(self._inputs.encode_checked(x, True))
+        self._learned(self._encode(x, True))
 
     def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
         """Learn the positions of numbers not met before, in the order of a loop of :meth:`learn_one`."""
         rows = batch(X, _columns(X, names))
         with self._inputs.forgetting_on_error():
-            rows.prepare(self._inputs, np.ones(len(rows), dtype=bool))
+            self._prepare(rows, np.ones(len(rows), dtype=bool))
         if len(rows):
             self._learned(rows.rows(self._inputs, 0, 1))
 
@@ -140,7 +168,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         ValueError
             If a value cannot be taken, naming its field.
         """
-        rows = self._inputs.encode_checked(x, False)
+        rows = self._encode(x, False)
         e = self._map_of(rows.most_slots())
         phi = np.empty((1, e.width), dtype=np.float32)
         fill_here(e, rows, self._inputs.statistics, self._amplitude, phi)
@@ -164,9 +192,9 @@ class RandomFeatures(base.MiniBatchTransformer):
         ValueError
             If a value cannot be taken, naming row and field, or ``out`` is not such an array.
         """
-        if self.directions == "structured" and isinstance(X, np.ndarray) and X.ndim == 2:
+        if isinstance(X, np.ndarray) and X.ndim == 2 and self._takes_matrix(X):
             places = self._places_of(names, X.shape[1])
-            if places is not None and X.dtype in (np.float32, np.float64):
+            if places is not None:
                 found = self._room(len(X), out)
                 if project(self._map_of(places[1]), X, places[0], self._amplitude, found):
                     return found
@@ -188,7 +216,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         return out
 
     def _transform(self, rows: Batch, given: Floats | None = None) -> Floats:
-        rows.prepare(self._inputs, None)
+        self._prepare(rows, None)
         out = self._room(len(rows), given)
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)

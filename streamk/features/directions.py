@@ -9,6 +9,9 @@ a category, which has no position, stays tied to its name and value.
 **Structured** directions are tied to positions too, and made by fast transforms
 (:mod:`streamk.features.structured`).
 
+**Auto** is the cheaper of keyed and structured, once the first event is learned
+(:mod:`streamk.features.choice`).
+
 A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless it is a slot::
 
     number   "n" + name                 BLAKE2b of 8 bytes
@@ -25,6 +28,7 @@ from streamk.features.counter import mix64_int
 from streamk.rows import MOST_SLOTS
 
 DIRECTIONS = ("keyed", "dense", "structured")
+AUTO = "auto"
 
 
 def number_key(name: str) -> int:

@@ -20,6 +20,8 @@ from river import base
 from streamk import model_file
 from streamk.batches import Batch
 from streamk.expansion import Expansion
+from streamk.features.choice import KEYED, STRUCTURED, choose_for
+from streamk.features.directions import AUTO
 from streamk.features.feature_map import width_of
 from streamk.features.lanes import aligned
 from streamk.inputs import Event, Inputs
@@ -110,7 +112,7 @@ class KernelLearner(base.Estimator):
                 tuple(self.scales),
                 self.features,
                 seed,
-                rows.most_slots() if self.directions == "structured" else None,
+                rows.most_slots() if self._inputs.directions == STRUCTURED else None,
                 sets=2 if self.average else 1,
                 outputs=max(outputs, 1),
             )
@@ -136,11 +138,11 @@ class KernelLearner(base.Estimator):
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
         if self.block_size > 1:
             goal = np.array([[target], [weight]])
-            self._learn_blocks(self._inputs.encode_checked(x, True).copy(), goal, None)
+            self._learn_blocks(self._encode_learned(x).copy(), goal, None)
             return
         expansion = self._expansion
         if expansion is None or outputs > expansion.outputs:
-            rows = self._inputs.encode_checked(x, True)
+            rows = self._encode_learned(x)
             expansion = self._ready(rows, outputs)
         else:
             rows = self._inputs.encode(x, True)
@@ -149,6 +151,20 @@ class KernelLearner(base.Estimator):
         goal[1, 0] = weight
         if self._run(expansion, True, rows, goal, _NO_OUT) >= 0:
             self._inputs.check(x)
+
+    def _encode_learned(self, x: Event) -> Rows:
+        rows = self._inputs.encode_checked(x, True)
+        if self._settles(rows):
+            rows = self._inputs.encode_checked(x, True)
+        return rows
+
+    def _settles(self, rows: Rows) -> bool:
+        """Choose automatic directions by the first event learned; return whether it must be encoded again."""
+        if self._inputs.settled:
+            return False
+        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self.block_size)
+        self._inputs.settle(chosen)
+        return chosen == KEYED
 
     def _run(self, e: Expansion, learning: bool, rows: Rows, goal: Array, out: Array) -> int:
         """Run the compiled loop; return −1, or the flat index of a value that cannot be taken."""
@@ -211,7 +227,7 @@ class KernelLearner(base.Estimator):
     def _slots_in(self, header: dict[str, Any]) -> int | None:
         """Return the slots of the first segment that a model file tells, if they are possible."""
         slots = header["slots"]
-        if self.directions != "structured":
+        if self._inputs.directions != STRUCTURED:
             return None
         if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
             raise ValueError(f"its slots are {slots!r}")
@@ -287,6 +303,10 @@ class KernelLearner(base.Estimator):
         """Check every row and register the names of those with weight; unchanged on error."""
         with self._inputs.forgetting_on_error():
             rows.prepare(self._inputs, weights > 0.0)
+        if weights.any() and not self._inputs.settled:
+            first = int((weights > 0.0).argmax())
+            if self._settles(rows.rows(self._inputs, first, first + 1)):
+                rows.prepare(self._inputs, weights > 0.0)
 
     def averaged(self) -> Self:
         """Return a learner whose coefficients are this one's average, and which averages no more.
@@ -321,6 +341,7 @@ class KernelLearner(base.Estimator):
             "parameters": parameters,
             "seed": None if expansion is None else expansion.seed,
             "bandwidth": None if expansion is None else expansion.bandwidth,
+            "directions": inputs.directions if inputs.settled else AUTO,
             "slots": None if expansion is None else expansion.slots,
             "numbers": list(inputs.numbers),
             "events": self.events,
@@ -339,6 +360,8 @@ class KernelLearner(base.Estimator):
         names = header["numbers"]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
             raise ValueError("its names of numbers are not distinct texts")
+        if self.directions == AUTO and header["directions"] in (KEYED, STRUCTURED):
+            self._inputs.settle(header["directions"])
         self._inputs.numbers = {name: i for i, name in enumerate(names)}
         slots = len(names) if self.scale_inputs else 0
         self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))

@@ -59,8 +59,9 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     Parameters
     ----------
     kernel
-        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"`` or
-        ``"exponential-power[:p]"`` (:mod:`streamk.kernels`).
+        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"``,
+        ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or ``"polynomial[:p[:c]]"``
+        (:mod:`streamk.kernels`).
     bandwidth
         Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d``, ``d`` being the
         number of fields present in the first event learned (the most in the first block, if blocks
@@ -85,7 +86,10 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     scale_inputs
         Standardise numbers by the events before (clipped to ±4). Switch off behind a river scaler.
     directions
-        ``"keyed"`` ties random directions to the names of fields, ``"dense"`` those of numbers to positions.
+        ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
+        ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from
+        some ten numbers on. ``"dense"`` ties independent ones to positions. ``"auto"`` chooses keyed or
+        structured by the first event learned. Categories are always keyed.
     seed
         The only source of randomness. None draws a new one at the first event.
 

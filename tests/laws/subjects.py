@@ -28,6 +28,7 @@ LEARNERS = {
     "regressor-structured-ramps": (
         streamk.KaczmarzRegressor, {"directions": "structured", "kernel": "arc-cosine:2"},
     ),
+    "classifier-auto": (streamk.KaczmarzClassifier, {"directions": "auto", "scales": (1.0,)}),
     "classifier-sketch": (streamk.KaczmarzClassifier, {"kernel": "polynomial:3", "features": 128}),
     "regressor-sketch-blocks": (
         streamk.KaczmarzRegressor,
