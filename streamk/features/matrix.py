@@ -26,7 +26,7 @@ from streamk.threads import compiled_threads, on_threads
 
 Floats = NDArray[np.float32]
 _ROWS = 64  # rows a thread takes at once, a multiple of sixteen
-_CHUNKS = 16  # of a large matrix
+_SHARES = 8  # of a matrix, if they are not too large
 
 
 def fill(
@@ -96,7 +96,7 @@ def project(
     X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
     waves = e.waves if e.features == e.width else np.ascontiguousarray(e.waves[:, : e.features])
     count, limit = len(X), np.float32(LARGEST_UNSCALED)
-    size = min(max(2 * LANES, -(-count // _CHUNKS // LANES) * LANES), 2 * _ROWS)
+    size = min(max(1, count // _SHARES // LANES) * LANES, 2 * _ROWS)
     if count <= LANES:
         return bool(project_matrix(source, X, 0, count, places, limit, waves, amplitude, out, 0))
     if compiled_threads():
