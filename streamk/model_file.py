@@ -23,7 +23,7 @@ from safetensors.numpy import save as save_tensors
 if TYPE_CHECKING:
     from streamk.learners.base import KernelLearner
 
-FORMAT = 1
+FORMAT = 2
 _KEY = "streamk"
 Arrays = dict[str, NDArray[Any]]
 

@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("coefficients").shape == (1, 1, 2, 64)
-    assert header["format"] == 1
+    assert header["format"] == 2
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -101,9 +101,9 @@ def tampered(**changes):
 
 def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(model_file, "FORMAT", 2)
+        patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 2 and this streamk reads format 1"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 2"):
         streamk.loads(data)
 
 
@@ -166,6 +166,25 @@ def test_arrays_that_compiled_code_must_not_see(changes):
     assert made.pending == 4
     with pytest.raises(ValueError, match="not a valid KaczmarzClassifier"):
         streamk.loads(with_arrays(made, **changes))
+
+
+SLOTS = [{"slots": slots} for slots in (10**9, -1, None, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("directions", "header"),
+    [
+        *(("structured", header) for header in SLOTS),
+        *(("auto", header) for header in [*SLOTS, {"directions": "dense"}, {"directions": "auto"}]),
+    ],
+)
+def test_directions_that_do_not_fit_are_refused(directions, header):
+    made = streamk.KaczmarzClassifier(features=1024, directions=directions, seed=1)
+    for i in range(4):
+        made.learn_one({f"x{j}": float(i * j) for j in range(40)}, bool(i % 2))
+    assert streamk.loads(made.to_bytes()).to_bytes() == made.to_bytes()
+    with pytest.raises(ValueError, match=r"not a valid KaczmarzClassifier: i"):
+        streamk.loads(with_arrays(made, header))
 
 
 def test_a_huge_model_is_refused_before_it_is_made():

@@ -360,8 +360,12 @@ class KernelLearner(base.Estimator):
         names = header["numbers"]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
             raise ValueError("its names of numbers are not distinct texts")
-        if self.directions == AUTO and header["directions"] in (KEYED, STRUCTURED):
+        if self.directions == AUTO and header["directions"] != AUTO:
+            if header["directions"] not in (KEYED, STRUCTURED):
+                raise ValueError(f"its directions are {header['directions']!r}")
             self._inputs.settle(header["directions"])
+        if header["seed"] is not None and not self._inputs.settled:
+            raise ValueError("it has learned, and its directions are not chosen")
         self._inputs.numbers = {name: i for i, name in enumerate(names)}
         slots = len(names) if self.scale_inputs else 0
         self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
