@@ -218,9 +218,13 @@ class RandomFeatures(base.MiniBatchTransformer):
     def _transform(self, rows: Batch, given: Floats | None = None) -> Floats:
         self._prepare(rows, None)
         out = self._room(len(rows), given)
-        for part in slices(len(rows), _PIECE):
+        parts = slices(len(rows), _PIECE)
+        most = 0
+        if self._slots is None and len(parts) > 1:  # one map for the whole call
+            most = max(rows.rows(self._inputs, part.start, part.stop).most_slots() for part in parts)
+        for part in parts:
             piece = rows.rows(self._inputs, part.start, part.stop)
-            e = self._map_of(piece.most_slots())
+            e = self._map_of(max(most, piece.most_slots()))
             fill(e, piece, self._inputs.statistics, self._amplitude, out[part])
         return out
 

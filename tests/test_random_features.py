@@ -215,6 +215,15 @@ def test_new_names_leave_old_features_as_they_were():
     assert first.transform(X[:, :60], old).tobytes() == late.tobytes()
 
 
+def test_a_call_before_any_learning_has_one_map(monkeypatch):
+    rows = [{"a": 1.0}, {"a": 2.0}, {f"b{j:03d}": 1.0 for j in range(100)}, {"a": 1.0}]
+    whole = streamk.RandomFeatures(features=64, directions="structured", seed=3).transform(rows)
+    monkeypatch.setattr(streamk.random_features, "_PIECE", 2)
+    parts = streamk.RandomFeatures(features=64, directions="structured", seed=3).transform(rows)
+    assert parts.tobytes() == whole.tobytes()
+    assert whole[0].tobytes() == whole[3].tobytes()
+
+
 @pytest.mark.parametrize("directions", DIRECTIONS)
 def test_an_array_may_be_filled_again(directions):
     X = points(40)
