@@ -17,7 +17,7 @@ from streamk.kernels import kernel as kernel_named
 from streamk.losses import CODES
 
 if TYPE_CHECKING:
-    from streamk.learners.base import KernelLearner
+    from streamk.learners.state import LearnerState
 
 Array = NDArray[np.float64]
 CHOICES = (*DIRECTIONS, AUTO)
@@ -38,7 +38,7 @@ def check_weights(w: Any, rows: int) -> Array:
     return np.array([check_weight(value) for value in targets(w, rows, "w")], dtype=np.float64)
 
 
-def check_parameters(learner: KernelLearner, kind: str) -> None:
+def check_parameters(learner: LearnerState, kind: str) -> None:
     """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
     bandwidth = 1.0 if learner.bandwidth is None else learner.bandwidth
     check_map(learner.kernel, bandwidth, learner.scales, learner.features, learner.directions, learner.seed)

@@ -15,7 +15,7 @@ from streamk.batches import Batch
 from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.feature_map import FeatureMap
 from streamk.features.matrix import empty, fill, fill_here, project
-from streamk.features.structured import slots_of_first
+from streamk.features.segments import slots_of_first
 from streamk.frames import batch
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel as kernel_named

@@ -2,7 +2,7 @@
 
 A field of a row is a *slot* (where its statistics live, −1 for a field that is not scaled), a *key* (its
 direction in feature space, 0 for a field that is absent) and a value. A small key is a slot of structured
-directions (:mod:`streamk.features.structured`).
+directions (:mod:`streamk.features.segments`).
 """
 
 from __future__ import annotations

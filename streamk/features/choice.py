@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.lanes import LANES
-from streamk.features.structured import slots_of_first
+from streamk.features.segments import slots_of_first
 from streamk.rows import ABSENT, MOST_SLOTS, Rows
 
 STRUCTURED, KEYED = "structured", "keyed"

@@ -7,7 +7,7 @@ one event are taken in sorted order), so columns of numbers can be renamed witho
 a category, which has no position, stays tied to its name and value.
 
 **Structured** directions are tied to positions too, and made by fast transforms
-(:mod:`streamk.features.structured`).
+(:mod:`streamk.features.segments`).
 
 **Auto** is the cheaper of keyed and structured, once the first event is learned
 (:mod:`streamk.features.choice`).

@@ -20,8 +20,8 @@ from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
 from streamk.features.lanes import LANES, aligned
 from streamk.features.normal import GROUP
+from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
-from streamk.features.structured import Segments, Structured
 from streamk.kernels import Kernel, Polynomial
 from streamk.rows import MOST_SLOTS, Rows
 

@@ -18,8 +18,9 @@ from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.keyed import fill_angles
 from streamk.features.lanes import LANES
 from streamk.features.panel import ROWS, fill_panel_angles, pack
+from streamk.features.segments import Structured
 from streamk.features.sources import featurize, rows_at_once
-from streamk.features.structured import Structured, project_chunks, project_matrix
+from streamk.features.structured import project_chunks, project_matrix
 from streamk.rows import ABSENT, LARGEST_UNSCALED, Rows, slices
 from streamk.scaling import scale_rows
 from streamk.threads import compiled_threads, on_threads

@@ -1,6 +1,6 @@
 """Rows of inputs to features, whatever the features are made from.
 
-The *source* is None for frequencies in a table, tables of :class:`streamk.features.structured.Structured` for
+The *source* is None for frequencies in a table, tables of :class:`streamk.features.segments.Structured` for
 fast transforms, or those of :class:`streamk.features.sketch.Sketch`; Numba compiles the way that its type
 asks for and no other.
 """
@@ -17,8 +17,9 @@ from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import frequency_rows
 from streamk.features.keyed import PHASES, fill_angles
 from streamk.features.lanes import LANES
+from streamk.features.segments import Structured
 from streamk.features.sketch import Sketch, tensor_sketch
-from streamk.features.structured import Structured, add_projections
+from streamk.features.structured import add_projections
 from streamk.rows import ABSENT, MOST_SLOTS
 
 

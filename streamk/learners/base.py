@@ -1,8 +1,4 @@
-"""What every learner shares: its parameters, its state, and the way rows reach the compiled loop.
-
-A learner is a river estimator whose state is small and explicit: a seed, coefficients, the names and
-scaling statistics of its inputs, and one short vector of counters. Everything else is regenerated.
-"""
+"""What every learner shares: the way rows reach the compiled loop."""
 
 from __future__ import annotations
 
@@ -10,30 +6,20 @@ import math
 import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
 
-from streamk import model_file
 from streamk.batches import Batch
 from streamk.expansion import Expansion
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
-from streamk.features.directions import AUTO
-from streamk.features.feature_map import width_of
-from streamk.features.lanes import aligned
-from streamk.inputs import Event, Inputs
+from streamk.inputs import Event
 from streamk.kernels import kernel
-from streamk.labels import plain
 from streamk.learners import blocks
-from streamk.learners.events import CALIBRATION, DONE, KNOWN, OVERFLOWED, outputs_after, run
-from streamk.learners.pending import Pending, typed
-from streamk.losses import CODES, FIRST_REGRESSION
-from streamk.parameters import check_parameters
-from streamk.probabilities import STATE, initialise
-from streamk.rows import MOST_SLOTS, Rows, slices
+from streamk.learners.events import DONE, OVERFLOWED, outputs_after, run
+from streamk.learners.state import LearnerState
+from streamk.rows import Rows, slices
 from streamk.threads import on_threads
 
 _PIECE = 4096  # rows encoded at once
@@ -42,64 +28,8 @@ _NO_OUT = np.zeros((0, 1, 1))
 Array = NDArray[np.float64]
 
 
-class KernelLearner(base.Estimator):
-    """State and row handling of a learner over one :class:`streamk.expansion.Expansion`.
-
-    A subclass stores its parameters under their own names, as river requires, and calls
-    :meth:`_initialise` at the end of ``__init__``.
-    """
-
-    kernel: str
-    bandwidth: float | None
-    scales: tuple[float, ...]
-    features: int
-    loss: str
-    regularization: float
-    memory: int | None
-    average: bool
-    block_size: int
-    scale_inputs: bool
-    directions: str
-    seed: int | None
-    _target_kind: ClassVar[str]
-
-    def _initialise(self) -> None:
-        check_parameters(self, self._target_kind)
-        self._inputs = Inputs(self.directions, self.scale_inputs)
-        self._expansion: Expansion | None = None
-        self._state: Array = np.zeros(CALIBRATION + STATE)
-        loss = CODES[self._target_kind, self.loss]
-        initialise(loss, self._state[CALIBRATION:])
-        memory = math.inf if self.memory is None else float(self.memory)
-        least = float(loss >= FIRST_REGRESSION)
-        self._rules: Array = np.array([[float(loss), self.regularization, memory, least]])
-        self._pending = Pending()
-        self._make_scratch()
-
-    def _make_scratch(self) -> None:
-        self._target: Array = np.zeros((2, 1))
-        self._out: Array = np.zeros((1, 1, self._outputs))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_target", "_out")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._make_scratch()
-
-    @property
-    def _outputs(self) -> int:
-        return 1 if self._expansion is None else self._expansion.outputs
-
-    @property
-    def events(self) -> int:
-        """Events learned so far, without those waiting for a block to fill."""
-        return int(self._state[0])
-
-    @property
-    def pending(self) -> int:
-        """Events waiting for their block to fill; always 0 for ``block_size=1``."""
-        return len(self._pending)
+class KernelLearner(LearnerState):
+    """The row handling of a learner: checked, encoded, and on to the compiled loop or to blocks."""
 
     def _ready(self, rows: Rows, outputs: int) -> Expansion:
         """Return the expansion, made on the first event that is learned, with room for ``outputs``."""
@@ -224,15 +154,6 @@ class KernelLearner(base.Estimator):
             self._run_checked(True, piece, goals, out[part])
         return out[:, 0]
 
-    def _slots_in(self, header: dict[str, Any]) -> int | None:
-        """Return the slots of the first segment that a model file tells, if they are possible."""
-        slots = header["slots"]
-        if self._inputs.directions != STRUCTURED:
-            return None
-        if not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS:
-            raise ValueError(f"its slots are {slots!r}")
-        return slots
-
     def _predict_rows(self, rows: Rows, out: Array) -> None:
         """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
         e = self._expansion
@@ -307,82 +228,3 @@ class KernelLearner(base.Estimator):
             first = int((weights > 0.0).argmax())
             if self._settles(rows.rows(self._inputs, first, first + 1)):
                 rows.prepare(self._inputs, weights > 0.0)
-
-    def averaged(self) -> Self:
-        """Return a learner whose coefficients are this one's average, and which averages no more.
-
-        It predicts the same, is half the size, and can go on learning from the average.
-        """
-        header, arrays = self._to_parts()
-        header["parameters"] = {**header["parameters"], "average": False}
-        if self._expansion is not None:
-            arrays["coefficients"] = self._expansion.coefficients[:, -1:]
-        return type(self)._from_parts(header, {k: v.copy() for k, v in arrays.items()})
-
-    def save(self, path: str | Path) -> int:
-        """Write the model to ``path`` and return its size in bytes.
-
-        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
-        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
-        their block are saved too.
-        """
-        return model_file.write(path, *self._to_parts())
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` would write."""
-        return model_file.pack(*self._to_parts())
-
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        expansion, inputs = self._expansion, self._inputs
-        parameters = {k: plain(v) for k, v in self._get_params().items()}
-        parameters["scales"] = [plain(scale) for scale in self.scales]
-        header: dict[str, Any] = {
-            "class": type(self).__name__,
-            "parameters": parameters,
-            "seed": None if expansion is None else expansion.seed,
-            "bandwidth": None if expansion is None else expansion.bandwidth,
-            "directions": inputs.directions if inputs.settled else AUTO,
-            "slots": None if expansion is None else expansion.slots,
-            "numbers": list(inputs.numbers),
-            "events": self.events,
-            "pending": self.pending,
-        }
-        arrays: dict[str, NDArray[Any]] = {"state": self._state, "statistics": inputs.statistics}
-        if expansion is not None:
-            arrays["coefficients"] = expansion.coefficients
-        return header, arrays | self._pending.arrays()
-
-    @classmethod
-    def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        parameters = dict(header["parameters"])
-        parameters["scales"] = tuple(parameters["scales"])
-        self = cls(**parameters)
-        names = header["numbers"]
-        if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
-            raise ValueError("its names of numbers are not distinct texts")
-        if self.directions == AUTO and header["directions"] != AUTO:
-            if header["directions"] not in (KEYED, STRUCTURED):
-                raise ValueError(f"its directions are {header['directions']!r}")
-            self._inputs.settle(header["directions"])
-        if header["seed"] is not None and not self._inputs.settled:
-            raise ValueError("it has learned, and its directions are not chosen")
-        self._inputs.numbers = {name: i for i, name in enumerate(names)}
-        slots = len(names) if self.scale_inputs else 0
-        self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
-        self._state = typed(arrays, "state", np.float64, self._state.shape)
-        if header["seed"] is not None:
-            found = arrays["coefficients"].shape
-            outputs = found[2] if self._target_kind == "class" else 1
-            shape = (1, 2 if self.average else 1, max(outputs, 1), width_of(self.features))
-            coefficients = typed(arrays, "coefficients", np.float32, shape)
-            self._expansion = Expansion(
-                kernel(self.kernel), header["bandwidth"], tuple(self.scales), self.features,
-                header["seed"], self._slots_in(header), *shape[1:3],
-            )  # fmt: skip
-            self._expansion.coefficients = aligned(coefficients)
-        if not 0 <= self._state[KNOWN] <= self._outputs or not np.isfinite(self._state).all():
-            raise ValueError("its counters are impossible")
-        if "pending.goal" in arrays:
-            self._pending = Pending.from_arrays(arrays, slots, self.block_size)
-        self._make_scratch()
-        return self

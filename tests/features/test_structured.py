@@ -9,7 +9,8 @@ from streamk.features.counter import fill_bits, mix64_int
 from streamk.features.feature_map import FeatureMap
 from streamk.features.lanes import aligned
 from streamk.features.matrix import fill
-from streamk.features.structured import Segments, add_projections, chi, slots_of_first
+from streamk.features.segments import Segments, chi, slots_of_first
+from streamk.features.structured import add_projections
 from streamk.kernels import kernel
 from streamk.rows import Rows
 

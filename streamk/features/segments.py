@@ -1,0 +1,130 @@
+"""Structured directions: random orthogonal frequencies by fast transforms (SORF, Yu et al. 2016).
+
+A number has a *slot*, its position among the numbers learned. The frequencies of a block of ``n = 2^k``
+slots are the rows of ``H D₁ H D₂ H D₃`` (:mod:`streamk.features.hadamard`): three random signs a slot where
+a Gaussian matrix needs ``n`` normals, and ``3 log₂ n`` additions a projection where it needs ``n``
+products. The rows have the length ``n^{3/2}``; times ``χ_n √a/n^{3/2}`` they have that of the kernel's own
+frequencies, so only the angles between them differ from those of independent draws.
+
+One projection serves several features: a cosine and a sine (a phase and the same less a quarter turn) at
+every scale of the bandwidth. With ``C`` features a projection (*copies*), those of projection ``p`` are
+``16 C ⌊p/16⌋ + 16 c + p mod 16``, so each group of sixteen is one vector, and every 32 features have a scale.
+
+Slots come in *segments*. The first has as many as the numbers of the first event, rounded up to a power of
+two, and when the names outgrow it, another as large as all before is added, with signs of its own. The old
+slots keep their frequencies, so the features of an old event keep their values.
+
+Categories have no slots: their frequencies are keyed (:mod:`streamk.features.keyed`) and added to the angles.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.features.counter import fill_bits, mix64_int, uniforms
+from streamk.features.hadamard import groups_of
+from streamk.features.lanes import LANES, aligned
+
+LEAST_SLOTS = 64
+FIRST, ROW_SIGNS, LANE_SIGNS, GROUPS = 0, 1, 2, 3
+RADII = 2  # row of the waves where the radii of the first segment are
+MOST_GROUPS = 4
+
+
+class Structured(NamedTuple):
+    """What compiled code needs to know of the segments.
+
+    ``segments`` (int64) has a row each: its first slot, where its signs begin in ``row_signs`` (flat, block
+    after block) and in ``lane_signs`` ``(·, 16)`` (sixteen blocks side by side), and the groups of its
+    transform.
+    """
+
+    segments: NDArray[np.int64]
+    row_signs: NDArray[np.float32]
+    lane_signs: NDArray[np.float32]
+    copies: int
+
+
+def chi(n: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the quantiles ``u`` of the length of a Gaussian vector of ``n ≥ 64`` numbers.
+
+    ``√(2 γ⁻¹(n/2, u))`` is a smooth, almost linear function of the normal quantile of ``u``: a polynomial
+    through 24 points of it is exact to 10⁻⁹ and fifty times faster.
+    """
+    from scipy.special import gammaincinv, ndtr, ndtri
+
+    most = 6.5  # the normal quantile of 2⁻³³ is −6.4
+    points = np.polynomial.chebyshev.chebpts1(24)
+    exact = np.sqrt(2.0 * gammaincinv(n / 2, ndtr(most * points)))
+    series = np.polynomial.chebyshev.chebfit(points, exact, 23)
+    lengths: NDArray[np.float64] = np.polynomial.chebyshev.chebval(ndtri(u) / most, series)
+    return lengths
+
+
+def slots_of_first(slots: int) -> int:
+    """Return the slots of a first segment that is to have at least so many."""
+    return max(LEAST_SLOTS, 1 << (slots - 1).bit_length()) if slots > 0 else LEAST_SLOTS
+
+
+class Segments:
+    """The segments that are open, and the tables that follow from the seed.
+
+    Parameters
+    ----------
+    seed
+        The seed of the map.
+    slots
+        Slots of the first segment, at least.
+    radii
+        ``√a/2πℓ`` of every feature, ``(width,)`` float64.
+    copies
+        Features a projection.
+    """
+
+    def __init__(self, seed: int, slots: int, radii: NDArray[np.float64], copies: int) -> None:
+        self._seed, self._base, self._copies = seed, radii, copies
+        projections = -(-len(radii) // (LANES * copies)) * LANES
+        self._projection = np.arange(len(radii)) // (LANES * copies) * LANES + np.arange(len(radii)) % LANES
+        self._projections = projections
+        self.slots = 0
+        self.radii: list[NDArray[np.float32]] = []
+        self._rows: list[list[int]] = []
+        self._row_signs: list[NDArray[np.float32]] = []
+        self._lane_signs: list[NDArray[np.float32]] = []
+        self.cover(slots)
+
+    def cover(self, slots: int) -> None:
+        """Open segments until there are ``slots`` slots."""
+        while self.slots < max(slots, LEAST_SLOTS):
+            size = self.slots or slots_of_first(slots)
+            self._open(size)
+            self.slots += size
+
+    def _open(self, n: int) -> None:
+        key = mix64_int(self._seed ^ mix64_int(0x7365676D656E7473 + len(self._rows)))
+        blocks = -(-self._projections // n)
+        words = np.empty(3 * n * blocks // 32, dtype=np.uint32)
+        fill_bits(np.uint64(key), words)
+        bits = np.unpackbits(words.astype("<u4").view(np.uint8), bitorder="little")
+        signs = (1.0 - 2.0 * bits).astype(np.float32)
+        lanes = -blocks % LANES
+        side_by_side = np.concatenate([signs, np.ones(lanes * 3 * n, np.float32)]).reshape(-1, LANES, 3 * n)
+        groups = groups_of(n.bit_length() - 1)
+        before = sum(map(len, self._row_signs)), sum(map(len, self._lane_signs))
+        self._rows.append([self.slots, *before, *groups, *[0] * (MOST_GROUPS - len(groups))])
+        self._row_signs.append(signs)
+        self._lane_signs.append(side_by_side.transpose(0, 2, 1).reshape(-1, LANES))
+        lengths = chi(n, uniforms(mix64_int(key + 1), self._projections))
+        self.radii.append((self._base * lengths[self._projection] / n**1.5).astype(np.float32))
+
+    def compiled(self) -> Structured:
+        """Return the tables for compiled code."""
+        return Structured(
+            np.array(self._rows, dtype=np.int64),
+            aligned(np.concatenate(self._row_signs)),
+            aligned(np.concatenate(self._lane_signs)),
+            self._copies,
+        )
