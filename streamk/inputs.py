@@ -25,6 +25,10 @@ from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
 
 Event = Mapping[Hashable, Any]
 MOST_NAMES = MOST_SLOTS
+_TOO_MANY = (
+    f"would be among more than {MOST_NAMES:,} names of numbers, the most that a learner holds. Use "
+    "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
+)
 _MOST_PLANS = 256
 _MOST_KEYS = 65_536
 
@@ -134,11 +138,14 @@ class Inputs:
 
     @contextmanager
     def forgetting_on_error(self) -> Iterator[None]:
-        """Forget the names registered since, if a value is refused."""
-        before = len(self.numbers)
+        """Forget the names registered and the directions settled since, if a value is refused."""
+        before, settled = len(self.numbers), self.settled
         try:
             yield
         except ValueError:
+            if self.settled and not settled:
+                self.settle("structured")
+                self.settled = False
             self.forget_after(before)
             raise
 
@@ -213,6 +220,8 @@ class Inputs:
         if self.scaled and name not in self.numbers:
             return ABSENT
         if self.directions == "structured":
+            if position >= MOST_SLOTS:
+                raise ValueError(f"field {name!r} {_TOO_MANY}")
             return number_slot_key(position)
         return number_key(name) if self.directions == "keyed" else number_position_key(position)
 
@@ -230,11 +239,7 @@ class Inputs:
         """Learn the names of numbers first met in one event, in sorted order."""
         new = sorted(set(names) - self.numbers.keys()) if self.registers else []
         if len(self.numbers) + len(new) > MOST_NAMES:
-            raise ValueError(
-                f"field {new[0]!r} would be among more than {MOST_NAMES:,} names of numbers, the most that a "
-                "learner holds. Use scale_inputs=False with keyed directions, which keeps no names, "
-                "or put a free-form field into a string"
-            )
+            raise ValueError(f"field {new[0]!r} {_TOO_MANY}")
         for name in new:
             self.numbers[name] = len(self.numbers)
         if new:

@@ -20,7 +20,7 @@ from streamk.frames import batch
 from streamk.inputs import Event, Inputs
 from streamk.kernels import kernel as kernel_named
 from streamk.parameters import check_map
-from streamk.rows import Rows, slices
+from streamk.rows import MOST_SLOTS, Rows, slices
 
 Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
@@ -42,7 +42,8 @@ class RandomFeatures(base.MiniBatchTransformer):
     bandwidth
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
-        Multipliers of the bandwidth; every 32 features take the next of them, and the kernel is their mean.
+        Multipliers of the bandwidth; every 32 features take the next of them, and the kernel is their mean if
+        the features are a multiple of 32 times their number.
     features
         Number of features ``F``.
     directions
@@ -57,7 +58,9 @@ class RandomFeatures(base.MiniBatchTransformer):
     Notes
     -----
     Strings and booleans are one-hot as ``name=value``, ``None`` adds nothing. The bytes of a row depend
-    neither on the rows beside it nor on the number of threads.
+    neither on the rows beside it nor on the number of threads, once :meth:`learn_one` or :meth:`learn_many`
+    has met the names; before, a call with structured directions has the slots that its own rows need.
+    A map is not for use by several threads at once.
 
     References
     ----------
@@ -209,15 +212,18 @@ class RandomFeatures(base.MiniBatchTransformer):
         shape = (rows, self.features)
         if out is None:
             return empty(*shape)
-        if out.shape != shape or out.dtype != np.float32 or not out.flags.c_contiguous:
+        if not isinstance(out, np.ndarray):
+            raise ValueError(f"out is a {type(out).__name__}; it must be an array")
+        if out.shape != shape or out.dtype != np.float32 or not out.flags.carray:
             raise ValueError(
-                f"out is {out.dtype} of shape {out.shape}; it must be contiguous float32 of shape {shape}"
+                f"out is {out.dtype} of shape {out.shape}; it must be writeable, contiguous float32 of shape "
+                f"{shape}"
             )
         return out
 
     def _transform(self, rows: Batch, given: Floats | None = None) -> Floats:
-        self._prepare(rows, None)
         out = self._room(len(rows), given)
+        self._prepare(rows, None)
         parts = slices(len(rows), _PIECE)
         most = 0
         if self._slots is None and len(parts) > 1:  # one map for the whole call
@@ -230,14 +236,16 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[NDArray[np.int64], int] | None:
         """Return the slots of an array's columns and how many hold them, None if the names do not fit."""
-        asked = (None if names is None else tuple(names), columns, len(self._inputs.numbers))
+        asked = (None if names is None else tuple(map(str, names)), columns, len(self._inputs.numbers))
         if self._places is None or self._places[0] != asked:
             texts = list(map(str, range(columns) if names is None else names))
-            if len(texts) != columns or len(set(texts)) != columns or not columns:
+            if len(texts) != columns or len(set(texts)) != columns or not 0 < columns <= MOST_SLOTS:
                 return None
             order = sorted(range(columns), key=texts.__getitem__)
             places = np.empty(columns, dtype=np.int64)
             places[order] = self._inputs.positions([texts[j] for j in order])
+            if places.max() >= MOST_SLOTS:
+                return None
             self._places = asked, places, int(places.max()) + 1
         return self._places[1:]
 

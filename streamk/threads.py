@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from numba import get_num_threads
 from numba.core import config
+from numba.np.ufunc.parallel import threading_layer
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -50,11 +51,18 @@ def compiled_threads() -> bool:
     return not _forked and get_num_threads() > 1 and _layer_is_safe()
 
 
-@cache
 def _layer_is_safe() -> bool:
-    if getattr(config, "THREADING_LAYER", "default") not in ("default", "safe", "threadsafe", "omp", "tbb"):
-        return False
-    return find_spec("numba.np.ufunc.omppool") is not None
+    """Return whether Numba has chosen, or will choose, threads that several Python threads may use."""
+    try:
+        return threading_layer() in ("omp", "tbb")
+    except ValueError:  # nothing has run on its threads yet
+        pass
+    asked = getattr(config, "THREADING_LAYER", "default")
+    if asked != "default":
+        return asked in ("omp", "tbb", "safe", "threadsafe")
+    choices = list(getattr(config, "THREADING_LAYER_PRIORITY", ()))
+    before = choices[: choices.index("workqueue")] if "workqueue" in choices else choices
+    return "omp" in before and find_spec("numba.np.ufunc.omppool") is not None
 
 
 def _in_child() -> None:

@@ -231,9 +231,12 @@ def test_an_array_may_be_filled_again(directions):
     out = np.full((40, 64), np.nan, dtype=np.float32)
     assert made.transform(X, out=out) is out
     assert out.tobytes() == made.transform(X).tobytes()
-    for wrong in (out[:20], out.astype(float), np.asfortranarray(out)):
+    with pytest.raises(ValueError, match="out is a list; it must be an array"):
+        made.transform(X, out=[1])
+    locked = np.frombuffer(bytes(40 * 64 * 4), dtype=np.float32).reshape(40, 64)
+    for wrong in (out[:20], out.astype(float), np.asfortranarray(out), locked):
         with pytest.raises(
-            ValueError, match=r"out is float.* must be contiguous float32 of shape \(40, 64\)"
+            ValueError, match=r"out is float.* must be writeable, contiguous float32 of shape \(40, 64\)"
         ):
             made.transform(X, out=wrong)
 
@@ -272,3 +275,71 @@ def test_the_polynomial_kernel_says_how_many_features_it_takes():
         streamk.RandomFeatures("polynomial", features=300, scales=(1.0, 2.0, 4.0))
     with pytest.raises(ValueError, match=r"features=99999999999: features must be .* to 16,777,216"):
         streamk.RandomFeatures(features=99_999_999_999)
+
+
+def test_more_numbers_than_slots_are_refused_by_every_way():
+    X = np.ones((2, 65_537))
+    made = streamk.RandomFeatures(features=64, directions="structured", seed=3)
+    for call in (
+        lambda: made.transform(X),
+        lambda: made.transform_one({str(j): 1.0 for j in range(65_537)}),
+        lambda: made.learn_many(X),
+    ):
+        with pytest.raises(ValueError, match=r"would be among more than 65,536 names of numbers"):
+            call()
+    assert made.transform(X[:, :65_536]).shape == (2, 64)
+
+
+def test_names_that_are_equal_and_not_the_same():
+    A = points(3, 2)
+    made = streamk.RandomFeatures(features=64, directions="structured", seed=3)
+    made.learn_one({"1": 1.0, "True": 1.0, "0": 1.0})
+    numbers = made.transform(A, names=[1, 0])
+    assert numbers.tobytes() == made.transform([{"1": a, "0": b} for a, b in A.tolist()]).tobytes()
+    truths = made.transform(A, names=[True, 0])
+    assert truths.tobytes() == made.transform([{"True": a, "0": b} for a, b in A.tolist()]).tobytes()
+
+
+def test_the_largest_number_is_the_same_for_arrays():
+    made = streamk.RandomFeatures(features=64, directions="structured", seed=3)
+    assert made.transform(np.array([[1e15]])).tobytes() == made.transform([{"0": 1e15}]).tobytes()
+    with pytest.raises(ValueError, match="field '0' is 1e"):
+        made.transform(np.array([[1.00000001e15]]))
+
+
+def test_a_wide_map_holds_no_table_of_frequencies():
+    made = streamk.RandomFeatures(features=4096, directions="structured", seed=3)
+    made.transform([dict.fromkeys(map(str, range(20_000)), 1.0)])
+    assert made._map.cache.rows.nbytes < 2**20
+
+
+@pytest.mark.parametrize("name", ["polynomial:8", "polynomial:1", "arc-cosine:2", "arc-cosine", "gaussian"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("bandwidth", [1e-300, 1e-40, 1.0])
+def test_features_are_finite(name, directions, bandwidth):
+    made = streamk.RandomFeatures(name, bandwidth, features=64, directions=directions, seed=3)
+    X = np.array([[1e15, -1e15, 1e15], [5e4, 0.0, 1.0], [1e-300, 0.0, 0.0]])
+    assert np.isfinite(made.transform(X)).all()
+
+
+WORKQUEUE = """
+import threading, numpy as np, streamk
+X = np.random.default_rng(0).normal(size=(2000, 30))
+maps = [streamk.RandomFeatures(features=512, directions="structured", seed=5) for _ in range(4)]
+expected = maps[0].transform(X[:16])
+found = []
+def work(made):
+    for _ in range(20):
+        found.append(made.transform(X)[:16].tobytes() == expected.tobytes())
+threads = [threading.Thread(target=work, args=(made,)) for made in maps]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(all(found), len(found))
+"""
+
+
+@pytest.mark.parametrize("layers", ["workqueue omp tbb", "tbb omp workqueue"])
+def test_threads_of_the_user(layers):
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "NUMBA_THREADING_LAYER_PRIORITY": layers}
+    command = [sys.executable, "-c", WORKQUEUE]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True, timeout=120)
+    assert done.stdout.split() == ["True", "80"]

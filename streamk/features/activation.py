@@ -1,7 +1,7 @@
 """From angles to features: cosines, or the ramps of arc-cosine kernels (Cho and Saul 2009).
 
 ``√2 cos 2πp`` of angles ``p`` in turns; for the arc-cosine kernel of order ``n``, ``√2 max(0, p)ⁿ`` of
-projections ``p``, which for order 0 is ``√2`` where ``p > 0``.
+projections ``p``, which for order 0 is ``√2`` where ``p > 0``. Features end at 10¹⁵.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from streamk.features.tiles import cosines
 
 COSINE, STEP, RAMP, SQUARED_RAMP = 0, 1, 2, 3
 AMPLITUDE = np.float32(np.sqrt(2.0))
+LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -35,6 +36,6 @@ def activate(kind, amplitude, angles, rows, features):  # type: ignore[no-untype
                     ramp = np.float32(angles[i, f] > np.float32(0.0))
                 elif kind == SQUARED_RAMP:
                     ramp = ramp * ramp
-                angles[i, f] = amplitude * ramp
+                angles[i, f] = min(amplitude * ramp, LARGEST)
         for f in range(features, width):
             angles[i, f] = np.float32(0.0)

@@ -107,11 +107,12 @@ class FeatureMap:
             pair, second = pair // SPAN * LANES + pair % LANES, pair % SPAN >= LANES
         count = width if self.slots is None else half
         lengths = self.kernel.radii(mix64_int(self.seed ^ 0x7261646969), count)[pair]
-        if self.kind != COSINE:
-            return np.zeros(width), np.where(second, -lengths, lengths) / bandwidths
-        phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
+        turn = 2.0 * np.pi if self.kind == COSINE else 1.0
         with np.errstate(over="ignore", divide="ignore"):
-            radii = np.minimum(lengths / (2.0 * np.pi * bandwidths), _LARGEST_RADIUS)
+            radii = np.minimum(lengths / (turn * bandwidths), _LARGEST_RADIUS)
+        if self.kind != COSINE:
+            return np.zeros(width), np.where(second, -radii, radii)
+        phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
         return np.where(second, (phases + 0.75) % 1.0, phases), radii
 
     def cover(self, slots: int) -> None:

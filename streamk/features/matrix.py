@@ -19,7 +19,7 @@ from streamk.features.keyed import fill_angles
 from streamk.features.lanes import LANES
 from streamk.features.panel import ROWS, fill_panel_angles, pack
 from streamk.features.segments import Structured
-from streamk.features.sources import featurize, rows_at_once
+from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.features.structured import project_chunks, project_matrix
 from streamk.rows import ABSENT, LARGEST_UNSCALED, Rows, slices
 from streamk.scaling import scale_rows
@@ -27,6 +27,7 @@ from streamk.threads import compiled_threads, on_threads
 
 Floats = NDArray[np.float32]
 _ROWS = 64  # rows a thread takes at once, a multiple of sixteen
+_LIMIT = np.nextafter(np.float32(LARGEST_UNSCALED), np.float32(0.0))  # rounding must not let more through
 _SHARES = 8  # of a matrix, if they are not too large
 
 
@@ -59,25 +60,33 @@ def fill(
 def _featurize_tiles(  # type: ignore[no-untyped-def]
     source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
 ):  # fmt: skip
-    """Do what ``featurize`` does, for no more rows at once than the cache has room for."""
-    rows, tile = found.shape[0], rows_at_once(source, found, frequencies)
+    """Do what ``featurize`` does, for no more rows at once than the cache has room for.
+
+    Returns 0, or how much room the cache lacks to begin at all: how many frequencies a row has.
+    """
+    room = room_for_row(source, found)
+    if room > frequencies.shape[0]:
+        return room
+    rows, tile = found.shape[0], rows_at_once(room, found, frequencies)
     for start in range(0, rows, tile):
         stop = min(rows, start + tile)
         featurize(
             source, inputs[start:stop], found[start:stop], counts[start:stop], block_keys, waves, table, used,
             frequencies, kind, features, amplitude, phi[start:stop],
         )  # fmt: skip
+    return 0
 
 
 def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, phi: Floats) -> None:
     """Fill ``phi`` (n, width) with the features of rows, on this thread and with the map's own cache."""
     scaled, found, counts = scale_rows(rows, statistics)
-    cache = e.cache
-    cache.reserve(scaled.shape[1])
-    _featurize_tiles(
-        e.source, scaled, found, counts, e.block_keys, e.waves, cache.table, cache.counts, cache.rows,
-        e.kind, e.features, amplitude, phi,
-    )  # fmt: skip
+    cache, room = e.cache, 1
+    while room:
+        room = _featurize_tiles(
+            e.source, scaled, found, counts, e.block_keys, e.waves, cache.table, cache.counts, cache.rows,
+            e.kind, e.features, amplitude, phi,
+        )  # fmt: skip
+        cache.reserve(room)
     cache.grow()
 
 
@@ -96,7 +105,7 @@ def project(
         return False
     X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
     waves = e.waves if e.features == e.width else np.ascontiguousarray(e.waves[:, : e.features])
-    count, limit = len(X), np.float32(LARGEST_UNSCALED)
+    count, limit = len(X), _LIMIT
     size = min(max(1, count // _SHARES // LANES) * LANES, 2 * _ROWS)
     if count <= LANES:
         return bool(project_matrix(source, X, 0, count, places, limit, waves, amplitude, out, 0))

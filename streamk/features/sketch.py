@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from streamk.features.counter import mix64_int, stream_key
 
+_LARGEST_CELL = np.float32(1e12)  # keeps transforms and their products finite in float32
+_LARGEST = np.float32(1e15)
 CONSTANT_KEY = np.uint64(0x636F6E7374616E74)  # of the input √c
 
 
@@ -69,7 +71,7 @@ def sketch_of(
     turns = 2.0 * np.pi * np.arange(size) / size
     return Sketch(
         np.array(keys, dtype=np.uint64),
-        np.asarray(1.0 / bandwidths, dtype=np.float32),
+        np.minimum(1.0 / np.maximum(bandwidths, 1e-15), 1e15).astype(np.float32),
         np.float32(np.sqrt(constant)),
         np.cos(turns).round(12).astype(np.float32),
         np.sin(turns).round(12).astype(np.float32),
@@ -107,18 +109,16 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):  # t
                 imaginary[:] = np.float32(0.0)
                 _transform(real, imaginary, source.cosines, source.sines, work)
                 for t in range(half + 1):
-                    if d == 0:
-                        product[t], other[t] = real[t], imaginary[t]
-                    else:
-                        a, b = product[t], other[t]
-                        product[t] = a * real[t] - b * imaginary[t]
-                        other[t] = a * imaginary[t] + b * real[t]
+                    a, b = real[t], imaginary[t]
+                    if d > 0:
+                        a, b = product[t] * a - other[t] * b, product[t] * b + other[t] * a
+                    product[t], other[t] = _within(a, _LARGEST), _within(b, _LARGEST)
             first = s * size
-            phi[i, first] = scale * product[0]
-            phi[i, first + half] = scale * product[half]
+            phi[i, first] = _within(scale * product[0], _LARGEST)
+            phi[i, first + half] = _within(scale * product[half], _LARGEST)
             for t in range(1, half):
-                phi[i, first + t] = both * product[t]
-                phi[i, first + half + t] = both * other[t]
+                phi[i, first + t] = _within(both * product[t], _LARGEST)
+                phi[i, first + half + t] = _within(both * other[t], _LARGEST)
         for f in range(features, phi.shape[1]):
             phi[i, f] = np.float32(0.0)
 
@@ -135,6 +135,13 @@ def _count_sketch(source, s, d, inputs, found, i, count, cells):  # type: ignore
             value, name = inputs[i, j] * source.gains[s], found[i, j]
         word = stream_key(key, name)
         cells[word & mask] += -value if word >> np.uint64(63) else value
+    for t in range(cells.shape[0]):
+        cells[t] = _within(cells[t], _LARGEST_CELL)
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def _within(value, most):  # type: ignore[no-untyped-def]
+    return min(max(value, -most), most)
 
 
 @njit(cache=True, error_model="numpy")

@@ -50,19 +50,40 @@ def featurize(
     raise NotImplementedError("for compiled code")
 
 
+def room_for_row(source: Any, keys: Any) -> int:
+    """Return how many frequencies a row with these keys needs at most (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(room_for_row, jit_options={"error_model": "numpy"})
+def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
+    if isinstance(source, types.NoneType):
+        return lambda source, keys: _most_above(keys, np.uint64(ABSENT))
+    if source.instance_class is Structured:
+        return lambda source, keys: _most_above(keys, np.uint64(MOST_SLOTS))
+    return lambda source, keys: 0
+
+
 @njit(cache=True, error_model="numpy")
-def rows_at_once(source, keys, frequencies):  # type: ignore[no-untyped-def]
-    """Return how many rows ``featurize`` may be given: those whose frequencies fit, at most 16."""
-    least = np.uint64(ABSENT if source is None else MOST_SLOTS)
-    most = 1
+def _most_above(keys, least):  # type: ignore[no-untyped-def]
+    most = 0
     for i in range(keys.shape[0]):
         fields = 0
         for j in range(keys.shape[1]):
             fields += keys[i, j] > least
         most = max(most, fields)
-    if keys.shape[0] == 1:  # all rows have these keys and no others
+    return most
+
+
+@njit(cache=True, error_model="numpy")
+def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
+    """Return how many rows ``featurize`` may be given, at most 16: those whose frequencies fit the cache.
+
+    ``room`` is what :func:`room_for_row` returns, at most the rows of ``frequencies``.
+    """
+    if keys.shape[0] == 1 or room == 0:  # all rows have these keys and no others
         return LANES
-    return max(1, min(LANES, frequencies.shape[0] // most))
+    return max(1, min(LANES, frequencies.shape[0] // room))
 
 
 @overload(featurize, jit_options={"error_model": "numpy"})

@@ -17,7 +17,7 @@ from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.inputs import Event
 from streamk.kernels import kernel
 from streamk.learners import blocks
-from streamk.learners.events import DONE, OVERFLOWED, outputs_after, run
+from streamk.learners.events import DONE, LACKING, OVERFLOWED, outputs_after, run
 from streamk.learners.state import LearnerState
 from streamk.rows import Rows, slices
 from streamk.threads import on_threads
@@ -100,8 +100,6 @@ class KernelLearner(LearnerState):
         """Run the compiled loop; return −1, or the flat index of a value that cannot be taken."""
         cache = e.cache
         slots, keys, values = rows
-        if values.shape[1] > len(cache.rows):
-            cache.reserve(values.shape[1])
         if e.slots is not None:
             self._cover(e, rows)
         code: int = run(
@@ -112,6 +110,9 @@ class KernelLearner(LearnerState):
         if code == OVERFLOWED:
             cache.grow()
             return DONE
+        if code < LACKING:
+            cache.reserve(LACKING - code)
+            return self._run(e, learning, rows, goal, out)
         return code
 
     def _cover(self, e: Expansion, rows: Rows) -> None:
@@ -165,7 +166,6 @@ class KernelLearner(LearnerState):
         elif e.needs_cache(rows):
             self._run_checked(False, rows, np.zeros((2, len(out))), out)
         else:
-            e.cache.reserve(rows.values.shape[1])
 
             def work(part: slice) -> None:
                 self._run_checked(False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
@@ -222,9 +222,10 @@ class KernelLearner(LearnerState):
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""
+        learned = weights > 0.0
         with self._inputs.forgetting_on_error():
-            rows.prepare(self._inputs, weights > 0.0)
-        if weights.any() and not self._inputs.settled:
-            first = int((weights > 0.0).argmax())
-            if self._settles(rows.rows(self._inputs, first, first + 1)):
-                rows.prepare(self._inputs, weights > 0.0)
+            if learned.any() and not self._inputs.settled:
+                first = int(learned.argmax())
+                rows.prepare(self._inputs, np.arange(len(rows)) == first)
+                self._settles(rows.rows(self._inputs, first, first + 1))
+            rows.prepare(self._inputs, learned)

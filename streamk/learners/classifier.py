@@ -133,7 +133,7 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         return rows, self._learn_batch(rows, goal, len(self._labels), wanted)
 
     def _decide(self, out: Array) -> list[Label | None]:
-        if not out.size:
+        if not out.size or not self._labels.values:
             return [None] * len(out)
         values = self._labels.values
         best = out.argmax(axis=1)

@@ -16,7 +16,7 @@ from numba import njit
 from streamk.expansion import evaluate
 from streamk.features.activation import AMPLITUDE
 from streamk.features.lanes import empty_aligned
-from streamk.features.sources import featurize, rows_at_once
+from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.projection import project
 from streamk.losses import FIRST_REGRESSION, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
@@ -27,7 +27,7 @@ from streamk.schedules import averaging_weight, regularization_at
 EVENTS, STEPS, KNOWN, TARGET, CALIBRATION = 0, 1, 2, 3, 6
 LOSS, RHO, MEMORY, LEAST_OUTPUTS = 0, 1, 2, 3
 TARGET_CLIP = 6.0
-DONE, OVERFLOWED = -1, -2
+DONE, OVERFLOWED, LACKING = -1, -2, -3
 
 
 @njit(cache=True, error_model="numpy")
@@ -126,8 +126,9 @@ def run(  # type: ignore[no-untyped-def]
     Returns
     -------
     int
-        ``DONE``, or ``OVERFLOWED`` (done, and the frequency cache would like to grow), or the flat index of
-        the first value that is not finite or too large: nothing was then changed.
+        ``DONE``, or ``OVERFLOWED`` (done, and the frequency cache would like to grow), or, when nothing was
+        changed: ``LACKING − r`` if the cache must have room for ``r`` frequencies, or the flat index of the
+        first value that is not finite or too large.
     """
     bad = first_bad(slots, keys, values)
     if bad >= 0:
@@ -136,7 +137,10 @@ def run(  # type: ignore[no-untyped-def]
     experts, sets, most, width = coefficients.shape
     flat = coefficients.reshape(experts * sets * most, width)
     spreads = statistics.reshape(statistics.size)
-    tile = max(1, min(n, rows_at_once(source, keys, frequencies)))
+    room = room_for_row(source, keys)
+    if room > frequencies.shape[0]:
+        return LACKING - room
+    tile = max(1, min(n, rows_at_once(room, keys, frequencies)))
     inputs = np.empty((tile, w), dtype=np.float32)
     found = np.empty((tile, w), dtype=np.uint64)
     widths = np.empty(tile, dtype=np.int64)

@@ -77,3 +77,27 @@ def test_a_map_is_the_one_it_chose(d, chosen):
     learned.learn_one(x)
     plain.learn_one(x)
     assert learned.transform_one(x) == plain.transform_one(x)
+
+
+def test_many_rows_with_names_of_their_own():
+    """Keyed directions without scaling keep no names, so there is no end to them."""
+    pairs = [({f"n{i}_{j}": 1.0 for j in range(2)}, float(i % 3)) for i in range(33_000)]
+    one, many = (
+        streamk.KaczmarzRegressor(directions="auto", scale_inputs=False, features=64, seed=1)
+        for _ in range(2)
+    )
+    for x, y in pairs[:50]:
+        one.learn_one(x, y)
+    many.learn_many(*map(list, zip(*pairs[:50], strict=True)))
+    assert one.to_bytes() == many.to_bytes()
+    many.learn_many(*map(list, zip(*pairs[50:], strict=True)))
+    fresh = streamk.KaczmarzRegressor(directions="auto", scale_inputs=False, features=64, seed=1)
+    fresh.learn_many(*map(list, zip(*pairs, strict=True)))
+    assert fresh.to_bytes() == many.to_bytes()
+
+
+def test_a_refused_batch_chooses_nothing():
+    made = streamk.RandomFeatures(features=64, directions="auto", seed=1)
+    with pytest.raises(ValueError, match="out is"):
+        made.transform(np.ones((3, 40)), out=np.zeros((2, 2), np.float32))
+    assert not made._inputs.settled

@@ -236,3 +236,19 @@ def test_bad_parameters_are_named(parameters, message):
 def test_a_regressor_has_its_own_losses():
     with pytest.raises(ValueError, match="'squared' or 'huber' or 'epsilon_insensitive'"):
         streamk.KaczmarzRegressor(loss="margin")
+
+
+@pytest.mark.parametrize("kernel", ["polynomial:8", "arc-cosine:2"])
+def test_a_large_number_does_not_spoil_a_learner(kernel):
+    learner = streamk.KaczmarzRegressor(kernel=kernel, bandwidth=1.0, scale_inputs=False, seed=1)
+    for i in range(5):
+        learner.learn_one({"x": float(i)}, float(i))
+    for x in (5e4, -1e15):
+        learner.learn_one({"x": x}, 1.0)
+    for i in range(20):
+        learner.learn_one({"x": float(i % 3)}, 1.0)
+    assert np.isfinite(learner.predict_one({"x": 1.0}))
+
+
+def test_nothing_learned_and_nothing_known():
+    assert streamk.KaczmarzClassifier().predict_learn_many([{"a": 1.0}], [1], [0.0]) == [None]
