@@ -39,7 +39,7 @@ class Expansion(FeatureMap):
     sets
         1 for the iterate alone, 2 for the iterate and its average.
     outputs
-        Outputs to begin with; :meth:`grow` adds more.
+        Outputs to begin with; :meth:`add_outputs` adds more.
     """
 
     def __init__(
@@ -57,11 +57,20 @@ class Expansion(FeatureMap):
         self.outputs = outputs
         self.coefficients: NDArray[np.float32] = aligned(np.zeros((1, sets, outputs, self.width), np.float32))
 
-    def grow(self, outputs: int) -> None:
+    def add_outputs(self, outputs: int) -> None:
         """Make room for ``outputs`` outputs; the new ones are zero, the old ones unchanged."""
+        self.outputs = max(self.outputs, outputs)
+        self._make_room()
+
+    def extend(self, features: int) -> None:
+        """Make room for ``features`` features; the new coefficients are 0, the old ones unchanged."""
+        super().extend(features)
+        self._make_room()
+
+    def _make_room(self) -> None:
         old = self.coefficients
-        if outputs > old.shape[2]:
-            grown = np.zeros((*old.shape[:2], outputs, old.shape[3]), dtype=np.float32)
-            grown[:, :, : old.shape[2]] = old
+        shape = (*old.shape[:2], self.outputs, self.width)
+        if shape != old.shape:
+            grown = np.zeros(shape, dtype=np.float32)
+            grown[:, :, : old.shape[2], : old.shape[3]] = old
             self.coefficients = aligned(grown)
-            self.outputs = outputs

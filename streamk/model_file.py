@@ -23,7 +23,7 @@ from safetensors.numpy import save as save_tensors
 if TYPE_CHECKING:
     from streamk.learners.base import KernelLearner
 
-FORMAT = 2
+FORMAT = 3
 _KEY = "streamk"
 Arrays = dict[str, NDArray[Any]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from streamk.batches import targets
 from streamk.features.directions import AUTO, DIRECTIONS
+from streamk.features.normal import GROUP
 from streamk.features.sketch import sketch_size
 from streamk.kernels import Polynomial
 from streamk.kernels import kernel as kernel_named
-from streamk.losses import CODES
+from streamk.schedules import GROWTHS
 
 if TYPE_CHECKING:
     from streamk.learners.state import LearnerState
@@ -38,29 +39,21 @@ def check_weights(w: Any, rows: int) -> Array:
     return np.array([check_weight(value) for value in targets(w, rows, "w")], dtype=np.float64)
 
 
-def check_parameters(learner: LearnerState, kind: str) -> None:
+def check_parameters(learner: LearnerState, losses: Sequence[str]) -> None:
     """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
     bandwidth = 1.0 if learner.bandwidth is None else learner.bandwidth
     check_map(learner.kernel, bandwidth, learner.scales, learner.features, learner.directions, learner.seed)
-    losses = [name for target, name in CODES if target == kind]
-    _require(
-        ("loss", learner.loss, learner.loss in losses, " or ".join(map(repr, losses))),
-        (
-            "regularization",
-            learner.regularization,
-            _positive(learner.regularization, 0.0),
-            "a number, at least 0",
-        ),
-        (
-            "memory",
-            learner.memory,
-            learner.memory is None or _whole(learner.memory, 0, 2**53),
-            "None or a whole number",
-        ),
-        ("average", learner.average, isinstance(learner.average, bool), "True or False"),
-        ("block_size", learner.block_size, _whole(learner.block_size, 1), "a whole number, at least 1"),
-        ("scale_inputs", learner.scale_inputs, isinstance(learner.scale_inputs, bool), "True or False"),
-    )
+    _require(("loss", learner.loss, learner.loss in losses, " or ".join(map(repr, losses))))
+    for name, value in learner._get_params().items():
+        if name in _CHECKS:
+            valid, wanted = _CHECKS[name]
+            _require((name, value, valid(value), wanted))
+    if learner.growth != "fixed":
+        features, most = learner.features, learner.max_features
+        _require(
+            ("features", features, features % GROUP == 0, f"a multiple of {GROUP} if they grow"),
+            ("max_features", most, most >= features, f"at least features={features}"),
+        )
 
 
 def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, directions: Any, seed: Any) -> None:
@@ -104,3 +97,20 @@ def _all_positive(values: Sequence[Any]) -> bool:
 def _whole(value: Any, least: int, limit: float = math.inf) -> bool:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and least <= int(value) < limit
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_FLAG = _flag, "True or False"
+_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "growth": (lambda v: v in GROWTHS, " or ".join(map(repr, GROWTHS))),
+    "period": (lambda v: _whole(v, 1, 2**53), "a whole number, at least 1"),
+    "max_features": (lambda v: _whole(v, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
+    "regularization": (lambda v: _positive(v, 0.0), "a number, at least 0"),
+    "memory": (lambda v: v is None or _whole(v, 0, 2**53), "None or a whole number"),
+    "average": _FLAG,
+    "block_size": (lambda v: _whole(v, 1), "a whole number, at least 1"),
+    "scale_inputs": _FLAG,
+}

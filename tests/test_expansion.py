@@ -61,7 +61,7 @@ def test_growing_changes_nothing_learned():
     e = expansion(outputs=2)
     e.coefficients[:] = np.random.default_rng(0).normal(size=e.coefficients.shape)
     before = e.coefficients.copy()
-    e.grow(5)
+    e.add_outputs(5)
     assert e.coefficients.shape[2] == e.outputs == 5
     assert (e.coefficients[:, :, :2] == before).all()
     assert not e.coefficients[:, :, 2:].any()

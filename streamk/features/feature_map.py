@@ -50,7 +50,7 @@ class FeatureMap:
     scales
         Multipliers of the bandwidth.
     features
-        Number of features ``F``.
+        Number of features ``F`` to begin with; :meth:`extend` adds more.
     seed
         The only source of randomness.
     slots
@@ -67,8 +67,8 @@ class FeatureMap:
         slots: int | None = None,
     ) -> None:
         self.kernel, self.bandwidth, self.scales = kernel, bandwidth, scales
-        self.features, self.seed = features, seed
-        self.width = width_of(features)
+        self.block = self.features = features
+        self.width, self.seed = width_of(features), seed
         self.kind = kernel.activation
         self._covered = self.slots = slots
         self.regenerate()
@@ -83,7 +83,8 @@ class FeatureMap:
         self._held: tuple[NDArray[np.uint64], NDArray[np.float32]] | None = None
         if isinstance(self.kernel, Polynomial):
             kernel, bandwidths = self.kernel, self.bandwidth * np.asarray(self.scales, dtype=np.float64)
-            self.source = sketch_of(self.seed, kernel.degree, kernel.constant, bandwidths, self.features)
+            blocks = self.features // self.block
+            self.source = sketch_of(self.seed, kernel.degree, kernel.constant, bandwidths, self.block, blocks)
             self.waves: NDArray[np.float32] = np.zeros((2, width), dtype=np.float32)
             return
         phases, radii = self._phases_and_radii()
@@ -114,6 +115,12 @@ class FeatureMap:
             return np.zeros(width), np.where(second, -radii, radii)
         phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
         return np.where(second, (phases + 0.75) % 1.0, phases), radii
+
+    def extend(self, features: int) -> None:
+        """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
+        if features > self.features:
+            self.features, self.width = features, width_of(features)
+            self.regenerate()
 
     def cover(self, slots: int) -> None:
         """Open segments until there are so many slots; the features of old slots stay the same."""

@@ -27,9 +27,9 @@ CONSTANT_KEY = np.uint64(0x636F6E7374616E74)  # of the input √c
 
 
 class Sketch(NamedTuple):
-    """What compiled code needs: one sketch of ``cosines.size`` features for every scale.
+    """What compiled code needs: one sketch of ``cosines.size`` features for every scale of every block.
 
-    ``keys`` are ``(scales, degree)``, ``gains`` ``1/ℓ`` of every scale, ``constant`` is ``√c``.
+    ``keys`` are ``(sketches, degree)``, ``gains`` ``1/ℓ`` of every sketch, ``constant`` is ``√c``.
     ``cosines`` and ``sines`` are of ``t/D`` turns.
     """
 
@@ -59,11 +59,12 @@ def sketch_size(features: int, scales: int) -> int:
 
 
 def sketch_of(
-    seed: int, degree: int, constant: float, bandwidths: NDArray[np.float64], features: int
+    seed: int, degree: int, constant: float, bandwidths: NDArray[np.float64], block: int, blocks: int = 1
 ) -> Sketch:
-    """Return the tables of sketches with ``features`` features in all, one for every bandwidth."""
+    """Return the tables of ``blocks`` times ``block`` features, shared by one sketch for every bandwidth."""
+    size = sketch_size(block, len(bandwidths))
+    bandwidths = np.tile(bandwidths, blocks)
     scales = len(bandwidths)
-    size = sketch_size(features, scales)
     keys = [
         [mix64_int(mix64_int(seed ^ 0x736B65746368) + s * degree + i) for i in range(degree)]
         for s in range(scales)

@@ -17,7 +17,8 @@ from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.inputs import Event
 from streamk.kernels import kernel
 from streamk.learners import blocks
-from streamk.learners.events import DONE, LACKING, OVERFLOWED, outputs_after, run
+from streamk.learners.blocks import Gathered
+from streamk.learners.events import DONE, EVENTS, LACKING, OVERFLOWED, outputs_after, run
 from streamk.learners.state import LearnerState
 from streamk.rows import Rows, slices
 from streamk.threads import on_threads
@@ -48,8 +49,9 @@ class KernelLearner(LearnerState):
             )
             self._make_scratch()
         elif outputs > self._expansion.outputs:
-            self._expansion.grow(outputs)
+            self._expansion.add_outputs(outputs)
             self._make_scratch()
+        self._open_due()
         return self._expansion
 
     def _predict_event(self, x: Event) -> Array | None:
@@ -66,12 +68,12 @@ class KernelLearner(LearnerState):
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
-        if self.block_size > 1:
+        if self._together > 1:
             goal = np.array([[target], [weight]])
-            self._learn_blocks(self._encode_learned(x).copy(), goal, None)
+            self._gather(self._encode_learned(x).copy(), goal, None)
             return
         expansion = self._expansion
-        if expansion is None or outputs > expansion.outputs:
+        if expansion is None or outputs > expansion.outputs or self._state[EVENTS] >= self._next_opening:
             rows = self._encode_learned(x)
             expansion = self._ready(rows, outputs)
         else:
@@ -92,7 +94,7 @@ class KernelLearner(LearnerState):
         """Choose automatic directions by the first event learned; return whether it must be encoded again."""
         if self._inputs.settled:
             return False
-        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self.block_size)
+        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self._together)
         self._inputs.settle(chosen)
         return chosen == KEYED
 
@@ -145,15 +147,27 @@ class KernelLearner(LearnerState):
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
             goals = np.ascontiguousarray(goal[:, part])
-            if self.block_size > 1:
-                self._learn_blocks(piece, goals, out[part] if wanted else None)
+            if self._together > 1:
+                self._gather(piece, goals, out[part] if wanted else None)
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
             if self._expansion is None and not len(learned):
                 continue
             self._ready(piece.select(learned[:1]), outputs)
-            self._run_checked(True, piece, goals, out[part])
+            self._learn_rows(piece, goals, learned, out[part])
         return out[:, 0]
+
+    def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
+        """Learn rows one by one, cut where a block of features opens; ``learned`` are those with weight."""
+        start, done = 0, 0
+        while start < goal.shape[1]:
+            self._open_due()
+            stop, done = goal.shape[1], done + self._next_opening - self._state[EVENTS]
+            if done < len(learned):
+                stop = int(learned[int(done)])
+            part = slice(start, stop)
+            self._run_checked(True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
+            start = stop
 
     def _predict_rows(self, rows: Rows, out: Array) -> None:
         """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
@@ -161,7 +175,7 @@ class KernelLearner(LearnerState):
         if e is None:
             return
         self._cover(e, rows)
-        if self.block_size > 1 and e.source is None:
+        if self._together > 1 and e.source is None:
             blocks.predict(e, rows, self._inputs.statistics, self._rules, self._state, out)
         elif e.needs_cache(rows):
             self._run_checked(False, rows, np.zeros((2, len(out))), out)
@@ -172,16 +186,16 @@ class KernelLearner(LearnerState):
 
             on_threads(work, slices(len(out), _ROWS))
 
-    def _learn_blocks(self, rows: Rows, goal: Array, out: Array | None) -> None:
+    def _gather(self, rows: Rows, goal: Array, out: Array | None) -> None:
         """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
         start, count = 0, goal.shape[1]
         while start < count:
-            stop = min(count, start + self.block_size - len(self._pending))
+            stop = min(count, start + self._together - len(self._pending))
             part = rows.select(slice(start, stop))
             if out is not None:
                 self._predict_rows(part, out[start:stop])
             self._pending.add(part, goal[:, start:stop])
-            if len(self._pending) == self.block_size:
+            if len(self._pending) == self._together:
                 self.flush()
             start = stop
 
@@ -218,7 +232,11 @@ class KernelLearner(LearnerState):
             grown = outputs_after(goal[0].max(), self._rules, self._state)
             expansion = self._ready(rows, grown)
             self._cover(expansion, rows)
-            blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state)
+            blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state, self._fit)
+
+    def _fit(self, e: Expansion, block: Gathered) -> None:
+        """Move the coefficients by a block of events; only for learners that gather some."""
+        raise NotImplementedError
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""

@@ -13,15 +13,24 @@ pass ends near the ridge solution, where a constant ``ρ`` follows a stream that
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, ClassVar
 
+from streamk.expansion import Expansion
 from streamk.learners.base import KernelLearner
+from streamk.learners.block_projection import project_block
+from streamk.learners.blocks import Gathered
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.regressor import KernelRegressor
 
 
 class _Kaczmarz(KernelLearner):
-    """The parameters of the Kaczmarz learners."""
+    """The parameters of the Kaczmarz learners, and what a block of events does."""
+
+    _losses: ClassVar[dict[str, tuple[str, ...]]] = {
+        "class": ("squared", "margin"),
+        "number": ("squared", "huber", "epsilon_insensitive"),
+    }
 
     def __init__(
         self,
@@ -29,6 +38,9 @@ class _Kaczmarz(KernelLearner):
         bandwidth: float | None = None,
         scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
         features: int = 512,
+        growth: str = "fixed",
+        period: int = 1000,
+        max_features: int = 16384,
         loss: str = "squared",
         regularization: float = 0.3,
         memory: int | None = None,
@@ -42,6 +54,9 @@ class _Kaczmarz(KernelLearner):
         self.bandwidth = bandwidth
         self.scales = scales
         self.features = features
+        self.growth = growth
+        self.period = period
+        self.max_features = max_features
         self.loss = loss
         self.regularization = regularization
         self.memory = memory
@@ -51,6 +66,21 @@ class _Kaczmarz(KernelLearner):
         self.directions = directions
         self.seed = seed
         self._initialise()
+
+    @property
+    def _together(self) -> int:
+        return self.block_size
+
+    @property
+    def _growth_period(self) -> int:
+        return self.period
+
+    @property
+    def _horizon(self) -> float:
+        return math.inf if self.memory is None else float(self.memory)
+
+    def _fit(self, e: Expansion, block: Gathered) -> None:
+        project_block(e, block)
 
 
 class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
@@ -69,7 +99,14 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     scales
         Multipliers of the bandwidth; every 32 features take the next of them.
     features
-        Number of random features ``F``; the model is ``4 F`` bytes per class.
+        Number of random features ``F``, of each block if they grow; the model is ``4 F`` bytes per class.
+    growth
+        ``"fixed"``, or ``"sqrt"`` or ``"linear"``: after ``n`` events there are ``⌊√(1 + n/period)⌋`` or
+        ``⌊1 + n/period⌋`` blocks of ``features`` features, a multiple of 64. New coefficients start at 0.
+    period
+        Events in the unit of growth.
+    max_features
+        What growing features never exceed.
     loss
         ``"squared"`` (one output per class, targets 0 and 1) or ``"margin"`` (passive-aggressive: a step
         only when the true class does not lead by 1).
@@ -136,7 +173,8 @@ class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
 
     Parameters
     ----------
-    kernel, bandwidth, scales, features, average, block_size, scale_inputs, directions, seed
+    kernel, bandwidth, scales, features, growth, period, max_features, average, block_size, scale_inputs,
+    directions, seed
         As for :class:`KaczmarzClassifier`.
     loss
         ``"squared"``, ``"huber"`` (residuals clipped to ±1.345 deviations) or

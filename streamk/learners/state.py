@@ -23,12 +23,13 @@ from streamk.features.lanes import aligned
 from streamk.inputs import Inputs
 from streamk.kernels import kernel
 from streamk.labels import plain
-from streamk.learners.events import CALIBRATION, KNOWN
+from streamk.learners.events import CALIBRATION, EVENTS, KNOWN
 from streamk.learners.pending import Pending, typed
 from streamk.losses import CODES, FIRST_REGRESSION
 from streamk.parameters import check_parameters
 from streamk.probabilities import STATE, initialise
 from streamk.rows import MOST_SLOTS
+from streamk.schedules import events_before_opening, openings_at
 
 Array = NDArray[np.float64]
 
@@ -44,27 +45,29 @@ class LearnerState(base.Estimator):
     bandwidth: float | None
     scales: tuple[float, ...]
     features: int
+    growth: str
+    max_features: int
     loss: str
     regularization: float
-    memory: int | None
     average: bool
-    block_size: int
     scale_inputs: bool
     directions: str
     seed: int | None
-    _target_kind: ClassVar[str]
+    _target_kind: ClassVar[str]  # "class" or "number"
+    _losses: ClassVar[dict[str, tuple[str, ...]]]  # by the kind of target
 
     def _initialise(self) -> None:
-        check_parameters(self, self._target_kind)
+        check_parameters(self, self._losses[self._target_kind])
         self._inputs = Inputs(self.directions, self.scale_inputs)
         self._expansion: Expansion | None = None
         self._state: Array = np.zeros(CALIBRATION + STATE)
         loss = CODES[self._target_kind, self.loss]
         initialise(loss, self._state[CALIBRATION:])
-        memory = math.inf if self.memory is None else float(self.memory)
         least = float(loss >= FIRST_REGRESSION)
-        self._rules: Array = np.array([[float(loss), self.regularization, memory, least]])
+        self._rules: Array = np.array([[float(loss), self.regularization, self._horizon, least]])
         self._pending = Pending()
+        self._openings = 0
+        self._next_opening = 0.0
         self._make_scratch()
 
     def _make_scratch(self) -> None:
@@ -81,6 +84,43 @@ class LearnerState(base.Estimator):
     @property
     def _outputs(self) -> int:
         return 1 if self._expansion is None else self._expansion.outputs
+
+    @property
+    def _together(self) -> int:
+        """How many events are learned at a time."""
+        raise NotImplementedError
+
+    @property
+    def _growth_period(self) -> int:
+        """Events in the unit of time of :func:`streamk.schedules.openings_at`."""
+        raise NotImplementedError
+
+    @property
+    def _horizon(self) -> float:
+        """How many events the growing regulariser counts at most."""
+        return math.inf
+
+    @property
+    def _blocks(self) -> int:
+        """Blocks of ``features`` features that are open, or have been."""
+        most = 1 if self.growth == "fixed" else self.max_features // self.features
+        return max(1, min(self._openings, most))
+
+    def _open_due(self) -> None:
+        """Open the blocks of features that are due: a function of the events learned and of nothing else."""
+        expansion = self._expansion
+        if expansion is None or self._state[EVENTS] < self._next_opening:
+            return
+        self._count_openings(openings_at(self.growth, self._growth_period, self.events))
+        expansion.extend(self._blocks * self.features)
+        self._opened()
+
+    def _count_openings(self, openings: int) -> None:
+        self._openings = openings
+        self._next_opening = events_before_opening(self.growth, self._growth_period, openings + 1)
+
+    def _opened(self) -> None:
+        """Begin with the block that was opened; most learners have nothing to begin."""
 
     @property
     def events(self) -> int:
@@ -128,6 +168,7 @@ class LearnerState(base.Estimator):
             "directions": inputs.directions if inputs.settled else AUTO,
             "slots": None if expansion is None else expansion.slots,
             "numbers": list(inputs.numbers),
+            "openings": self._openings,
             "events": self.events,
             "pending": self.pending,
         }
@@ -155,21 +196,32 @@ class LearnerState(base.Estimator):
         self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
         self._state = typed(arrays, "state", np.float64, self._state.shape)
         if header["seed"] is not None:
+            self._count_openings(self._openings_in(header))
+            features = self._blocks * self.features
             found = arrays["coefficients"].shape
             outputs = found[2] if self._target_kind == "class" else 1
-            shape = (1, 2 if self.average else 1, max(outputs, 1), width_of(self.features))
+            shape = (1, 2 if self.average else 1, max(outputs, 1), width_of(features))
             coefficients = typed(arrays, "coefficients", np.float32, shape)
             self._expansion = Expansion(
                 kernel(self.kernel), header["bandwidth"], tuple(self.scales), self.features,
                 header["seed"], self._slots_in(header), *shape[1:3],
             )  # fmt: skip
+            self._expansion.extend(features)
             self._expansion.coefficients = aligned(coefficients)
         if not 0 <= self._state[KNOWN] <= self._outputs or not np.isfinite(self._state).all():
             raise ValueError("its counters are impossible")
         if "pending.goal" in arrays:
-            self._pending = Pending.from_arrays(arrays, slots, self.block_size)
+            self._pending = Pending.from_arrays(arrays, slots, self._together)
         self._make_scratch()
         return self
+
+    def _openings_in(self, header: dict[str, Any]) -> int:
+        """Return the openings that a model file tells, if they are possible."""
+        openings = header["openings"]
+        most = openings_at(self.growth, self._growth_period, self.events)
+        if not isinstance(openings, int) or not 1 <= openings <= most:
+            raise ValueError(f"its openings are {openings!r}")
+        return openings
 
     def _slots_in(self, header: dict[str, Any]) -> int | None:
         """Return the slots of the first segment that a model file tells, if they are possible."""

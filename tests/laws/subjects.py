@@ -29,6 +29,17 @@ LEARNERS = {
         streamk.KaczmarzRegressor, {"directions": "structured", "kernel": "arc-cosine:2"},
     ),
     "classifier-auto": (streamk.KaczmarzClassifier, {"directions": "auto", "scales": (1.0,)}),
+    "classifier-growing": (
+        streamk.KaczmarzClassifier, {"growth": "sqrt", "features": 64, "period": 5, "max_features": 200},
+    ),
+    "classifier-growing-structured-blocks": (
+        streamk.KaczmarzClassifier,
+        {"growth": "linear", "features": 64, "period": 20, "directions": "structured", "block_size": 7},
+    ),
+    "regressor-growing-sketch": (
+        streamk.KaczmarzRegressor,
+        {"growth": "linear", "features": 64, "period": 30, "kernel": "polynomial", "average": True},
+    ),
     "classifier-sketch": (streamk.KaczmarzClassifier, {"kernel": "polynomial:3", "features": 128}),
     "regressor-sketch-blocks": (
         streamk.KaczmarzRegressor,
