@@ -11,10 +11,27 @@ same log with the same seed gives the same model.
 True
 """
 
-from streamk.learners import KaczmarzClassifier, KaczmarzRegressor
+from streamk.learners import (
+    KaczmarzClassifier,
+    KaczmarzPursuitClassifier,
+    KaczmarzPursuitRegressor,
+    KaczmarzRegressor,
+    MatchingPursuitClassifier,
+    MatchingPursuitRegressor,
+)
 from streamk.model_file import load, loads
 from streamk.random_features import RandomFeatures
 
 __version__ = "0.1.0"
 
-__all__ = ["KaczmarzClassifier", "KaczmarzRegressor", "RandomFeatures", "load", "loads"]
+__all__ = [
+    "KaczmarzClassifier",
+    "KaczmarzPursuitClassifier",
+    "KaczmarzPursuitRegressor",
+    "KaczmarzRegressor",
+    "MatchingPursuitClassifier",
+    "MatchingPursuitRegressor",
+    "RandomFeatures",
+    "load",
+    "loads",
+]

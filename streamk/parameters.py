@@ -108,6 +108,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "growth": (lambda v: v in GROWTHS, " or ".join(map(repr, GROWTHS))),
     "period": (lambda v: _whole(v, 1, 2**53), "a whole number, at least 1"),
     "max_features": (lambda v: _whole(v, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
+    "ridge": (_positive, "a number above 0"),
     "regularization": (lambda v: _positive(v, 0.0), "a number, at least 0"),
     "memory": (lambda v: v is None or _whole(v, 0, 2**53), "None or a whole number"),
     "average": _FLAG,

@@ -2,9 +2,32 @@
 
 from streamk.learners.base import KernelLearner
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
+from streamk.learners.pursuit import (
+    KaczmarzPursuitClassifier,
+    KaczmarzPursuitRegressor,
+    MatchingPursuitClassifier,
+    MatchingPursuitRegressor,
+)
 
 LEARNERS: dict[str, type[KernelLearner]] = {
-    cls.__name__: cls for cls in (KaczmarzClassifier, KaczmarzRegressor)
+    cls.__name__: cls
+    for cls in (
+        KaczmarzClassifier,
+        KaczmarzRegressor,
+        MatchingPursuitClassifier,
+        MatchingPursuitRegressor,
+        KaczmarzPursuitClassifier,
+        KaczmarzPursuitRegressor,
+    )
 }
 
-__all__ = ["LEARNERS", "KaczmarzClassifier", "KaczmarzRegressor", "KernelLearner"]
+__all__ = [
+    "LEARNERS",
+    "KaczmarzClassifier",
+    "KaczmarzPursuitClassifier",
+    "KaczmarzPursuitRegressor",
+    "KaczmarzRegressor",
+    "KernelLearner",
+    "MatchingPursuitClassifier",
+    "MatchingPursuitRegressor",
+]

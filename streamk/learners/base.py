@@ -106,7 +106,8 @@ class KernelLearner(LearnerState):
             self._cover(e, rows)
         code: int = run(
             learning, slots, keys, values, self._inputs.statistics, e.source, e.block_keys, e.waves, e.kind,
-            e.features, cache.table, cache.counts, cache.rows, e.coefficients, self._rules, self._state,
+            e.features, cache.table, cache.counts, cache.rows, e.coefficients,
+            self._active if learning else None, self._rules, self._state,
             goal, out,
         )  # fmt: skip
         if code == OVERFLOWED:

@@ -17,7 +17,7 @@ from streamk.expansion import evaluate
 from streamk.features.activation import AMPLITUDE
 from streamk.features.lanes import empty_aligned
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.learners.projection import project
+from streamk.learners.rules import move
 from streamk.losses import FIRST_REGRESSION, residuals
 from streamk.probabilities import STATE, calibrate, probabilities
 from streamk.rows import first_bad
@@ -64,7 +64,7 @@ def outputs_after(target, rules, state):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def learn_event(  # type: ignore[no-untyped-def]
-    coefficients, phi, i, features, rules, state, target, weight, outputs, work
+    coefficients, active, phi, i, features, rules, state, target, weight, outputs, work
 ):  # fmt: skip
     """Learn the event of row ``i``, whose outputs ``(experts, sets, K)`` are already evaluated.
 
@@ -86,7 +86,7 @@ def learn_event(  # type: ignore[no-untyped-def]
         residual = work[1, :grown]
         length = residuals(loss, outputs[e, 0, :grown], aim, residual)
         rho = regularization_at(rules[e, RHO], rules[e, MEMORY], state[EVENTS]) / weight
-        project(coefficients, first, phi, i, length, residual, rho * features)
+        move(active, coefficients, first, phi, i, length, residual, rho * features, weight)
         if sets > 1:
             average(coefficients, first, most, state[STEPS] + 1.0)
     if not classes:
@@ -99,7 +99,7 @@ def learn_event(  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True, error_model="numpy")
 def run(  # type: ignore[no-untyped-def]
     learning, slots, keys, values, statistics, source, block_keys, waves, kind, features, table, counts,
-    frequencies, coefficients, rules, state, targets, out,
+    frequencies, coefficients, active, rules, state, targets, out,
 ):  # fmt: skip
     """Predict rows, and learn each after its prediction if ``learning``.
 
@@ -114,6 +114,8 @@ def run(  # type: ignore[no-untyped-def]
         Of the expansion; coefficients are changed by learning.
     table, counts, frequencies
         The frequency cache; never changes a result.
+    active
+        The open block of features, or None (:mod:`streamk.learners.rules`); changed by learning.
     rules
         ``(experts, 4)`` float64: loss, ρ, memory, least number of outputs.
     state
@@ -166,7 +168,7 @@ def run(  # type: ignore[no-untyped-def]
                     predict(int(rules[e, LOSS]), outputs[e, sets - 1], state, e, out[start + i, e])
             if learning and targets[1, start + i] > 0.0:
                 learn_event(
-                    flat, phi, i, features, rules, state,
+                    flat, active, phi, i, features, rules, state,
                     targets[0, start + i], targets[1, start + i], outputs, work,
                 )  # fmt: skip
     return OVERFLOWED if counts[1] > 0 else DONE

@@ -53,6 +53,7 @@ class LearnerState(base.Estimator):
     scale_inputs: bool
     directions: str
     seed: int | None
+    _active: Any = None  # the open block, of learners that have one
     _target_kind: ClassVar[str]  # "class" or "number"
     _losses: ClassVar[dict[str, tuple[str, ...]]]  # by the kind of target
 
@@ -103,8 +104,11 @@ class LearnerState(base.Estimator):
     @property
     def _blocks(self) -> int:
         """Blocks of ``features`` features that are open, or have been."""
-        most = 1 if self.growth == "fixed" else self.max_features // self.features
-        return max(1, min(self._openings, most))
+        return max(1, min(self._openings, self._most_blocks))
+
+    @property
+    def _most_blocks(self) -> int:
+        return 1 if self.growth == "fixed" else self.max_features // self.features
 
     def _open_due(self) -> None:
         """Open the blocks of features that are due: a function of the events learned and of nothing else."""

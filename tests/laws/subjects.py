@@ -40,6 +40,24 @@ LEARNERS = {
         streamk.KaczmarzRegressor,
         {"growth": "linear", "features": 64, "period": 30, "kernel": "polynomial", "average": True},
     ),
+    "pursuit-classifier": (streamk.MatchingPursuitClassifier, {"features": 64, "period": 40}),
+    "pursuit-classifier-blocks-average": (
+        streamk.MatchingPursuitClassifier,
+        {"features": 64, "period": 20, "max_features": 128, "block_size": 7, "average": True},
+    ),
+    "pursuit-regressor-fixed": (
+        streamk.MatchingPursuitRegressor, {"growth": "fixed", "features": 40, "loss": "huber"},
+    ),
+    "kaczmarz-pursuit-classifier-structured": (
+        streamk.KaczmarzPursuitClassifier,
+        {"features": 64, "period": 30, "max_features": 128, "directions": "structured", "average": True},
+    ),
+    "kaczmarz-pursuit-classifier-blocks": (
+        streamk.KaczmarzPursuitClassifier, {"features": 64, "period": 30, "block_size": 7, "memory": 0},
+    ),
+    "kaczmarz-pursuit-regressor": (
+        streamk.KaczmarzPursuitRegressor, {"features": 64, "growth": "sqrt", "period": 10},
+    ),
     "classifier-sketch": (streamk.KaczmarzClassifier, {"kernel": "polynomial:3", "features": 128}),
     "regressor-sketch-blocks": (
         streamk.KaczmarzRegressor,

@@ -129,20 +129,7 @@ WEIGHTED = st.tuples(EVENTS, st.integers(0, 3), st.sampled_from([1.0, 1.0, 0.0, 
 def test_any_events_in_any_portions(name, framed, triples, portion):
     """Names and labels come at any time, events of weight 0 among them, as dicts or as frames of numbers."""
     cls, extra = LEARNERS[name]
-    one, many = (
-        cls(
-            **{
-                **COMMON,
-                **extra,
-                **(
-                    {"features": 40}
-                    if extra.get("growth", "fixed") == "fixed" and "sketch" not in name
-                    else {}
-                ),
-            }
-        )
-        for _ in range(2)
-    )
+    one, many = (cls(**{**COMMON, "features": 40, **extra}) for _ in range(2))
     if framed:
         triples = [({k: float(i) for i, k in enumerate(x) if x[k] is not None}, y, w) for x, y, w in triples]
     answers, batched = [], []

@@ -1,0 +1,75 @@
+"""Least squares on one block of features, block of events by block of events.
+
+The open block of features accumulates ``G = Σ ΦᵀWΦ`` (Andrecut 2016, §3.3), and every block of events moves
+its coefficients by ``(G + ridge I)⁻¹ ΦᵀW r``, ``r`` being what the expansion leaves of the events. But for
+rounding this is what :mod:`streamk.learners.recursion` does event by event. ``G`` is a sum of float64,
+symmetric and positive whatever the number of events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from streamk.expansion import Expansion
+from streamk.features.products import one_blas_thread, products_on_threads, tiles_of
+from streamk.learners.block_projection import multipliers, residuals_of, ridges
+from streamk.learners.blocks import Gathered, average, features_by_tile, total
+from streamk.learners.events import LOSS, STEPS
+from streamk.rows import slices
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+_COLUMNS = 256  # of the Gram matrix, a job for a thread
+
+
+class Accumulated(NamedTuple):
+    """The open block: columns ``first … first + F_b − 1``; ``gram`` is ``G + ridge I``.
+
+    ``weights`` are the block's coefficients ``(K, F_b)``. ``projects`` says whether other blocks move too.
+    """
+
+    first: int
+    projects: bool
+    gram: Array
+    weights: Array
+
+
+def accumulating(first: int, projects: bool, ridge: float, weights: Array) -> Accumulated:
+    """Return a block that has seen nothing."""
+    return Accumulated(first, projects, ridge * np.eye(weights.shape[1]), weights)
+
+
+def pursue_block(e: Expansion, block: Gathered, active: Accumulated) -> None:
+    """Fit the open block to a block of events; then, if it ``projects``, move the others by what is left."""
+    features = features_by_tile(e, block.rows, block.statistics)
+    tiles, rule = tiles_of(e.width), block.rules[0]
+    open_columns = slice(active.first, active.first + len(active.gram))
+    seen: list[tuple[Floats, Floats]] = products_on_threads(
+        lambda tile: (phi := features(tile), phi @ e.coefficients[0, :, :, tile].transpose(0, 2, 1)), tiles
+    )
+    outputs = total(outputs for _, outputs in seen)
+    aims = block.aims(0, outputs[-1])
+    residual = residuals_of(int(rule[LOSS]), outputs[0], aims, block.outputs)
+    phi = np.concatenate([phi for phi, _ in seen], axis=1)
+    opened = np.ascontiguousarray(phi[:, open_columns])
+    weighted = opened * block.weights.astype(np.float32)[:, None]
+
+    def accumulate(columns: slice) -> None:
+        active.gram[:, columns] += weighted.T @ opened[:, columns]
+
+    products_on_threads(accumulate, slices(len(active.gram), _COLUMNS))
+    with one_blas_thread():
+        step = cho_solve(cho_factor(active.gram), weighted.T @ residual)
+        active.weights[:] += step.T
+        e.coefficients[0, 0, :, open_columns] = active.weights
+        if active.projects and e.features > len(active.gram):
+            phi[:, open_columns] = 0.0
+            left = residual - opened @ step
+            gram = (phi @ phi.T).astype(np.float64)
+            change = multipliers(gram, left, ridges(rule, block, e.features)).astype(np.float32)
+            e.coefficients[0, 0] += change.T @ phi
+    average(e, block.state[STEPS])
