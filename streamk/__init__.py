@@ -12,6 +12,8 @@ True
 """
 
 from streamk.learners import (
+    DoublyStochasticClassifier,
+    DoublyStochasticRegressor,
     KaczmarzClassifier,
     KaczmarzPursuitClassifier,
     KaczmarzPursuitRegressor,
@@ -25,6 +27,8 @@ from streamk.random_features import RandomFeatures
 __version__ = "0.1.0"
 
 __all__ = [
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
     "KaczmarzClassifier",
     "KaczmarzPursuitClassifier",
     "KaczmarzPursuitRegressor",

@@ -1,16 +1,26 @@
-"""Losses of the projection learners, as the part of the residual that is to be fitted.
+"""Losses, as what they ask of an event: a residual to project onto, or a direction of descent.
 
-A Kaczmarz step projects onto ``φᵀA = f + residual``. A loss decides which residual is asked for:
+A Kaczmarz step projects onto ``φᵀA = f + residual`` (:func:`residuals`); a gradient step goes along
+``−ℓ'(f)`` (:func:`descents`). ``m = f_y − f_c`` is the margin of the class ``y`` over the best wrong class
+``c``.
 
-=========================  ====================================================================
-``squared``                ``y − f`` (classes: ``[k = y] − f_k`` for each of the K outputs)
-``margin``                 ``l = 1 − (f_y − f_c)`` if positive, ``+l`` for the class ``y`` and
-                           ``−l`` for the best wrong class ``c`` (passive-aggressive; Crammer 2006)
-``huber``                  ``y − f`` clipped to ±1.345 (95 % efficiency under normal noise)
-``epsilon_insensitive``    ``sign(y − f) · max(|y − f| − 0.1, 0)``
-=========================  ====================================================================
+=========================  ============================================  =======================  ===
+loss                       residual                                      ``−ℓ'``                  κ
+=========================  ============================================  =======================  ===
+``squared``                ``y − f`` (classes: ``[k = y] − f_k``)        the same                 1
+``margin``                 ``1 − m`` if positive, ``+`` for ``y`` and    none                     ·
+                           ``−`` for ``c`` (passive-aggressive)
+``logistic``               none                                          ``[k = y] − softmax_k``  ½
+``hinge``                  none                                          ``[m < 1]``, ``±``       2
+``smoothed_hinge``         none                                          ``1 − m`` in [0, 1], ``±``  2
+``huber``                  ``y − f`` clipped to ±1.345                   the same                 1
+``epsilon_insensitive``    ``sign(r) · max(|r| − 0.1, 0)``               ``sign(r) [|r| > 0.1]``  1
+``quantile``               none                                          ``q − [y < f]``          1
+=========================  ============================================  =======================  ===
 
-The constants are in units of the target's running standard deviation.
+``κ`` bounds the curvature: the Hessian in the outputs is at most ``κI`` where there is one (hinges of several
+classes are those of Crammer and Singer 2001). The constants of the target are in units of its running
+standard deviation; 1.345 gives 95 % efficiency under normal noise.
 """
 
 from __future__ import annotations
@@ -18,15 +28,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-CLASSIFICATION = ("squared", "margin")
-REGRESSION = ("squared", "huber", "epsilon_insensitive")
-# Codes for the compiled code: below 2 the target is a class, from 2 on a number.
+CLASSIFICATION = ("squared", "margin", "logistic", "hinge", "smoothed_hinge")
+REGRESSION = ("squared", "huber", "epsilon_insensitive", "quantile")
+# Codes for the compiled code: those of classes come first.
 CODES = {("class", name): code for code, name in enumerate(CLASSIFICATION)} | {
     ("number", name): code + len(CLASSIFICATION) for code, name in enumerate(REGRESSION)
 }
 SQUARED, MARGIN = CODES["class", "squared"], CODES["class", "margin"]
 FIRST_REGRESSION = CODES["number", "squared"]
-_HUBER, _EPSILON_INSENSITIVE = CODES["number", "huber"], CODES["number", "epsilon_insensitive"]
+CURVATURE = {"logistic": 0.5, "hinge": 2.0, "smoothed_hinge": 2.0}  # 1 for the others
+_LOGISTIC, _HINGE, _SMOOTHED_HINGE = (CODES["class", k] for k in ("logistic", "hinge", "smoothed_hinge"))
+_HUBER, _EPSILON_INSENSITIVE, _QUANTILE = (
+    CODES["number", k] for k in ("huber", "epsilon_insensitive", "quantile")
+)
 _DELTA, _EPSILON = 1.345, 0.1
 
 
@@ -42,15 +56,7 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
             out[k] = (1.0 if k == int(target) else 0.0) - outputs[k]
         return 1.0
     if loss == MARGIN:
-        y, rival = int(target), -1
-        for k in range(outputs.shape[0]):
-            out[k] = 0.0
-            if k != y and (rival < 0 or outputs[k] > outputs[rival]):
-                rival = k
-        if rival >= 0:
-            violation = 1.0 - (np.float64(outputs[y]) - np.float64(outputs[rival]))
-            if violation > 0.0:
-                out[y], out[rival] = violation, -violation
+        _along_margin(outputs, int(target), np.inf, out)
         return 2.0
     r = target - np.float64(outputs[0])
     if loss == _HUBER:
@@ -59,3 +65,44 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
         r = np.sign(r) * max(abs(r) - _EPSILON, 0.0)
     out[0] = r
     return 1.0
+
+
+@njit(cache=True, error_model="numpy")
+def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` matters to the loss of that name."""
+    if loss == _LOGISTIC:
+        highest, total = -np.inf, 0.0
+        for k in range(outputs.shape[0]):
+            highest = max(highest, np.float64(outputs[k]))
+        for k in range(outputs.shape[0]):
+            out[k] = np.exp(np.float64(outputs[k]) - highest)
+            total += out[k]
+        for k in range(outputs.shape[0]):
+            out[k] = (1.0 if k == int(target) else 0.0) - out[k] / total
+    elif loss in (_HINGE, _SMOOTHED_HINGE):
+        _along_margin(outputs, int(target), 1.0, out)
+        if loss == _HINGE:
+            for k in range(outputs.shape[0]):
+                out[k] = np.sign(out[k])
+    elif loss == _EPSILON_INSENSITIVE:
+        residuals(loss, outputs, target, out)
+        out[0] = np.sign(out[0])
+    elif loss == _QUANTILE:
+        out[0] = quantile - (1.0 if target < outputs[0] else 0.0)
+    else:
+        residuals(loss, outputs, target, out)
+
+
+@njit(cache=True, error_model="numpy")
+def _along_margin(outputs, y, most, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with ``1 − m``, if positive and at most ``most``: added for ``y``, taken from ``c``."""
+    rival = -1
+    for k in range(outputs.shape[0]):
+        out[k] = 0.0
+        if k != y and (rival < 0 or outputs[k] > outputs[rival]):
+            rival = k
+    if rival >= 0:
+        violation = 1.0 - (np.float64(outputs[y]) - np.float64(outputs[rival]))
+        if violation > 0.0:
+            out[y] = min(violation, most)
+            out[rival] = -out[y]

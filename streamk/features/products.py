@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from streamk.threads import on_threads
 Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
 _INPUTS = 4096  # inputs in one matrix product
+_GRAM_TILE = 256  # columns of a Gram matrix in one matrix product
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
 
@@ -60,6 +61,15 @@ def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -
     """Do :func:`on_threads` for work with matrix products, each of them on the thread that asks for it."""
     with one_blas_thread():
         return on_threads(work, jobs)
+
+
+def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) -> None:
+    """Add ``leftᵀ right`` to ``out``, its lower triangle alone (whole tiles of it), on threads."""
+
+    def work(columns: slice) -> None:
+        out[columns.start :, columns] += left[:, columns.start :].T @ right[:, columns]
+
+    products_on_threads(work, slices(len(out), _GRAM_TILE))
 
 
 @contextmanager

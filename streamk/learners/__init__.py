@@ -1,6 +1,7 @@
 """Learners: one algorithm a file, on the river face of :mod:`streamk.learners.base`."""
 
 from streamk.learners.base import KernelLearner
+from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, DoublyStochasticRegressor
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
 from streamk.learners.pursuit import (
     KaczmarzPursuitClassifier,
@@ -18,11 +19,15 @@ LEARNERS: dict[str, type[KernelLearner]] = {
         MatchingPursuitRegressor,
         KaczmarzPursuitClassifier,
         KaczmarzPursuitRegressor,
+        DoublyStochasticClassifier,
+        DoublyStochasticRegressor,
     )
 }
 
 __all__ = [
     "LEARNERS",
+    "DoublyStochasticClassifier",
+    "DoublyStochasticRegressor",
     "KaczmarzClassifier",
     "KaczmarzPursuitClassifier",
     "KaczmarzPursuitRegressor",

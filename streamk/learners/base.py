@@ -68,7 +68,7 @@ class KernelLearner(LearnerState):
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
-        if self._together > 1:
+        if self._gathers:
             goal = np.array([[target], [weight]])
             self._gather(self._encode_learned(x).copy(), goal, None)
             return
@@ -148,7 +148,7 @@ class KernelLearner(LearnerState):
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
             goals = np.ascontiguousarray(goal[:, part])
-            if self._together > 1:
+            if self._gathers:
                 self._gather(piece, goals, out[part] if wanted else None)
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
@@ -176,7 +176,7 @@ class KernelLearner(LearnerState):
         if e is None:
             return
         self._cover(e, rows)
-        if self._together > 1 and e.source is None:
+        if self._gathers and e.source is None:
             blocks.predict(e, rows, self._inputs.statistics, self._rules, self._state, out)
         elif e.needs_cache(rows):
             self._run_checked(False, rows, np.zeros((2, len(out))), out)

@@ -15,21 +15,20 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.expansion import Expansion
-from streamk.features.products import one_blas_thread, products_on_threads, tiles_of
+from streamk.features.products import add_gram, one_blas_thread, products_on_threads, tiles_of
 from streamk.learners.block_projection import multipliers, residuals_of, ridges
 from streamk.learners.blocks import Gathered, average, features_by_tile, total
 from streamk.learners.events import LOSS, STEPS
-from streamk.rows import slices
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
-_COLUMNS = 256  # of the Gram matrix, a job for a thread
 
 
 class Accumulated(NamedTuple):
-    """The open block: columns ``first … first + F_b − 1``; ``gram`` is ``G + ridge I``.
+    """The open block: columns ``first … first + F_b − 1``.
 
-    ``weights`` are the block's coefficients ``(K, F_b)``. ``projects`` says whether other blocks move too.
+    ``gram`` is ``G + ridge I``, of which the lower triangle counts; ``weights`` are the block's coefficients
+    ``(K, F_b)``. ``projects`` says whether other blocks move too.
     """
 
     first: int
@@ -55,15 +54,11 @@ def pursue_block(e: Expansion, block: Gathered, active: Accumulated) -> None:
     aims = block.aims(0, outputs[-1])
     residual = residuals_of(int(rule[LOSS]), outputs[0], aims, block.outputs)
     phi = np.concatenate([phi for phi, _ in seen], axis=1)
-    opened = np.ascontiguousarray(phi[:, open_columns])
-    weighted = opened * block.weights.astype(np.float32)[:, None]
-
-    def accumulate(columns: slice) -> None:
-        active.gram[:, columns] += weighted.T @ opened[:, columns]
-
-    products_on_threads(accumulate, slices(len(active.gram), _COLUMNS))
+    opened = phi[:, open_columns].astype(np.float64)
+    weighted = opened * block.weights[:, None]
+    add_gram(active.gram, weighted, opened)
     with one_blas_thread():
-        step = cho_solve(cho_factor(active.gram), weighted.T @ residual)
+        step = cho_solve(cho_factor(active.gram, lower=True), weighted.T @ residual)
         active.weights[:] += step.T
         e.coefficients[0, 0, :, open_columns] = active.weights
         if active.projects and e.features > len(active.gram):

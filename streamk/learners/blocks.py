@@ -7,7 +7,7 @@ of threads. What a block does to the coefficients is the learner's rule; the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from streamk.schedules import averaging_weight
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
+HEAVIEST = 1e12  # weight that still counts, relative to the usual 1
 _ROWS = 256  # rows predicted at once
 _LOOKED_AT = 2**23  # features in memory at once
 
@@ -67,7 +68,7 @@ def learn(
     Inputs and targets are scaled by the statistics of the blocks before this one; the first block
     by its own, for want of any.
     """
-    targets, weights = np.ascontiguousarray(goal[0]), np.ascontiguousarray(goal[1])
+    targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
     regression = rules[0, LOSS] >= FIRST_REGRESSION
     first = state[STEPS] == 0.0
     if first:
@@ -107,24 +108,23 @@ def features_by_tile(e: Expansion, rows: Rows, statistics: Array) -> Callable[[s
     return lambda tile: phi[:, tile]
 
 
-def look(e: Expansion, block: Gathered, columns: slice) -> tuple[Floats, Floats]:
-    """Return the outputs of a block, ``(experts, sets, m, K)``, and its features in some columns.
+def look(e: Expansion, block: Gathered, columns: Sequence[slice]) -> tuple[Floats, list[Floats]]:
+    """Return the outputs of a block, ``(experts, sets, m, K)``, and its features in some slices of columns.
 
     Only so many rows are looked at at once that their features take 32 MiB.
     """
-    size = max(1, _LOOKED_AT // e.width)
-    outputs, kept = [], np.empty((len(block.targets), columns.stop - columns.start), dtype=np.float32)
-    for part in slices(len(block.targets), size):
+    count = len(block.targets)
+    outputs, kept = [], [np.empty((count, c.stop - c.start), dtype=np.float32) for c in columns]
+    for part in slices(count, max(1, _LOOKED_AT // e.width)):
         features = features_by_tile(e, block.rows.select(part), block.statistics)
-        into = kept[part]
 
-        def of_tile(tile: slice, features: Any = features, into: Any = into) -> Floats:
+        def of_tile(tile: slice, features: Any = features, part: slice = part) -> Floats:
             phi = features(tile)
-            first, last = max(tile.start, columns.start), min(tile.stop, columns.stop)
-            if first < last:
-                into[:, first - columns.start : last - columns.start] = phi[
-                    :, first - tile.start : last - tile.start
-                ]
+            for c, into in zip(columns, kept, strict=True):
+                first, last = max(tile.start, c.start), min(tile.stop, c.stop)
+                if first < last:
+                    found = phi[:, first - tile.start : last - tile.start]
+                    into[part, first - c.start : last - c.start] = found
             product: Floats = phi @ e.coefficients[:, :, :, tile].transpose(0, 1, 3, 2)
             return product
 

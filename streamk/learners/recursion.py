@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-_LARGEST_NOISE = 1e100  # of an event with next to no weight
+_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 
 
 class Active(NamedTuple):
@@ -77,7 +77,7 @@ def pursue(active, coefficients, first, phi, i, residual, weight):  # type: igno
     x, gain = np.empty(size), np.empty(size)
     for j in range(size):
         x[j] = phi[i, begin + j]
-    noise = min(1.0 / weight, _LARGEST_NOISE)
+    noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
     left, at = noise, np.uint64(0)
     for j in range(size):
         f = x[j] + _inner(factor, at, x, j)

@@ -92,6 +92,11 @@ class LearnerState(base.Estimator):
         raise NotImplementedError
 
     @property
+    def _gathers(self) -> bool:
+        """Whether events wait for others, to be learned by matrix products."""
+        return self._together > 1
+
+    @property
     def _growth_period(self) -> int:
         """Events in the unit of time of :func:`streamk.schedules.openings_at`."""
         raise NotImplementedError

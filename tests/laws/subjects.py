@@ -58,6 +58,21 @@ LEARNERS = {
     "kaczmarz-pursuit-regressor": (
         streamk.KaczmarzPursuitRegressor, {"features": 64, "growth": "sqrt", "period": 10},
     ),
+    "doubly-stochastic-classifier": (
+        streamk.DoublyStochasticClassifier, {"features": 64, "batch_size": 16, "precondition": False},
+    ),
+    "doubly-stochastic-classifier-hinge-structured": (
+        streamk.DoublyStochasticClassifier,
+        {"growth": "fixed", "features": 20, "batch_size": 40, "loss": "hinge", "directions": "structured"},
+    ),
+    "doubly-stochastic-classifier-sketch": (
+        streamk.DoublyStochasticClassifier,
+        {"features": 64, "batch_size": 1, "precondition": False, "max_features": 128, "kernel": "polynomial"},
+    ),
+    "doubly-stochastic-regressor": (
+        streamk.DoublyStochasticRegressor,
+        {"growth": "fixed", "features": 4, "batch_size": 9, "loss": "quantile", "average": True},
+    ),
     "classifier-sketch": (streamk.KaczmarzClassifier, {"kernel": "polynomial:3", "features": 128}),
     "regressor-sketch-blocks": (
         streamk.KaczmarzRegressor,
