@@ -20,6 +20,7 @@ from streamk.learners import (
     KaczmarzRegressor,
     MatchingPursuitClassifier,
     MatchingPursuitRegressor,
+    merge,
 )
 from streamk.model_file import load, loads
 from streamk.random_features import RandomFeatures
@@ -38,4 +39,5 @@ __all__ = [
     "RandomFeatures",
     "load",
     "loads",
+    "merge",
 ]

@@ -32,11 +32,11 @@ def check_weight(weight: Any) -> float:
     return value
 
 
-def check_weights(w: Any, rows: int) -> Array:
-    """Return sample weights of many rows, ones if ``w`` is None."""
+def check_weights(w: Any, rows: int, what: str = "w") -> Array:
+    """Return sample weights of many rows (or models), ones if ``w`` is None."""
     if w is None:
         return np.ones(rows)
-    return np.array([check_weight(value) for value in targets(w, rows, "w")], dtype=np.float64)
+    return np.array([check_weight(value) for value in targets(w, rows, what)], dtype=np.float64)
 
 
 def check_parameters(learner: LearnerState, losses: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from streamk.learners.base import KernelLearner
 from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, DoublyStochasticRegressor
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
+from streamk.learners.merge import merge
 from streamk.learners.pursuit import (
     KaczmarzPursuitClassifier,
     KaczmarzPursuitRegressor,
@@ -35,4 +36,5 @@ __all__ = [
     "KernelLearner",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
+    "merge",
 ]

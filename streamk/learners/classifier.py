@@ -77,16 +77,21 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         self._learn_event(x, code, w, len(labels.values))
 
     def predict_proba_one(self, x: Event) -> dict[Label, float]:  # type: ignore[override]
-        """Return the probability of every known class; empty before any learning."""
+        """Return the probability of every known class; empty before any label is known.
+
+        While the first block of events waits to be learned, all labels are equally probable.
+        """
         out = self._predict_event(x)
         if out is None:
-            return {}
+            return {label: 1.0 / len(self._labels) for label in self._labels.values}
         return dict(zip(self._labels.values, out.tolist(), strict=False))
 
     def predict_one(self, x: Event) -> Label | None:  # type: ignore[override]
-        """Return the most probable class, None before any learning."""
+        """Return the most probable class, None before any label is known."""
         out = self._predict_event(x)
-        return None if out is None else self._labels.values[out.argmax()]
+        if out is None:
+            return next(iter(self._labels.values), None)
+        return self._labels.values[out.argmax()]
 
     def predict_proba_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return one column of probabilities per known class, in the type that goes with ``X``.
@@ -94,12 +99,19 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         A frame gives a frame, an array an array ``(n, len(labels))``, a list of dicts a list of dicts.
         """
         rows = batch(X, names)
-        return rows.table(self._labels.values, self._predict_batch(rows)[:, : len(self._labels)])
+        return rows.table(self._labels.values, self._predict_labels(rows))
 
     def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
         """Return the most probable class of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
-        return rows.series(self._decide(self._predict_batch(rows)))
+        return rows.series(self._decide(self._predict_labels(rows)))
+
+    def _predict_labels(self, rows: Any) -> Array:
+        """Return one column a label, ``(n, labels)``."""
+        out = self._predict_batch(rows)
+        if not out.shape[1] and self._labels.values:
+            return np.full((len(out), len(self._labels)), 1.0 / len(self._labels))
+        return out[:, : len(self._labels)]
 
     def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
         """Learn many events, and return the class predicted for each *before* it was learned.
@@ -127,10 +139,26 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         learned = weights > 0.0
         labels = self._labels.check_many(targets(y, len(rows)), learned.tolist())
         self._prepare(rows, weights)
+        before = len(self._labels)
         self._register(list(itertools.compress(labels, learned.tolist())))
         codes = list(map(self._labels.codes.get, labels, itertools.repeat(0)))
         goal = np.array([codes, weights], dtype=np.float64)
-        return rows, self._learn_batch(rows, goal, len(self._labels), wanted)
+        out = self._learn_batch(rows, goal, len(self._labels), wanted)
+        if wanted:
+            self._fill_blank(out, np.where(learned, goal[0] + 1.0, 0.0), before)
+        return rows, out
+
+    def _fill_blank(self, out: Array, counts: Array, before: int) -> None:
+        """Make the labels known to a row equally probable where nothing had been learned before it.
+
+        ``counts`` are the labels known after each row if it alone counts; ``before``, those before the first.
+        """
+        blank = np.flatnonzero(out.sum(axis=1) == 0.0)
+        known = np.maximum.accumulate(np.concatenate([[before], counts]))
+        for row in blank.tolist():
+            if known[row] > 0.0:
+                labels = max(int(known[row]), self._labels.least)
+                out[row, :labels] = 1.0 / labels
 
     def _decide(self, out: Array) -> list[Label | None]:
         if not out.size or not self._labels.values:

@@ -13,6 +13,7 @@ pursued by the open block, and what is left is projected onto all others.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from streamk.learners.block_pursuit import Accumulated, accumulating, pursue_blo
 from streamk.learners.blocks import Gathered
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.pending import typed
-from streamk.learners.recursion import Active, opened
+from streamk.learners.recursion import Active, covariance, opened, with_covariance
 from streamk.learners.regressor import KernelRegressor
 from streamk.rows import Rows
 
@@ -80,6 +81,24 @@ class _Pursuit(KernelLearner):
     def _fit(self, e: Expansion, block: Gathered) -> None:
         assert isinstance(self._active, Accumulated)
         pursue_block(e, block, self._active)
+
+    def _merge_open_blocks(self, models: Sequence[Any], shares: Sequence[float]) -> None:
+        """Add up what the blocks that were opened last have seen; coefficients are averaged already."""
+        e = self._expansion
+        blocks = [model._active for model in models if model._openings == self._openings and model._active]
+        if e is None or not blocks:
+            return
+        self._opened()
+        assert self._active is not None
+        first, projects, weights = self._active.first, self._projects, self._active.weights
+        known = (len(blocks) - 1) * self.ridge * e.features * np.eye(self.features)
+        if self.block_size > 1:
+            gram = sum(block.gram for block in blocks) - known
+            self._active = Accumulated(first, projects, gram, weights)
+        else:
+            information = sum(np.linalg.inv(covariance(block)) for block in blocks) - known
+            inverse = np.linalg.inv(information)
+            self._active = with_covariance(first, projects, (inverse + inverse.T) / 2.0, weights)
 
     def closed(self) -> Self:
         """Return a learner that predicts the same, without the matrix of its open block.

@@ -47,6 +47,15 @@ def opened(first: int, projects: bool, ridge: float, weights: Array) -> Active:
     return Active(first, projects, np.full(size, 1.0 / ridge), np.zeros(size * (size - 1) // 2), weights)
 
 
+def with_covariance(first: int, projects: bool, matrix: Array, weights: Array) -> Active:
+    """Return a block whose ``P`` is a given symmetric positive matrix."""
+    # U of P = (U √D)(U √D)ᵀ is the lower Cholesky factor of P with rows and columns in reverse
+    upper = np.asarray(np.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1], dtype=np.float64)
+    lengths = upper.diagonal()
+    rows, columns = np.tril_indices(len(matrix), -1)
+    return Active(first, projects, lengths**2, (upper / lengths)[columns, rows], weights)
+
+
 def covariance(active: Active) -> Array:
     """Return ``P = U D Uᵀ``, ``(F_b, F_b)``."""
     size = len(active.diagonal)

@@ -7,14 +7,11 @@ import pytest
 from river import checks, compose, datasets, evaluate, metrics, multiclass, preprocessing
 
 import streamk
+from streamk.learners import LEARNERS
 
 from .subjects import events
 
-MODELS = [
-    cls(**parameters)
-    for cls in (streamk.KaczmarzClassifier, streamk.KaczmarzRegressor)
-    for parameters in cls._unit_test_params()
-]
+MODELS = [cls(**parameters) for cls in LEARNERS.values() for parameters in cls._unit_test_params()]
 BATTERY = [
     pytest.param(model, check, id=f"{type(model).__name__}-{model.loss}-{check.__name__}-{i}")
     for model in MODELS

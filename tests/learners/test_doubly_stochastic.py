@@ -216,7 +216,8 @@ def test_a_batch_waits_for_its_count_and_predictions_do_not():
     for i in range(300):
         assert learner.pending == i % 128
         learner.learn_one({"a": float(i % 2)}, bool(i % 2))
-        assert (learner.predict_one({"a": 1.0}) is None) == (i < 127)
+        found = learner.predict_proba_one({"a": 1.0})
+        assert (found == {False: 0.5, True: 0.5}) == (i < 127)
     assert learner.events == 256
     learner.flush()
     assert (learner.events, learner.pending) == (300, 0)
