@@ -8,7 +8,7 @@ SOURCES := $(shell find streamk connectors -name '*.py' 2>/dev/null)
 # of the sources.
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba/$(shell cat $(SOURCES) | $(PYTHON) -c "import hashlib,sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])")
 
-.PHONY: setup demo test fmt lint type bench check clean
+.PHONY: setup demo test long fmt lint type bench check clean
 
 setup: $(VENV)/.ready
 
@@ -23,6 +23,9 @@ demo: setup
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+long: setup
+	$(BIN)/python -m pytest -m long tests/long
 
 bench: setup
 	$(BIN)/python benchmarks/run.py $(BENCH)

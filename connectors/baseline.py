@@ -16,7 +16,8 @@ from river import compose, linear_model, preprocessing
 from streamk.inputs import Event
 
 
-def _inputs() -> Any:
+def linear_inputs() -> Any:
+    """Return the inputs of a linear model: numbers standardised, strings one-hot."""
     numbers = compose.SelectType(Number) | preprocessing.StandardScaler()
     texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
     return numbers + texts
@@ -32,7 +33,7 @@ class LinearClassifier:
 
     def __init__(self) -> None:
         self._labels: list[Any] = []
-        self._model: Any = _inputs() | linear_model.LogisticRegression()
+        self._model: Any = linear_inputs() | linear_model.LogisticRegression()
         self._binary = True
 
     @property
@@ -43,7 +44,7 @@ class LinearClassifier:
     def expect(self, labels: int) -> None:
         """Start as softmax regression if more than two labels are to be expected."""
         if labels > 2 and self._binary:
-            self._model, self._binary = _inputs() | linear_model.SoftmaxRegression(), False
+            self._model, self._binary = linear_inputs() | linear_model.SoftmaxRegression(), False
 
     def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[dict[Any, float]]:
         """Predict each event, then learn it."""
@@ -73,7 +74,9 @@ class LinearRegressor:
     name = "LinearRegression"
 
     def __init__(self) -> None:
-        self._model: Any = _inputs() | preprocessing.TargetStandardScaler(linear_model.LinearRegression())
+        self._model: Any = linear_inputs() | preprocessing.TargetStandardScaler(
+            linear_model.LinearRegression()
+        )
 
     def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[float]:
         """Predict each event, then learn it."""

@@ -105,7 +105,8 @@ def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
     >>> read_settings(["features=1024", "loss=margin", "scales=2,1,0.5"], "kaczmarz")
     {'features': 1024, 'loss': 'margin', 'scales': (2, 1, 0.5)}
     """
-    known = list(inspect.signature(learner_classes(learner)["classification"]).parameters)
+    classes = learner_classes(learner).values()
+    known = list(dict.fromkeys(name for cls in classes for name in inspect.signature(cls).parameters))
     parameters: dict[str, Any] = {}
     for text in settings:
         key, equals, value = text.partition("=")

@@ -20,7 +20,19 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "kaczmarz": {
         "classification": streamk.KaczmarzClassifier,
         "regression": streamk.KaczmarzRegressor,
-    }
+    },
+    "doubly-stochastic": {
+        "classification": streamk.DoublyStochasticClassifier,
+        "regression": streamk.DoublyStochasticRegressor,
+    },
+    "matching-pursuit": {
+        "classification": streamk.MatchingPursuitClassifier,
+        "regression": streamk.MatchingPursuitRegressor,
+    },
+    "kaczmarz-pursuit": {
+        "classification": streamk.KaczmarzPursuitClassifier,
+        "regression": streamk.KaczmarzPursuitRegressor,
+    },
 }
 _LOOK = 1000  # records looked at to tell the task
 _CLASSES = 20  # whole numbers with at most so many values are taken for classes

@@ -137,6 +137,11 @@ class LearnerState(base.Estimator):
         return int(self._state[0])
 
     @property
+    def feature_count(self) -> int:
+        """Random features in use now: 0 before any learning, then ``features`` and more if they grow."""
+        return 0 if self._expansion is None else self._expansion.features
+
+    @property
     def pending(self) -> int:
         """Events waiting for their block to fill; always 0 for ``block_size=1``."""
         return len(self._pending)
@@ -144,13 +149,15 @@ class LearnerState(base.Estimator):
     def averaged(self) -> Self:
         """Return a learner whose coefficients are this one's average, and which averages no more.
 
-        It predicts the same, is half the size, and can go on learning from the average.
+        It predicts the same, is half the size or less, and can go on learning from the average; an open block
+        is opened again then.
         """
         header, arrays = self._to_parts()
         header["parameters"] = {**header["parameters"], "average": False}
         if self._expansion is not None:
             arrays["coefficients"] = self._expansion.coefficients[:, -1:]
-        return type(self)._from_parts(header, {k: v.copy() for k, v in arrays.items()})
+        kept = {k: v.copy() for k, v in arrays.items() if not k.startswith("active.")}
+        return type(self)._from_parts(header, kept)
 
     def save(self, path: str | Path) -> int:
         """Write the model to ``path`` and return its size in bytes.

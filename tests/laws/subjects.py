@@ -38,7 +38,10 @@ LEARNERS = {
     ),
     "regressor-growing-sketch": (
         streamk.KaczmarzRegressor,
-        {"growth": "linear", "features": 64, "period": 30, "kernel": "polynomial", "average": True},
+        {
+            "growth": "linear", "features": 64, "period": 30, "max_features": 256, "kernel": "polynomial",
+            "average": True,
+        },
     ),
     "pursuit-classifier": (streamk.MatchingPursuitClassifier, {"features": 64, "period": 40}),
     "pursuit-classifier-blocks-average": (
@@ -59,7 +62,8 @@ LEARNERS = {
         streamk.KaczmarzPursuitRegressor, {"features": 64, "growth": "sqrt", "period": 10},
     ),
     "doubly-stochastic-classifier": (
-        streamk.DoublyStochasticClassifier, {"features": 64, "batch_size": 16, "precondition": False},
+        streamk.DoublyStochasticClassifier,
+        {"features": 64, "batch_size": 16, "precondition": False, "max_features": 256},
     ),
     "doubly-stochastic-classifier-hinge-structured": (
         streamk.DoublyStochasticClassifier,

@@ -240,8 +240,18 @@ THREADS = """
 import hashlib, numpy as np, streamk
 rng = np.random.default_rng(0)
 X, names = rng.normal(size=(700, 30)), [f"x{j}" for j in range(30)]
-for block_size in (1, 64):
-    learner = streamk.KaczmarzClassifier(features=5000, block_size=block_size, seed=5)
+large = {"features": 5000, "seed": 5}
+grown = {"features": 2560, "growth": "linear", "period": 300, "max_features": 5120, "seed": 5}
+small = {"features": 320, "growth": "linear", "max_features": 4800, "batch_size": 64, "seed": 5}
+for learner in (
+    streamk.KaczmarzClassifier(**large),
+    streamk.KaczmarzClassifier(block_size=64, average=True, **large),
+    streamk.KaczmarzClassifier(block_size=64, directions="structured", **grown),
+    streamk.KaczmarzPursuitClassifier(block_size=128, **{**grown, "features": 640, "period": 100}),
+    streamk.MatchingPursuitClassifier(features=320, period=100, seed=5),
+    streamk.DoublyStochasticClassifier(precondition=False, **small),
+    streamk.DoublyStochasticClassifier(**{**small, "features": 320, "batch_size": 640}, revisits=2),
+):
     learner.learn_many(X, (X[:, 0] > X[:, 1]).tolist(), names=names)
     learner.flush()
     answers = learner.predict_proba_many(X, names=names)
@@ -256,7 +266,7 @@ def test_threads_change_nothing():
         command = [sys.executable, "-c", THREADS]
         hashes.add(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert len(hashes) == 1
-    assert len(hashes.pop().split()) == 2
+    assert len(hashes.pop().split()) == 7
 
 
 def test_golden_model():

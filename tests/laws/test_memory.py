@@ -1,0 +1,64 @@
+"""A learner that follows a stream for a million events takes no more memory than after the first ones."""
+
+import gc
+import resource
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from .subjects import COMMON, LEARNERS
+
+FOLLOWED = [
+    "classifier-margin-average",
+    "classifier-structured",
+    "classifier-growing",
+    "regressor-growing-sketch",
+    "pursuit-classifier",
+    "kaczmarz-pursuit-classifier-structured",
+    "kaczmarz-pursuit-regressor",
+    "doubly-stochastic-classifier",
+]
+CHUNK = 20_000
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_million_events(name):
+    cls, extra = LEARNERS[name]
+    if "batch_size" in extra:
+        extra = {**extra, "batch_size": 128}  # fewer steps of Python
+    learner = cls(**{**COMMON, **extra})
+    rng = np.random.default_rng(0)
+    names = ["a", "b", "c"]
+
+    def follow(events):
+        for start in range(0, events, CHUNK):
+            X = rng.normal(size=(min(CHUNK, events - start), 3))
+            y = (X[:, 0] * X[:, 1] > 0).tolist() if hasattr(learner, "labels") else X[:, 0].tolist()
+            learner.predict_learn_many(X, y, names=names)
+        for i in range(200):  # and one by one
+            x = {"a": float(i), "text": "xyz"[i % 3]}
+            learner.predict_one(x)
+            learner.learn_one(x, y[0])
+
+    follow(200_000)
+    size = len(learner.to_bytes())
+    tracemalloc.start()
+    try:
+        follow(100_000)
+        gc.collect()
+        before, highest = tracemalloc.get_traced_memory()[0], peak()
+        follow(700_000)
+        gc.collect()
+        after, later = tracemalloc.get_traced_memory()[0], peak()
+    finally:
+        tracemalloc.stop()
+    assert learner.events + learner.pending == 1_000_600
+    assert after - before < 200_000
+    assert later - highest < 16 * 2**20
+    waiting = 200 * learner.pending  # bytes of events that wait
+    assert len(learner.to_bytes()) <= size + waiting + 1000

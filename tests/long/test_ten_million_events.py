@@ -1,0 +1,50 @@
+"""Ten million events: recursive least squares is still the exact solution (a minute; ``make long``)."""
+
+import numpy as np
+import pytest
+
+import streamk
+
+from ..learners.test_kaczmarz import NAMES, features
+
+pytestmark = pytest.mark.long
+
+
+def test_recursive_least_squares_after_ten_million_events():
+    learner = streamk.MatchingPursuitRegressor(
+        growth="fixed", features=64, bandwidth=2.0, ridge=1e-3, scale_inputs=False, seed=3
+    )
+    rng = np.random.default_rng(0)
+    # targets of mean 0 and deviation 1 in every pair of events, so that their scale is known: 1 in the limit
+    gram, moment = 1e-3 * 64 * np.eye(64), np.zeros(64)
+    for chunk in range(100):
+        X = rng.normal(size=(100_000, 4))
+        y = np.sign(X[:, 0] * X[:, 1]) * (1.0 + 0.1 * X[:, 2])
+        if chunk == 0:
+            learner.learn_many(X[:1000], y[:1000], names=NAMES)
+            start = learner._active
+            gram += np.linalg.inv(_covariance(start)) - gram
+            moment = gram @ start.weights[0]
+            X, y = X[1000:], y[1000:]
+        before = learner._state[3:6].copy()
+        learner.learn_many(X, y, names=NAMES)
+        counts = before[0] + np.arange(len(y))
+        means = (before[0] * before[1] + np.concatenate([[0], np.cumsum(y)[:-1]])) / counts
+        squares = before[2] + before[0] * before[1] ** 2 + np.concatenate([[0], np.cumsum(y**2)[:-1]])
+        aims = np.clip((y - means) / np.sqrt(squares / counts - means**2), -6, 6)
+        phi = features(learner, X)
+        gram += phi.T @ phi
+        moment += phi.T @ aims
+    assert learner.events == 10_000_000
+    exact = np.linalg.solve(gram, moment)
+    assert (learner._active.diagonal > 0.0).all()
+    np.testing.assert_allclose(learner._active.weights[0], exact, atol=1e-6)
+    found = _covariance(learner._active)
+    truth = np.linalg.inv(gram)
+    assert np.linalg.norm(found - truth) < 1e-6 * np.linalg.norm(truth)
+
+
+def _covariance(active):
+    from streamk.learners.recursion import covariance
+
+    return covariance(active)
