@@ -26,9 +26,9 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
 
     _target_kind = "class"
 
-    def _initialise(self) -> None:
+    def _initialise(self, parameters: dict[str, Any]) -> None:
         self._labels = Labels()
-        super()._initialise()
+        super()._initialise(parameters)
 
     @property
     def _multiclass(self) -> bool:

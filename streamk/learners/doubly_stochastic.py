@@ -60,8 +60,8 @@ class _DoublyStochastic(KernelLearner):
     revisits: int
     batch_size: int
 
-    def _initialise(self) -> None:
-        super()._initialise()
+    def _initialise(self, parameters: dict[str, Any]) -> None:
+        super()._initialise(parameters)
         if self.precondition and self.batch_size < 2 * self.features:
             raise ValueError(
                 f"batch_size={self.batch_size!r}: batch_size must be at least twice "
@@ -231,23 +231,7 @@ class DoublyStochasticClassifier(_DoublyStochastic, KernelClassifier):
         directions: str = "keyed",
         seed: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.growth = growth
-        self.max_features = max_features
-        self.loss = loss
-        self.precondition = precondition
-        self.regularization = regularization
-        self.step = step
-        self.revisits = revisits
-        self.batch_size = batch_size
-        self.average = average
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
+        self._initialise(locals())
 
     @classmethod
     def _unit_test_params(cls) -> Any:
@@ -314,24 +298,7 @@ class DoublyStochasticRegressor(_DoublyStochastic, KernelRegressor):
         directions: str = "keyed",
         seed: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.growth = growth
-        self.max_features = max_features
-        self.loss = loss
-        self.quantile = quantile
-        self.precondition = precondition
-        self.regularization = regularization
-        self.step = step
-        self.revisits = revisits
-        self.batch_size = batch_size
-        self.average = average
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
+        self._initialise(locals())
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -13,7 +13,6 @@ pass ends near the ridge solution, where a constant ``ρ`` follows a stream that
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 from streamk.expansion import Expansion
@@ -50,34 +49,7 @@ class _Kaczmarz(KernelLearner):
         directions: str = "keyed",
         seed: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.growth = growth
-        self.period = period
-        self.max_features = max_features
-        self.loss = loss
-        self.regularization = regularization
-        self.memory = memory
-        self.average = average
-        self.block_size = block_size
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
-
-    @property
-    def _together(self) -> int:
-        return self.block_size
-
-    @property
-    def _growth_period(self) -> int:
-        return self.period
-
-    @property
-    def _horizon(self) -> float:
-        return math.inf if self.memory is None else float(self.memory)
+        self._initialise(locals())
 
     def _fit(self, e: Expansion, block: Gathered) -> None:
         project_block(e, block)

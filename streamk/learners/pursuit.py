@@ -12,7 +12,6 @@ pursued by the open block, and what is left is projected onto all others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -34,27 +33,12 @@ class _Pursuit(KernelLearner):
     """The open block of a learner, and its part of the model file."""
 
     ridge: float
-    period: int
-    memory: int | None
-    block_size: int
     _projects: ClassVar[bool]
     _losses: ClassVar[dict[str, tuple[str, ...]]] = {
         "class": ("squared",),
         "number": ("squared", "huber", "epsilon_insensitive"),
     }
     _active: Active | Accumulated | None = None
-
-    @property
-    def _together(self) -> int:
-        return self.block_size
-
-    @property
-    def _growth_period(self) -> int:
-        return self.period
-
-    @property
-    def _horizon(self) -> float:
-        return math.inf if self.memory is None else float(self.memory)
 
     def _ready(self, rows: Rows, outputs: int) -> Expansion:
         expansion = super()._ready(rows, outputs)
@@ -146,7 +130,6 @@ class _MatchingPursuit(_Pursuit):
 
     _projects = False
     regularization = 0.0
-    memory = None
 
     def __init__(
         self,
@@ -165,21 +148,7 @@ class _MatchingPursuit(_Pursuit):
         directions: str = "keyed",
         seed: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.growth = growth
-        self.period = period
-        self.max_features = max_features
-        self.loss = loss
-        self.ridge = ridge
-        self.average = average
-        self.block_size = block_size
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
+        self._initialise(locals())
 
 
 class _KaczmarzPursuit(_Pursuit):
@@ -206,23 +175,7 @@ class _KaczmarzPursuit(_Pursuit):
         directions: str = "keyed",
         seed: int | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.scales = scales
-        self.features = features
-        self.growth = growth
-        self.period = period
-        self.max_features = max_features
-        self.loss = loss
-        self.ridge = ridge
-        self.regularization = regularization
-        self.memory = memory
-        self.average = average
-        self.block_size = block_size
-        self.scale_inputs = scale_inputs
-        self.directions = directions
-        self.seed = seed
-        self._initialise()
+        self._initialise(locals())
 
 
 class MatchingPursuitClassifier(_MatchingPursuit, KernelClassifier):

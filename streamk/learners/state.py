@@ -37,8 +37,8 @@ Array = NDArray[np.float64]
 class LearnerState(base.Estimator):
     """The state of a learner over one :class:`streamk.expansion.Expansion`.
 
-    A subclass stores its parameters under their own names, as river requires, and calls
-    :meth:`_initialise` at the end of ``__init__``.
+    The ``__init__`` of a subclass names its parameters, as river requires, and hands them to
+    :meth:`_initialise`, which stores them under their names.
     """
 
     kernel: str
@@ -46,10 +46,13 @@ class LearnerState(base.Estimator):
     scales: tuple[float, ...]
     features: int
     growth: str
+    period: int
     max_features: int
     loss: str
     regularization: float
+    memory: int | None = None
     average: bool
+    block_size: int
     scale_inputs: bool
     directions: str
     seed: int | None
@@ -57,7 +60,10 @@ class LearnerState(base.Estimator):
     _target_kind: ClassVar[str]  # "class" or "number"
     _losses: ClassVar[dict[str, tuple[str, ...]]]  # by the kind of target
 
-    def _initialise(self) -> None:
+    def _initialise(self, parameters: dict[str, Any]) -> None:
+        for name, value in parameters.items():
+            if name != "self":
+                setattr(self, name, value)
         check_parameters(self, self._losses[self._target_kind])
         self._inputs = Inputs(self.directions, self.scale_inputs)
         self._expansion: Expansion | None = None
@@ -89,7 +95,7 @@ class LearnerState(base.Estimator):
     @property
     def _together(self) -> int:
         """How many events are learned at a time."""
-        raise NotImplementedError
+        return self.block_size
 
     @property
     def _gathers(self) -> bool:
@@ -99,12 +105,12 @@ class LearnerState(base.Estimator):
     @property
     def _growth_period(self) -> int:
         """Events in the unit of time of :func:`streamk.schedules.openings_at`."""
-        raise NotImplementedError
+        return self.period
 
     @property
     def _horizon(self) -> float:
         """How many events the growing regulariser counts at most."""
-        return math.inf
+        return math.inf if self.memory is None else float(self.memory)
 
     @property
     def _blocks(self) -> int:
