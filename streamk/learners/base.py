@@ -235,7 +235,7 @@ class KernelLearner(LearnerState):
             self._cover(expansion, rows)
             blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state, self._fit)
 
-    def _merge_open_blocks(self, models: Sequence[Any], shares: Sequence[float]) -> None:
+    def _merge_open_blocks(self, models: Sequence[Any]) -> None:
         """Take the open blocks of merged learners into this one; most learners have none."""
 
     def _fit(self, e: Expansion, block: Gathered) -> None:

@@ -36,7 +36,8 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     models
         Learners of one class. One that has learned nothing adds nothing.
     weights
-        How much each counts, at least 0 and not all 0; by default the number of events it learned.
+        How much each counts, at least 0 and not all 0; by default the number of events it learned. One of
+        weight 0 is left out.
 
     Raises
     ------
@@ -61,8 +62,9 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     parts = [model._to_parts() for model in models]
     learned = [k for k, model in enumerate(models) if model._expansion is not None]
     _check_alike(models, [header for header, _ in parts], learned)
-    if not any(shares[k] for k in learned):
-        return type(models[0])._from_parts(*parts[0])
+    learned = [k for k in learned if shares[k] > 0.0]
+    if not learned:
+        return type(models[0])._from_parts(*parts[shares.index(max(shares))])
     total = sum(shares[k] for k in learned)
     chosen = [Part(models[k], *parts[k], shares[k] / total) for k in learned]
     header = dict(chosen[0].header)
@@ -77,7 +79,7 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
         "coefficients": _coefficients(chosen, header, state),
     }
     merged = type(models[0])._from_parts(header, arrays)
-    merged._merge_open_blocks([part.model for part in chosen], [part.share for part in chosen])
+    merged._merge_open_blocks([part.model for part in chosen])
     return merged
 
 

@@ -66,7 +66,7 @@ class _Pursuit(KernelLearner):
         assert isinstance(self._active, Accumulated)
         pursue_block(e, block, self._active)
 
-    def _merge_open_blocks(self, models: Sequence[Any], shares: Sequence[float]) -> None:
+    def _merge_open_blocks(self, models: Sequence[Any]) -> None:
         """Add up what the blocks that were opened last have seen; coefficients are averaged already."""
         e = self._expansion
         blocks = [model._active for model in models if model._openings == self._openings and model._active]

@@ -43,12 +43,14 @@ def test_outputs_are_the_weighted_mean(make, weights):
     before = [model.to_bytes() for model in models]
     merged = streamk.merge(models, weights)
     assert [model.to_bytes() for model in models] == before
-    assert merged.events == 195
+    assert merged.events == (195 if weights is None else 150)
     xs = [plain(x) for x, _ in events(40, seed=9)]
     shares = np.array([60, 90, 45] if weights is None else weights)
     found, labels = outputs(merged, xs)
     expected = np.zeros_like(found)
     for model, share in zip(models, shares / shares.sum(), strict=True):
+        if share == 0.0:
+            continue
         given, known = outputs(model, xs)
         for k, label in enumerate(known):
             expected[:, labels.index(label)] += share * given[:, k]
