@@ -21,7 +21,7 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from streamk.features.lanes import Value, at, data, fma, index, load, shape, shuffle, times, vector
+from streamk.features.lanes import Value, at, data, fma, fold, index, load, shape, times, vector
 
 LANES = 32
 _FOUR = 4
@@ -97,13 +97,4 @@ def _products(context: Any, b: Any, signature: Any, arguments: Any, count: int) 
         y = load(b, at(b, shared, start), LANES)
         for row, total in zip(rows, partial, strict=True):
             b.store(fma(b, load(b, at(b, row, start), LANES), y, b.load(total)), total)
-    return [_fold(b, b.load(total)) for total in partial]
-
-
-def _fold(b: Any, folded: Value) -> Value:
-    half = LANES // 2
-    while half:
-        low, high = (shuffle(b, folded, folded, range(k, k + half)) for k in (0, half))
-        folded = b.fadd(low, high)
-        half //= 2
-    return b.extract_element(folded, ir.Constant(ir.IntType(32), 0))
+    return [fold(b, b.load(total)) for total in partial]

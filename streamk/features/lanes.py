@@ -95,9 +95,8 @@ def call(b: Any, name: str, *arguments: Value) -> Value:
     """Return LLVM's function of vectors, such as ``fma``, lane by lane."""
     kind = arguments[0].type
     function = ir.FunctionType(kind, [kind] * len(arguments))
-    return b.call(
-        cgutils.get_or_insert_function(b.module, function, f"llvm.{name}.v{kind.count}f32"), arguments
-    )
+    full = f"llvm.{name}.v{kind.count}{'f32' if kind.element == FLOAT else 'f64'}"
+    return b.call(cgutils.get_or_insert_function(b.module, function, full), arguments)
 
 
 def fma(b: Any, x: Value, y: Value, z: Value) -> Value:
@@ -111,6 +110,16 @@ def horner(b: Any, x: Value, coefficients: Sequence[float]) -> Value:
     for c in reversed(lower):
         value = fma(b, x, value, c)
     return value
+
+
+def fold(b: Any, value: Value) -> Value:
+    """Return the sum of the lanes, halves added until one is left."""
+    half = value.type.count // 2
+    while half:
+        low, high = (shuffle(b, value, value, range(k, k + half)) for k in (0, half))
+        value = b.fadd(low, high)
+        half //= 2
+    return b.extract_element(value, ir.Constant(_LANE, 0))
 
 
 def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:

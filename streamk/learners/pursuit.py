@@ -24,7 +24,7 @@ from streamk.learners.block_pursuit import Accumulated, accumulating, pursue_blo
 from streamk.learners.blocks import Gathered
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.pending import typed
-from streamk.learners.recursion import Active, covariance, opened, with_covariance
+from streamk.learners.recursion import Active, covariance, factor_size, opened, with_covariance
 from streamk.learners.regressor import KernelRegressor
 from streamk.rows import Rows
 
@@ -113,7 +113,7 @@ class _Pursuit(KernelLearner):
             self._active = Accumulated(*place, gram, weights)
         else:
             diagonal = typed(arrays, "active.diagonal", np.float64, (size,))
-            factor = typed(arrays, "active.factor", np.float64, (size * (size - 1) // 2,))
+            factor = typed(arrays, "active.factor", np.float64, (factor_size(size),))
             if not (diagonal > 0.0).all():
                 raise ValueError("its open block is impossible")
             self._active = Active(*place, diagonal, factor, weights)

@@ -16,11 +16,29 @@ step is smaller than half the last bit of a float32.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from streamk.features.lanes import (
+    DOUBLE,
+    LANES,
+    at,
+    data,
+    fma,
+    fold,
+    load,
+    spread,
+    store,
+    times,
+    vector,
+)
 
 Array = NDArray[np.float64]
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
@@ -29,9 +47,9 @@ _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, 
 class Active(NamedTuple):
     """The open block: columns ``first … first + F_b − 1`` of the expansion.
 
-    ``diagonal`` is ``D`` (``F_b``), ``factor`` the columns of ``U`` above the diagonal, one after the other
-    (``F_b (F_b − 1)/2``), ``weights`` the block's coefficients ``(K, F_b)``. ``projects`` says whether other
-    blocks move too.
+    ``diagonal`` is ``D`` (``F_b``), ``factor`` the columns of ``U`` above the diagonal, one after the
+    other, each filled up with zeros to a multiple of 16, ``weights`` the block's coefficients ``(K, F_b)``.
+    ``projects`` says whether other blocks move too.
     """
 
     first: int
@@ -44,7 +62,20 @@ class Active(NamedTuple):
 def opened(first: int, projects: bool, ridge: float, weights: Array) -> Active:
     """Return a block that has seen nothing: ``P = I/ridge``."""
     size = weights.shape[1]
-    return Active(first, projects, np.full(size, 1.0 / ridge), np.zeros(size * (size - 1) // 2), weights)
+    return Active(first, projects, np.full(size, 1.0 / ridge), np.zeros(factor_size(size)), weights)
+
+
+def factor_size(size: int) -> int:
+    """Return how many numbers a packed factor of so many columns has."""
+    return sum(-(-j // LANES) * LANES for j in range(size))
+
+
+def _columns(size: int) -> Iterator[tuple[int, slice]]:
+    """Yield every column of ``U`` and its place in the packed factor."""
+    at = 0
+    for j in range(size):
+        yield j, slice(at, at + j)
+        at += -(-j // LANES) * LANES
 
 
 def with_covariance(first: int, projects: bool, matrix: Array, weights: Array) -> Active:
@@ -52,17 +83,61 @@ def with_covariance(first: int, projects: bool, matrix: Array, weights: Array) -
     # U of P = (U √D)(U √D)ᵀ is the lower Cholesky factor of P with rows and columns in reverse
     upper = np.asarray(np.linalg.cholesky(matrix[::-1, ::-1])[::-1, ::-1], dtype=np.float64)
     lengths = upper.diagonal()
-    rows, columns = np.tril_indices(len(matrix), -1)
-    return Active(first, projects, lengths**2, (upper / lengths)[columns, rows], weights)
+    factor = np.zeros(factor_size(len(matrix)))
+    for j, place in _columns(len(matrix)):
+        factor[place] = upper[:j, j] / lengths[j]
+    return Active(first, projects, lengths**2, factor, weights)
 
 
 def covariance(active: Active) -> Array:
     """Return ``P = U D Uᵀ``, ``(F_b, F_b)``."""
     size = len(active.diagonal)
     upper = np.eye(size)
-    rows, columns = np.tril_indices(size, -1)  # the packed columns of U are the rows of Uᵀ
-    upper[columns, rows] = active.factor
+    for j, place in _columns(size):
+        upper[:j, j] = active.factor[place]
     return (upper * active.diagonal) @ upper.T
+
+
+@intrinsic
+def _inner_product(typing_context, factor, start, x, vectors):  # type: ignore[no-untyped-def]
+    """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        other = data(context, b, signature, arguments, 2)
+        zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
+        total = cgutils.alloca_once_value(b, zero)
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            b.store(fma(b, load(b, at(b, column, k)), load(b, at(b, other, k)), b.load(total)), total)
+        return fold(b, b.load(total))
+
+    return types.float64(factor, types.intp, x, types.intp), generate
+
+
+@intrinsic
+def _turn_column(typing_context, factor, start, gain, vectors, back, g):  # type: ignore[no-untyped-def]
+    """Turn a column ``u`` and the gain ``b`` over so many vectors: ``u ← u + b·back`` and ``b ← b + u·g``."""
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        gains = data(context, b, signature, arguments, 2)
+        back, g = spread(b, arguments[4]), spread(b, arguments[5])
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            u_place, b_place = at(b, column, k), at(b, gains, k)
+            u, old = load(b, u_place), load(b, b_place)
+            store(b, fma(b, old, back, u), u_place)
+            store(b, fma(b, u, g, old), b_place)
+        return context.get_dummy_value()
+
+    n, number = types.intp, types.float64
+    return types.void(factor, n, gain, n, number, number), generate
+
+
+# Numba's annotations count the typing context among the arguments
+_inner: Any = _inner_product
+_turn: Any = _turn_column
 
 
 @njit(cache=True, error_model="numpy")
@@ -83,24 +158,22 @@ def pursue(active, coefficients, first, phi, i, residual, weight):  # type: igno
     diagonal, factor = active.diagonal, active.factor
     size = diagonal.shape[0]
     begin = active.first
-    x, gain = np.empty(size), np.empty(size)
+    padded = (size + LANES - 1) // LANES * LANES
+    x, gain = np.zeros(padded), np.zeros(padded)
     for j in range(size):
         x[j] = phi[i, begin + j]
     noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
-    left, at = noise, np.uint64(0)
+    left, at = noise, 0
     for j in range(size):
-        f = x[j] + _inner(factor, at, x, j)
+        vectors = (j + LANES - 1) // LANES
+        f = x[j] + _inner(factor, at, x, vectors)
         g = diagonal[j] * f
         before = left
         left = before + f * g
         diagonal[j] *= before / left
-        back = -f / before
-        for k in range(np.uint64(j)):
-            u, b = factor[at + k], gain[k]
-            factor[at + k] = u + b * back
-            gain[k] = b + u * g
+        _turn(factor, at, gain, vectors, -f / before, g)
         gain[j] = g
-        at += np.uint64(j)
+        at += vectors * LANES
     for k in range(residual.shape[0]):
         if residual[k] != 0.0:
             step = residual[k] / left
@@ -108,24 +181,3 @@ def pursue(active, coefficients, first, phi, i, residual, weight):  # type: igno
                 active.weights[k, j] += gain[j] * step
                 coefficients[first + k, begin + j] = np.float32(active.weights[k, j])
     return noise / left
-
-
-@njit(cache=True, error_model="numpy")
-def _inner(factor, at, x, count):  # type: ignore[no-untyped-def]
-    """Return ``Σ_k factor[at + k] x[k]``: eight sums side by side, folded in halves, and the rest."""
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-    whole = count - count % 8
-    for k in range(0, whole, 8):
-        a = at + np.uint64(k)
-        s0 += factor[a] * x[k]
-        s1 += factor[a + np.uint64(1)] * x[k + 1]
-        s2 += factor[a + np.uint64(2)] * x[k + 2]
-        s3 += factor[a + np.uint64(3)] * x[k + 3]
-        s4 += factor[a + np.uint64(4)] * x[k + 4]
-        s5 += factor[a + np.uint64(5)] * x[k + 5]
-        s6 += factor[a + np.uint64(6)] * x[k + 6]
-        s7 += factor[a + np.uint64(7)] * x[k + 7]
-    result = ((s0 + s4) + (s2 + s6)) + ((s1 + s5) + (s3 + s7))
-    for k in range(whole, count):
-        result += factor[at + np.uint64(k)] * x[k]
-    return result
