@@ -16,6 +16,8 @@ from streamk.features.lanes import add_scaled, aligned
 from streamk.inner_product import inner_products
 from streamk.kernels import Kernel
 
+LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
+
 
 @njit(cache=True, error_model="numpy")
 def evaluate(coefficients, first, phi, i, out):  # type: ignore[no-untyped-def]

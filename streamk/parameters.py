@@ -43,7 +43,7 @@ def check_parameters(learner: LearnerState, losses: Sequence[str]) -> None:
     """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
     bandwidth = 1.0 if learner.bandwidth is None else learner.bandwidth
     check_map(learner.kernel, bandwidth, learner.scales, learner.features, learner.directions, learner.seed)
-    _require(("loss", learner.loss, learner.loss in losses, " or ".join(map(repr, losses))))
+    _require(("loss", learner.loss, _among(learner.loss, losses), " or ".join(map(repr, losses))))
     for name, value in learner._get_params().items():
         if name in _CHECKS:
             valid, wanted = _CHECKS[name]
@@ -63,7 +63,7 @@ def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, direction
         ("bandwidth", bandwidth, _positive(bandwidth), "a number above 0"),
         ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
         ("features", features, _whole(features, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
-        ("directions", directions, directions in CHOICES, " or ".join(map(repr, CHOICES))),
+        ("directions", directions, _among(directions, CHOICES), " or ".join(map(repr, CHOICES))),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )
     if isinstance(named, Polynomial):
@@ -99,24 +99,28 @@ def _whole(value: Any, least: int, limit: float = math.inf) -> bool:
     return whole and least <= int(value) < limit
 
 
+def _among(value: Any, choices: Sequence[str]) -> bool:
+    return isinstance(value, str) and value in choices
+
+
 def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
 _FLAG = _flag, "True or False"
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "growth": (lambda v: v in GROWTHS, " or ".join(map(repr, GROWTHS))),
+    "growth": (lambda v: _among(v, GROWTHS), " or ".join(map(repr, GROWTHS))),
     "period": (lambda v: _whole(v, 1, 2**53), "a whole number, at least 1"),
     "max_features": (lambda v: _whole(v, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
-    "batch_size": (lambda v: _whole(v, 1), "a whole number, at least 1"),
+    "batch_size": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1 and below 2**31"),
     "precondition": _FLAG,
-    "step": (lambda v: v is None or _positive(v), "None or a number above 0"),
-    "revisits": (lambda v: _whole(v, 0), "a whole number, at least 0"),
+    "step": (lambda v: v is None or (_positive(v) and v <= 1e12), "None or a number above 0, at most 1e12"),
+    "revisits": (lambda v: _whole(v, 0, 2**31), "a whole number, at least 0"),
     "quantile": (lambda v: 0.0 < _number(v) < 1.0, "a number between 0 and 1"),
-    "ridge": (_positive, "a number above 0"),
+    "ridge": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
     "regularization": (lambda v: _positive(v, 0.0), "a number, at least 0"),
     "memory": (lambda v: v is None or _whole(v, 0, 2**53), "None or a whole number"),
     "average": _FLAG,
-    "block_size": (lambda v: _whole(v, 1), "a whole number, at least 1"),
+    "block_size": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1 and below 2**31"),
     "scale_inputs": _FLAG,
 }

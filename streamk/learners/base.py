@@ -152,20 +152,23 @@ class KernelLearner(LearnerState):
                 self._gather(piece, goals, out[part] if wanted else None)
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
-            if self._expansion is None and not len(learned):
+            if len(learned):
+                self._ready(piece.select(learned[:1]), outputs)
+            elif self._expansion is None:
                 continue
-            self._ready(piece.select(learned[:1]), outputs)
             self._learn_rows(piece, goals, learned, out[part])
         return out[:, 0]
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
         """Learn rows one by one, cut where a block of features opens; ``learned`` are those with weight."""
-        start, done = 0, 0
+        start, done = 0, 0.0
         while start < goal.shape[1]:
-            self._open_due()
-            stop, done = goal.shape[1], done + self._next_opening - self._state[EVENTS]
+            stop = goal.shape[1]
             if done < len(learned):
-                stop = int(learned[int(done)])
+                self._open_due()
+                done += self._next_opening - self._state[EVENTS]
+                if done < len(learned):
+                    stop = int(learned[int(done)])
             part = slice(start, stop)
             self._run_checked(True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
             start = stop

@@ -117,4 +117,5 @@ def _regularised(gram: Array, rho: Array) -> Array:
 
     The Gram matrix has the rounding of float32, and so is the least that is added to its diagonal.
     """
-    return gram + np.diag(np.maximum(rho, _JITTER * gram.diagonal().max()))
+    least = _JITTER * (float(gram.diagonal().max()) or 1.0)
+    return np.asarray(gram + np.diag(np.maximum(rho, least)))

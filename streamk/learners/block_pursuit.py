@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.expansion import Expansion
+from streamk.expansion import LARGEST_COEFFICIENT, Expansion
 from streamk.features.products import add_gram, one_blas_thread, products_on_threads, tiles_of
 from streamk.learners.block_projection import multipliers, residuals_of, ridges
 from streamk.learners.blocks import Gathered, average, features_by_tile, total
@@ -22,6 +22,7 @@ from streamk.learners.events import LOSS, STEPS
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
+_JITTER = 1e-12  # of the trace
 
 
 class Accumulated(NamedTuple):
@@ -42,6 +43,20 @@ def accumulating(first: int, projects: bool, ridge: float, weights: Array) -> Ac
     return Accumulated(first, projects, ridge * np.eye(weights.shape[1]), weights)
 
 
+def is_positive(gram: Array) -> bool:
+    """Return whether the lower triangle is that of a Gram matrix that can be solved for."""
+    try:
+        cho_factor(_solvable(gram), lower=True)
+    except (ValueError, np.linalg.LinAlgError):
+        return False
+    return bool((gram.diagonal() > 0.0).all())
+
+
+def _solvable(gram: Array) -> Array:
+    """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
+    return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
+
+
 def pursue_block(e: Expansion, block: Gathered, active: Accumulated) -> None:
     """Fit the open block to a block of events; then, if it ``projects``, move the others by what is left."""
     features = features_by_tile(e, block.rows, block.statistics)
@@ -58,8 +73,8 @@ def pursue_block(e: Expansion, block: Gathered, active: Accumulated) -> None:
     weighted = opened * block.weights[:, None]
     add_gram(active.gram, weighted, opened)
     with one_blas_thread():
-        step = cho_solve(cho_factor(active.gram, lower=True), weighted.T @ residual)
-        active.weights[:] += step.T
+        step = cho_solve(cho_factor(_solvable(active.gram), lower=True), weighted.T @ residual)
+        np.clip(active.weights + step.T, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=active.weights)
         e.coefficients[0, 0, :, open_columns] = active.weights
         if active.projects and e.features > len(active.gram):
             phi[:, open_columns] = 0.0

@@ -30,7 +30,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.expansion import Expansion
+from streamk.expansion import LARGEST_COEFFICIENT, Expansion
 from streamk.features.products import add_gram, one_blas_thread
 from streamk.learners.base import KernelLearner
 from streamk.learners.blocks import Gathered, average, look
@@ -43,6 +43,9 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 _JITTER = 1e-6  # of the trace: the rounding of float32
 _SLOWING = 1e-4
+_LARGEST = np.float32(LARGEST_COEFFICIENT)
+_LARGE = 1e6  # of a feature whose square, times the heaviest weight, is far from what float32 holds
+_MOST = np.float32(1e38)
 _STEEPEST = 12.0  # twice what a standardised target is clipped to
 
 
@@ -68,8 +71,10 @@ class _DoublyStochastic(KernelLearner):
                 f"features={self.features!r}; the solution of a block does not generalise from fewer events "
                 "(or use precondition=False)"
             )
-        if self.regularization == 0.0:
-            raise ValueError("regularization=0: regularization must be above 0 for this learner")
+        if not 1e-12 <= self.regularization <= 1e12:
+            raise ValueError(
+                f"regularization={self.regularization!r}: regularization must be from 1e-12 to 1e12 here"
+            )
 
     @property
     def _together(self) -> int:
@@ -119,7 +124,8 @@ class _DoublyStochastic(KernelLearner):
     ) -> None:  # fmt: skip
         """Take a step of Algorithm 1."""
         length = 1.0 if self.step is None else self.step * self.regularization
-        decay = np.float32(1.0 - length / step)
+        # before step θν/2 the paper's factor is below −1, and what it multiplies is wiped out at step θν
+        decay = np.float32(max(1.0 - length / step, -1.0))
         rate = (1.0 / self.regularization if self.step is None else self.step) / step
         gradients = self._gradients(block, outputs, aims)
         coefficients = e.coefficients[0, 0]
@@ -127,7 +133,8 @@ class _DoublyStochastic(KernelLearner):
         gain = np.float32(rate / (self.features * len(columns)))
         with one_blas_thread():
             for at, phi in zip(columns, kept, strict=True):
-                coefficients[:, at] += gain * (gradients.T @ phi)
+                moved = coefficients[:, at] + gain * (gradients.T @ _with_room(phi))
+                coefficients[:, at] = np.clip(moved, -_LARGEST, _LARGEST)
 
     def _solve(
         self, e: Expansion, block: Gathered, step: int, columns: list[slice], kept: list[Floats],
@@ -139,16 +146,24 @@ class _DoublyStochastic(KernelLearner):
         size = min(self.features, max(1, len(aims) // 2))
         weights = (curvature / len(aims) * block.weights).astype(np.float32)[:, None]
         for at, whole in zip(columns, kept, strict=True):
-            phi = whole[:, :size]
+            phi = _with_room(whole[:, :size])
             system = np.zeros((size, size))
             add_gram(system, phi * weights, phi)
             np.fill_diagonal(system, system.diagonal() + max(ridge, _JITTER * np.trace(system)))
             with one_blas_thread():
                 slope = phi.T @ self._gradients(block, outputs, aims)
-                change = (rate * cho_solve(cho_factor(system, lower=True), slope)).astype(np.float32)
-                e.coefficients[0, 0, :, at.start : at.start + size] += change.T
+                solved = rate * cho_solve(cho_factor(system, lower=True), slope)
+                change = np.clip(solved, -_LARGEST, _LARGEST).astype(np.float32)
+                place = slice(at.start, at.start + size)
+                moved = e.coefficients[0, 0, :, place] + change.T
+                e.coefficients[0, 0, :, place] = np.clip(moved, -_LARGEST, _LARGEST)
                 if len(columns) > 1:
-                    outputs = outputs + phi @ change
+                    outputs = np.clip(outputs + phi @ change, -_MOST, _MOST).astype(np.float32)
+
+
+def _with_room(phi: Floats) -> NDArray[Any]:
+    """Return features whose products with the heaviest weights stay finite: float64 where they must."""
+    return phi.astype(np.float64) if abs(phi).max(initial=0.0) > _LARGE else phi
 
 
 @njit(cache=True, error_model="numpy")

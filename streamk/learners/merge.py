@@ -55,7 +55,8 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     >>> whole.events, whole.predict_one({"x": 4})
     (200, True)
     """
-    models = list(models)
+    if not isinstance(models, Sequence) or not all(isinstance(model, KernelLearner) for model in models):
+        raise ValueError("models must be a list of streamk learners")
     if not models:
         raise ValueError("there is no model to merge; give at least one")
     shares = _shares(models, weights)
@@ -64,7 +65,8 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     _check_alike(models, [header for header, _ in parts], learned)
     learned = [k for k in learned if shares[k] > 0.0]
     if not learned:
-        return type(models[0])._from_parts(*parts[shares.index(max(shares))])
+        header, arrays = parts[shares.index(max(shares))]
+        return type(models[0])._from_parts(header, {name: array.copy() for name, array in arrays.items()})
     total = sum(shares[k] for k in learned)
     chosen = [Part(models[k], *parts[k], shares[k] / total) for k in learned]
     header = dict(chosen[0].header)
@@ -73,12 +75,12 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     if "labels" in header:
         header["labels"] = _union(part.header["labels"] for part in chosen)
     state = _state(chosen, header)
-    arrays: dict[str, NDArray[Any]] = {
+    mixed: dict[str, NDArray[Any]] = {
         "state": state,
         "statistics": _statistics(chosen, header["numbers"]),
         "coefficients": _coefficients(chosen, header, state),
     }
-    merged = type(models[0])._from_parts(header, arrays)
+    merged = type(models[0])._from_parts(header, mixed)
     merged._merge_open_blocks([part.model for part in chosen])
     return merged
 
@@ -98,7 +100,7 @@ def _shares(models: Sequence[KernelLearner], weights: Sequence[float] | None) ->
     given = check_weights(weights, len(models), "weights").tolist()
     if not any(given):
         raise ValueError("all weights are 0; at least one model must count")
-    return list(given)
+    return [weight / max(given) for weight in given]
 
 
 def _check_alike(
@@ -126,6 +128,11 @@ def _check_alike(
                     "their features differ, so their coefficients cannot be merged; give all models the same "
                     f"{name}{_REMEDY.get(name, '')} before they learn"
                 )
+        kinds = [
+            type(labels[0]).__name__ for labels in (first.get("labels"), headers[k].get("labels")) if labels
+        ]
+        if len(set(kinds)) > 1:
+            raise ValueError(f"model {k} has labels of type {kinds[1]} and model {learned[0]} {kinds[0]}")
         if models[k]._inputs.positional:
             ours, theirs = first["numbers"], headers[k]["numbers"]
             shared = min(len(ours), len(theirs))

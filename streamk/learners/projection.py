@@ -22,7 +22,7 @@ def project(coefficients, first, phi, i, length, residual, rho):  # type: ignore
     (float32), ``residual`` is ``(K,)`` float64, ``length`` the squared length of the step's direction in
     units of ``φᵀφ`` (2 for a margin, which moves two outputs), and ``rho`` is ``ρF/w``.
     """
-    norm = length * np.float64(inner_product(phi, i, phi, i))
+    whole = length * np.float64(inner_product(phi, i, phi, i)) + rho
     for k in range(residual.shape[0]):
-        if residual[k] != 0.0:
-            accumulate(coefficients, first + k, np.float32(residual[k] / (norm + rho)), phi, i)
+        if residual[k] != 0.0 and whole > 0.0:
+            accumulate(coefficients, first + k, np.float32(residual[k] / whole), phi, i)

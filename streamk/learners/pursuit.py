@@ -12,15 +12,16 @@ pursued by the open block, and what is left is projected onto all others.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.expansion import Expansion
+from streamk.expansion import LARGEST_COEFFICIENT, Expansion
 from streamk.learners.base import KernelLearner
-from streamk.learners.block_pursuit import Accumulated, accumulating, pursue_block
+from streamk.learners.block_pursuit import Accumulated, accumulating, is_positive, pursue_block
 from streamk.learners.blocks import Gathered
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.pending import typed
@@ -42,9 +43,7 @@ class _Pursuit(KernelLearner):
 
     def _ready(self, rows: Rows, outputs: int) -> Expansion:
         expansion = super()._ready(rows, outputs)
-        if self._active is None:
-            self._opened()
-        elif len(self._active.weights) < expansion.outputs:
+        if self._active is not None and len(self._active.weights) < expansion.outputs:
             more = expansion.outputs - len(self._active.weights)
             weights = np.pad(self._active.weights, ((0, more), (0, 0)))
             self._active = self._active._replace(weights=weights)
@@ -73,6 +72,7 @@ class _Pursuit(KernelLearner):
         if e is None or not blocks:
             return
         self._opened()
+        self._count_openings(self._openings)  # it is open, not closed
         assert self._active is not None
         first, projects, weights = self._active.first, self._projects, self._active.weights
         known = (len(blocks) - 1) * self.ridge * e.features * np.eye(self.features)
@@ -80,9 +80,10 @@ class _Pursuit(KernelLearner):
             gram = sum(block.gram for block in blocks) - known
             self._active = Accumulated(first, projects, gram, weights)
         else:
-            information = sum(np.linalg.inv(covariance(block)) for block in blocks) - known
-            inverse = np.linalg.inv(information)
-            self._active = with_covariance(first, projects, (inverse + inverse.T) / 2.0, weights)
+            with contextlib.suppress(np.linalg.LinAlgError):  # too near singular: it begins anew
+                information = sum(np.linalg.inv(covariance(block)) for block in blocks) - known
+                inverse = np.linalg.inv(information)
+                self._active = with_covariance(first, projects, (inverse + inverse.T) / 2.0, weights)
 
     def closed(self) -> Self:
         """Return a learner that predicts the same, without the matrix of its open block.
@@ -103,26 +104,32 @@ class _Pursuit(KernelLearner):
     @classmethod
     def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         self = super()._from_parts(header, arrays)
-        if "active.weights" not in arrays or self._expansion is None:
+        if self._expansion is None or not any(name.startswith("active.") for name in arrays):
+            self._next_opening = 0.0  # a closed block is opened again by the next event
             return self
         size, outputs = self.features, self._expansion.outputs
         weights = typed(arrays, "active.weights", np.float64, (outputs, size))
         place = self._open_column, self._projects
         if self.block_size > 1:
             gram = typed(arrays, "active.gram", np.float64, (size, size))
+            _require(is_positive(gram))
             self._active = Accumulated(*place, gram, weights)
         else:
             diagonal = typed(arrays, "active.diagonal", np.float64, (size,))
             factor = typed(arrays, "active.factor", np.float64, (factor_size(size),))
-            if not (diagonal > 0.0).all():
-                raise ValueError("its open block is impossible")
+            _require((diagonal >= 0.0).all() and (diagonal <= _MOST).all() and (abs(factor) <= _MOST).all())
             self._active = Active(*place, diagonal, factor, weights)
-        if not all(np.isfinite(arrays[f"active.{k}"]).all() for k in _ARRAYS if f"active.{k}" in arrays):
-            raise ValueError("its open block is impossible")
+        _require((abs(weights) <= LARGEST_COEFFICIENT).all())
         return self
 
 
+def _require(possible: bool | np.bool_) -> None:
+    if not possible:
+        raise ValueError("its open block is impossible")
+
+
 _ARRAYS = ("diagonal", "factor", "gram", "weights")
+_MOST = 1e100  # of the numbers in a factor
 
 
 class _MatchingPursuit(_Pursuit):

@@ -26,6 +26,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from streamk.expansion import LARGEST_COEFFICIENT
 from streamk.features.lanes import (
     DOUBLE,
     LANES,
@@ -178,6 +179,7 @@ def pursue(active, coefficients, first, phi, i, residual, weight):  # type: igno
         if residual[k] != 0.0:
             step = residual[k] / left
             for j in range(size):
-                active.weights[k, j] += gain[j] * step
+                weight = active.weights[k, j] + gain[j] * step
+                active.weights[k, j] = min(max(weight, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
                 coefficients[first + k, begin + j] = np.float32(active.weights[k, j])
     return noise / left

@@ -26,7 +26,7 @@ from streamk.labels import plain
 from streamk.learners.events import CALIBRATION, EVENTS, KNOWN
 from streamk.learners.pending import Pending, typed
 from streamk.losses import CODES, FIRST_REGRESSION
-from streamk.parameters import check_parameters
+from streamk.parameters import check_map, check_parameters
 from streamk.probabilities import STATE, initialise
 from streamk.rows import MOST_SLOTS
 from streamk.schedules import events_before_opening, openings_at
@@ -63,7 +63,7 @@ class LearnerState(base.Estimator):
     def _initialise(self, parameters: dict[str, Any]) -> None:
         for name, value in parameters.items():
             if name != "self":
-                setattr(self, name, value)
+                setattr(self, name, plain(value))
         check_parameters(self, self._losses[self._target_kind])
         self._inputs = Inputs(self.directions, self.scale_inputs)
         self._expansion: Expansion | None = None
@@ -217,9 +217,17 @@ class LearnerState(base.Estimator):
         slots = len(names) if self.scale_inputs else 0
         self._inputs.statistics = typed(arrays, "statistics", np.float64, (slots, 3))
         self._state = typed(arrays, "state", np.float64, self._state.shape)
+        counters, calibration = self._state[:KNOWN], self._state[CALIBRATION]
+        if not (np.isfinite(self._state).all() and (counters == np.clip(counters.round(), 0, 2.0**53)).all()):
+            raise ValueError("its counters are impossible")
+        if not -10.0 <= calibration <= 10.0:
+            raise ValueError("its calibration is impossible")
         if header["seed"] is not None:
             self._count_openings(self._openings_in(header))
             features = self._blocks * self.features
+            check_map(
+                self.kernel, header["bandwidth"], self.scales, self.features, self.directions, header["seed"]
+            )
             found = arrays["coefficients"].shape
             outputs = found[2] if self._target_kind == "class" else 1
             shape = (1, 2 if self.average else 1, max(outputs, 1), width_of(features))
@@ -230,7 +238,9 @@ class LearnerState(base.Estimator):
             )  # fmt: skip
             self._expansion.extend(features)
             self._expansion.coefficients = aligned(coefficients)
-        if not 0 <= self._state[KNOWN] <= self._outputs or not np.isfinite(self._state).all():
+            if not np.isfinite(coefficients).all():
+                raise ValueError("its coefficients are not finite")
+        if not 0 <= self._state[KNOWN] <= self._outputs:
             raise ValueError("its counters are impossible")
         if "pending.goal" in arrays:
             self._pending = Pending.from_arrays(arrays, slots, self._together)

@@ -232,7 +232,7 @@ def test_a_batch_waits_for_its_count_and_predictions_do_not():
             "batch_size=100: batch_size must be at least twice features=64",
         ),
         ({"precondition": 1}, "precondition=1: precondition must be True or False"),
-        ({"step": 0}, "step=0: step must be None or a number above 0"),
+        ({"step": 0}, "step=0: step must be None or a number above 0, at most 1e12"),
         ({"revisits": -1}, "revisits=-1"),
         ({"quantile": 1.0}, "quantile=1.0: quantile must be a number between 0 and 1"),
         ({"regularization": 0}, "regularization=0"),

@@ -162,7 +162,7 @@ def test_closed_is_small_predicts_the_same_and_learns_on():
 
 
 def test_parameters_have_checks():
-    with pytest.raises(ValueError, match="ridge=0: ridge must be a number above 0"):
+    with pytest.raises(ValueError, match="ridge=0: ridge must be a number from 1e-12 to 1e12"):
         streamk.MatchingPursuitClassifier(ridge=0)
     with pytest.raises(ValueError, match="loss='margin': loss must be 'squared'"):
         streamk.KaczmarzPursuitClassifier(loss="margin")
