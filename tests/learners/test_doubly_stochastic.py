@@ -120,19 +120,19 @@ def test_algorithm_1_converges_like_one_over_t():
     """Kernel ridge regression whose optimum is known: the error at fixed points falls like 1/t.
 
     The distribution is uniform on 20 points, so ``f* = K (K/20 + ν I)⁻¹ y/20`` exactly (targets in units of
-    their running deviation: ±1, centred). Slopes from 8 runs; a wrong sign, decay or step size has slope 0
+    their running deviation: ±1, centred). Slopes from 6 runs; a wrong sign, decay or step size has slope 0
     or more.
     """
     rng = np.random.default_rng(0)
     points = rng.normal(size=(20, 4))
     y = np.where(np.arange(20) % 2, 1.0, -1.0)
     K = streamk.kernels.kernel("gaussian")(points, points, 2.0)
-    nu, sizes = 0.2, [256, 1024, 4096]
+    nu, sizes = 0.2, [96, 384, 1536]
     best = K @ np.linalg.solve(K / 20 + nu * np.eye(20), y / 20)
-    errors = np.zeros((8, len(sizes)))
-    for seed in range(8):
+    errors = np.zeros((6, len(sizes)))
+    for seed in range(6):
         learner = streamk.DoublyStochasticRegressor(
-            features=64, batch_size=4, precondition=False, regularization=nu, max_features=2**19,
+            features=64, batch_size=4, precondition=False, regularization=nu, max_features=2**17,
             bandwidth=2.0, scales=(1.0,), scale_inputs=False, seed=seed,
         )  # fmt: skip
         for i in rng.permutation(20):  # standardise the targets before the first step
@@ -147,7 +147,7 @@ def test_algorithm_1_converges_like_one_over_t():
     mean = errors.mean(axis=0)
     slope = np.polyfit(np.log(sizes), np.log(mean), 1)[0]
     assert -1.4 < slope < -0.7, (slope, mean)
-    assert mean[-1] < 2e-3
+    assert mean[-1] < 4e-3, mean
 
 
 def test_block_solves_converge_to_logistic_regression():
