@@ -72,8 +72,12 @@ class KernelLearner(LearnerState):
             goal = np.array([[target], [weight]])
             self._gather(self._encode_learned(x).copy(), goal, None)
             return
-        expansion = self._expansion
-        if expansion is None or outputs > expansion.outputs or self._state[EVENTS] >= self._next_opening:
+        expansion, due = self._expansion, self._next_opening
+        if (
+            expansion is None
+            or outputs > expansion.outputs
+            or (due < math.inf and self._state[EVENTS] >= due)
+        ):
             rows = self._encode_learned(x)
             expansion = self._ready(rows, outputs)
         else:
