@@ -5,8 +5,8 @@
 Elec2, the first 100,000 rows of CoverType and the training rows of Adult, in the order of the files. Each
 subject predicts every event before learning it: accuracy, kappa, events a second (predict and learn; rows
 are made before the clock starts, and what has to be compiled is compiled before), and the bytes of the
-model (pickled, for the peers in Python; saved, for Vowpal Wabbit). Fifteen minutes, of which river's forest
-takes ten. Vowpal Wabbit takes part if it is installed (``pip install '.[bench]'``).
+model (pickled, for the peers in Python; saved, for Vowpal Wabbit). Five minutes, most of them river's
+forest's. Vowpal Wabbit takes part if it is installed (``pip install -e '.[bench]'``).
 """
 
 from __future__ import annotations
@@ -26,23 +26,20 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from river import forest, linear_model, metrics, multiclass
+from run import STREAMS
 
 import streamk
 from connectors.baseline import LinearClassifier, linear_inputs, present
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = {
-    "Elec2": ("elec2.csv.gz", "class", None),
-    "CoverType": ("covtype.csv.gz", "Cover_Type", 100_000),
-    "Adult": ("adult_train.csv.gz", "income", None),
+    "Elec2": STREAMS["Elec2"],
+    "CoverType": STREAMS["CoverType, first 100,000"],
+    "Adult": STREAMS["Adult"],
 }
 SCALES = (4.0, 2.0, 1.0)
 OURS: dict[str, dict[str, dict[str, Any]]] = {
-    "KaczmarzClassifier": {
-        "Elec2": {"loss": "margin", "regularization": 1.0, "memory": 0, "scales": SCALES},
-        "CoverType": {"features": 1024, "memory": 0, "scales": (2.0, 1.0, 0.5, 0.25)},
-        "Adult": {},
-    },
+    "KaczmarzClassifier": {name: log["parameters"] for name, log in LOGS.items()},
     "KaczmarzPursuitClassifier": {
         "Elec2": {
             "memory": 0, "regularization": 3.0, "scales": SCALES, "features": 128, "period": 100,
@@ -180,9 +177,9 @@ def subjects(stream: str, seed: int) -> Iterator[tuple[str, Subject]]:
 
 def measure(stream: str, data: Path, events: int | None, seed: int) -> Iterator[dict[str, Any]]:
     """Yield a row of the table for each subject."""
-    file, target, limit = LOGS[stream]
-    X = pd.read_csv(data / file, nrows=min(filter(None, (limit, events)), default=None))
-    y = X.pop(target)
+    log = LOGS[stream]
+    X = pd.read_csv(data / log["file"], nrows=min(filter(None, (log["limit"], events)), default=None))
+    y = X.pop(log["target"])
     truth = y.tolist()
     for name, follow in subjects(stream, seed):
         answers, seconds, size = follow(X, y)
@@ -211,7 +208,7 @@ def main() -> None:
     arguments = parser.parse_args()
     console, rows = Console(stderr=arguments.json), []
     if not importlib.util.find_spec("vowpalwabbit"):
-        console.print("Vowpal Wabbit is not installed and is left out (pip install '.[bench]')", markup=False)
+        console.print("Vowpal Wabbit is not installed: pip install -e '.[bench]'", markup=False)
     for stream in arguments.only:
         table = Table(title=stream)
         for column in ("model", "accuracy", "kappa", "events/s", "bytes"):

@@ -12,42 +12,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from pathlib import Path
 
-import numpy as np
-from mnist_one_pass import unit_images
-from rich.progress import track
+from mnist_one_pass import follow
 
 import streamk
-
-CHUNK = 2560
 
 
 def one_pass(path: Path, most: int, seed: int, quiet: bool) -> dict[str, object]:
     """Learn the training images once and return what was reached."""
-    data = np.load(path)
-    names = [f"p{j:03d}" for j in range(784)]
     learner = streamk.KaczmarzPursuitClassifier(
         features=1024, growth="sqrt", period=58, max_features=most, ridge=10.0, regularization=0.003,
         average=True, block_size=256, bandwidth=0.6, scales=(1.0,), scale_inputs=False,
         directions="structured", seed=seed,
     )  # fmt: skip
-    images, labels = data["X_train"], data["y_train"]
-    began = time.perf_counter()
-    for start in track(range(0, len(images), CHUNK), "learning", disable=quiet):
-        chunk = slice(start, start + CHUNK)
-        learner.learn_many(unit_images(images[chunk]), labels[chunk], names=names)
-    learner.flush()
-    seconds = time.perf_counter() - began
-    model = learner.averaged()
-    predicted = model.predict_many(unit_images(data["X_test"]), names=names)
-    return {
-        "features": model.feature_count,
-        "test_error": float(np.mean(predicted != data["y_test"])),
-        "seconds": round(seconds, 1),
-        "model_bytes": len(model.to_bytes()),
-    }
+    result = follow(learner, path, quiet)
+    return {**result, "features": learner.feature_count}
 
 
 def main() -> None:

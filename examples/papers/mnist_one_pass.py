@@ -16,6 +16,7 @@ import hashlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.progress import track
@@ -40,17 +41,20 @@ def one_pass(
     path: Path, features: int, directions: str = "structured", seed: int = 7, quiet: bool = False
 ) -> dict[str, object]:
     """Learn the training images once and return what was reached."""
-    data = np.load(path)
-    names = [f"p{j:03d}" for j in range(data["X_train"][0].size)]
     learner = streamk.KaczmarzClassifier(
         features=features, scales=(1.0,), average=True, block_size=256, scale_inputs=False,
         directions=directions, seed=seed, **SETTINGS[features],
     )  # fmt: skip
-    labels = data["y_train"]
-    images = data["X_train"]
+    return {"features": features, **follow(learner, path, quiet)}
+
+
+def follow(learner: Any, path: Path, quiet: bool) -> dict[str, object]:
+    """Let an averaging learner learn the training images once, and test its average."""
+    data = np.load(path)
+    images, labels = data["X_train"], data["y_train"]
+    names = [f"p{j:03d}" for j in range(images[0].size)]
     began = time.perf_counter()
-    starts = range(0, len(images), CHUNK)
-    for start in track(starts, f"learning, {features:,} features", disable=quiet):
+    for start in track(range(0, len(images), CHUNK), "learning", disable=quiet):
         chunk = slice(start, start + CHUNK)
         learner.learn_many(unit_images(images[chunk]), labels[chunk], names=names)
     learner.flush()
@@ -59,7 +63,6 @@ def one_pass(
     predicted = model.predict_many(unit_images(data["X_test"]), names=names)
     contents = model.to_bytes()
     return {
-        "features": features,
         "test_error": float(np.mean(predicted != data["y_test"])),
         "seconds": round(learned, 1),
         "model_bytes": len(contents),

@@ -151,7 +151,7 @@ class KernelLearner(LearnerState):
         out = np.zeros((len(rows) if wanted else 0, 1, max(outputs, self._outputs)))
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._inputs, part.start, part.stop)
-            goals = np.ascontiguousarray(goal[:, part])
+            goals = goal[:, part]
             if self._gathers:
                 self._gather(piece, goals, out[part] if wanted else None)
                 continue

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.expansion import LARGEST_COEFFICIENT, Expansion
-from streamk.features.products import add_gram, one_blas_thread, products_on_threads, tiles_of
+from streamk.features.products import add_gram, one_blas_thread
 from streamk.learners.block_projection import multipliers, residuals_of, ridges
-from streamk.learners.blocks import Gathered, average, features_by_tile, total
+from streamk.learners.blocks import Gathered, average, look
 from streamk.learners.events import LOSS, STEPS
 
 Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 _JITTER = 1e-12  # of the trace
 
 
@@ -59,16 +58,11 @@ def _solvable(gram: Array) -> Array:
 
 def pursue_block(e: Expansion, block: Gathered, active: Accumulated) -> None:
     """Fit the open block to a block of events; then, if it ``projects``, move the others by what is left."""
-    features = features_by_tile(e, block.rows, block.statistics)
-    tiles, rule = tiles_of(e.width), block.rules[0]
+    rule = block.rules[0]
     open_columns = slice(active.first, active.first + len(active.gram))
-    seen: list[tuple[Floats, Floats]] = products_on_threads(
-        lambda tile: (phi := features(tile), phi @ e.coefficients[0, :, :, tile].transpose(0, 2, 1)), tiles
-    )
-    outputs = total(outputs for _, outputs in seen)
-    aims = block.aims(0, outputs[-1])
-    residual = residuals_of(int(rule[LOSS]), outputs[0], aims, block.outputs)
-    phi = np.concatenate([phi for phi, _ in seen], axis=1)
+    outputs, (phi,) = look(e, block, [slice(0, e.width)])
+    aims = block.aims(0, outputs[0, -1])
+    residual = residuals_of(int(rule[LOSS]), outputs[0, 0], aims, block.outputs)
     opened = phi[:, open_columns].astype(np.float64)
     weighted = opened * block.weights[:, None]
     add_gram(active.gram, weighted, opened)

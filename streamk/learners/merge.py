@@ -65,8 +65,8 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     _check_alike(models, [header for header, _ in parts], learned)
     learned = [k for k in learned if shares[k] > 0.0]
     if not learned:
-        header, arrays = parts[shares.index(max(shares))]
-        return type(models[0])._from_parts(header, {name: array.copy() for name, array in arrays.items()})
+        blank = shares.index(max(shares))
+        return models[blank]._copied(*parts[blank])
     total = sum(shares[k] for k in learned)
     chosen = [Part(models[k], *parts[k], shares[k] / total) for k in learned]
     header = dict(chosen[0].header)

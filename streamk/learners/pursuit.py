@@ -90,9 +90,7 @@ class _Pursuit(KernelLearner):
 
         It is as small as its coefficients. If it learns on, it opens the block again, from where it stands.
         """
-        header, arrays = self._to_parts()
-        kept = {k: v.copy() for k, v in arrays.items() if not k.startswith("active.")}
-        return type(self)._from_parts(header, kept)
+        return self._copied(*self._to_parts())
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         header, arrays = super()._to_parts()

@@ -162,6 +162,10 @@ class LearnerState(base.Estimator):
         header["parameters"] = {**header["parameters"], "average": False}
         if self._expansion is not None:
             arrays["coefficients"] = self._expansion.coefficients[:, -1:]
+        return self._copied(header, arrays)
+
+    def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the learner of these parts, which it does not share; without an open block."""
         kept = {k: v.copy() for k, v in arrays.items() if not k.startswith("active.")}
         return type(self)._from_parts(header, kept)
 

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import streamk
+from streamk.features.activation import AMPLITUDE
+from streamk.features.matrix import fill
+from streamk.learners.recursion import covariance
 
 from .subjects import events
 
@@ -15,9 +18,6 @@ def outputs(learner, xs):
     e, rows = learner._expansion, []
     for x in xs:
         found = learner._inputs.encode_checked(x, False)
-        from streamk.features.activation import AMPLITUDE
-        from streamk.features.matrix import fill
-
         phi = np.empty((1, e.width), dtype=np.float32)
         fill(e, found, learner._inputs.statistics, AMPLITUDE, phi)
         rows.append(e.coefficients[0, -1].astype(np.float64) @ phi[0].astype(np.float64))
@@ -117,8 +117,6 @@ def test_recursive_least_squares_add_up(block_size):
     if block_size > 1:
         ours, theirs = (np.tril(m._active.gram) for m in (merged, whole))
     else:
-        from streamk.learners.recursion import covariance
-
         ours, theirs = (covariance(m._active) for m in (merged, whole))
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9 * np.abs(theirs).max())
 

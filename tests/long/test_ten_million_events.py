@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
+from streamk.learners.recursion import covariance
 
 from ..learners.test_kaczmarz import NAMES, features
 
@@ -23,7 +24,7 @@ def test_recursive_least_squares_after_ten_million_events():
         if chunk == 0:
             learner.learn_many(X[:1000], y[:1000], names=NAMES)
             start = learner._active
-            gram = np.linalg.inv(_covariance(start))
+            gram = np.linalg.inv(covariance(start))
             moment = gram @ start.weights[0]
             X, y = X[1000:], y[1000:]
         before = learner._state[3:6].copy()
@@ -40,14 +41,8 @@ def test_recursive_least_squares_after_ten_million_events():
     assert (learner._active.diagonal > 0.0).all()
     T = features(learner, rng.normal(size=(1000, 4)))
     np.testing.assert_allclose(T @ learner._active.weights[0], T @ exact, atol=1e-4)
-    found = _covariance(learner._active)
+    found = covariance(learner._active)
     truth = np.linalg.inv(gram)
     assert np.linalg.norm(found - truth) < 1e-5 * np.linalg.norm(truth), np.linalg.norm(
         found - truth
     ) / np.linalg.norm(truth)
-
-
-def _covariance(active):
-    from streamk.learners.recursion import covariance
-
-    return covariance(active)
