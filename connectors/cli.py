@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import inspect
 import json
@@ -14,12 +13,16 @@ import typer
 from rich.console import Console
 
 import streamk
-from connectors import report
+from connectors import daemon_commands, report
 from connectors.files import Log
-from connectors.replay import LEARNERS, learner_classes, replay
+from connectors.replay import LEARNERS, learner_classes, read_setting, replay
 from streamk.prequential import TASKS
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("run")(daemon_commands.run_command)
+app.command("check")(daemon_commands.check_command)
+app.command("init")(daemon_commands.init_command)
+app.add_typer(daemon_commands.checkpoints, name="checkpoints")
 
 
 def _version(wanted: bool) -> None:
@@ -112,20 +115,10 @@ def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or key not in known:
             raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
-        parameters[key] = _value(value)
+        parameters[key] = read_setting(value)
         if key == "scales" and not isinstance(parameters[key], tuple):
             parameters[key] = (parameters[key],)
     return parameters
-
-
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
 
 
 def main() -> None:

@@ -197,7 +197,8 @@ class _Zstd(io.RawIOBase):
         return count
 
 
-def _text(raw: BinaryIO) -> io.TextIOBase:
+def unpacked(raw: BinaryIO) -> BinaryIO:
+    """Return the plain bytes of a file that may be gzip or zstd."""
     buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
     magic = buffered.peek(4)[:4]
     plain: Any = buffered
@@ -205,4 +206,8 @@ def _text(raw: BinaryIO) -> io.TextIOBase:
         plain = gzip.GzipFile(fileobj=buffered)
     elif magic == _ZSTD:
         plain = io.BufferedReader(_Zstd(buffered))
-    return io.TextIOWrapper(plain, encoding="utf-8-sig", newline="")
+    return plain  # type: ignore[no-any-return]
+
+
+def _text(raw: BinaryIO) -> io.TextIOBase:
+    return io.TextIOWrapper(unpacked(raw), encoding="utf-8-sig", newline="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
@@ -114,6 +115,17 @@ def learner_classes(learner: str) -> dict[str, Any]:
     if learner not in LEARNERS:
         raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
     return LEARNERS[learner]
+
+
+def read_setting(text: str) -> Any:
+    """Return the value in a text: a number, ``true``, ``false``, ``none``, numbers with commas, or the text."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
 
 
 def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]:

@@ -55,14 +55,17 @@ class Labels:
     def check_many(self, labels: Sequence[Any], learned: Sequence[bool]) -> list[Label]:
         """Return labels as plain Python values, naming the row of the first that is refused.
 
-        Only the label of a row that will be learned decides the type of those after it.
+        Only the label of a row that will be learned decides the type of those after it; others may be None.
         """
         expected = self.type
         kinds = set(map(type, labels))
         if len(kinds) == 1 and kinds <= ({*_TYPES} if expected is None else {expected}):
             return list(labels)
-        checked = []
+        checked: list[Any] = []
         for row, label in enumerate(labels):
+            if label is None and not learned[row]:
+                checked.append(None)
+                continue
             try:
                 checked.append(_check(label, expected))
             except ValueError as error:

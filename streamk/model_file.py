@@ -117,15 +117,21 @@ def load(path: str | Path) -> KernelLearner:
 
 def loads(data: bytes, source: str = "the model") -> KernelLearner:
     """Return the learner in the bytes of a model file; ``source`` names them in errors."""
+    return loads_with_extra(data, source)[0]
+
+
+def loads_with_extra(data: bytes, source: str = "the model") -> tuple[KernelLearner, Any]:
+    """Return the learner in the bytes of a model file, and what was saved beside it as ``extra``."""
     from streamk.learners import LEARNERS
 
     header, arrays = unpack(data, source)
+    extra = header.pop("extra", None)
     name = header.get("class")
     learner = LEARNERS.get(name) if isinstance(name, str) else None
     if learner is None:
         raise ValueError(f"{source} holds a {name!r}, which this streamk does not know")
     try:
-        return learner._from_parts(header, arrays)
+        return learner._from_parts(header, arrays), extra
     except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"{source} is not a valid {name}: {error}") from None
 

@@ -118,7 +118,8 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
         :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
-        A row met before any label is known gets None.
+        A row met before any label is known gets None. A row of weight 0 is predicted only, and its label may
+        be None.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(self._decide(out))
@@ -128,7 +129,8 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
     ) -> Any:
         """Learn many events, and return the probabilities given to each *before* it was learned.
 
-        Classes that were not yet known to a row have probability 0 there.
+        Classes that were not yet known to a row have probability 0 there. A row of weight 0 is predicted
+        only, and its label may be None.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.table(self._labels.values, out[:, : len(self._labels)])

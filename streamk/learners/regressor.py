@@ -64,6 +64,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
         :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
+        An event of weight 0 is predicted only; its target may be None.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)))
@@ -71,17 +72,18 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
     def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
         rows = batch(X, names)
         values = targets(y, len(rows))
-        goal = np.array([check_targets(values), check_weights(w, len(rows))], dtype=np.float64)
+        weights = check_weights(w, len(rows))
+        goal = np.array([check_targets(values, weights.tolist()), weights], dtype=np.float64)
         self._prepare(rows, goal[1])
         return rows, self._learn_batch(rows, goal, 1, wanted)
 
 
-def check_targets(values: Sequence[Any]) -> list[float]:
-    """Return targets as floats, naming the row of the first that is refused."""
+def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float]:
+    """Return targets as floats, naming the row of the first that is refused; without weight, None is 0."""
     checked = []
     for row, value in enumerate(values):
         try:
-            checked.append(check_target(value))
+            checked.append(0.0 if value is None and not weights[row] else check_target(value))
         except ValueError as error:
             raise RowError(row, str(error)) from None
     return checked

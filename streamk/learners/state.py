@@ -169,14 +169,22 @@ class LearnerState(base.Estimator):
         kept = {k: v.copy() for k, v in arrays.items() if not k.startswith("active.")}
         return type(self)._from_parts(header, kept)
 
-    def save(self, path: str | Path) -> int:
+    def save(self, path: str | Path, extra: Any = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 
         The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
         ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
         their block are saved too.
+
+        Parameters
+        ----------
+        path
+            The file, in a directory that exists.
+        extra
+            JSON values to keep in the same file; :func:`streamk.model_file.loads_with_extra` returns them.
         """
-        return model_file.write(path, *self._to_parts())
+        header, arrays = self._to_parts()
+        return model_file.write(path, header if extra is None else {**header, "extra": extra}, arrays)
 
     def to_bytes(self) -> bytes:
         """Return what :meth:`save` would write."""

@@ -1,0 +1,184 @@
+"""How to reach the brokers, and what their errors mean for a run."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
+
+from connectors.settings import Kafka
+from connectors.stream import DENIED, SINK, USAGE, Failure, Interruption
+
+T = TypeVar("T")
+PATIENCE = 15.0  # seconds for one request
+_DENIED = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.AuthorizationError,
+)
+
+
+def partition_name(partition: TopicPartition) -> str:
+    """Return the name of a partition, as ``clicks-3``."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def options(kafka: Kafka) -> dict[str, Any]:
+    """Return the settings in the client's words, after a knock at the brokers' door.
+
+    Raises
+    ------
+    Failure
+        If a certificate cannot be read, or the brokers' or this client's is refused.
+    Interruption
+        If no broker answers.
+    """
+    found: dict[str, Any] = {
+        "bootstrap_servers": list(kafka.servers),
+        "client_id": "streamk",
+        "bootstrap_timeout_ms": int(PATIENCE * 1000),
+        "reconnect_backoff_max_ms": 2000,
+        "metrics_enabled": False,
+        "security_protocol": ("SASL_" if kafka.mechanism else "") + ("SSL" if kafka.tls else "PLAINTEXT"),
+    }
+    if not kafka.mechanism and not kafka.tls:
+        found["security_protocol"] = "PLAINTEXT"
+    context = _context(kafka) if kafka.tls else None
+    if context:
+        found["ssl_context"] = context
+    if kafka.mechanism and kafka.password is not None:
+        found["sasl_mechanism"] = kafka.mechanism
+        found["sasl_plain_username"] = kafka.username
+        found["sasl_plain_password"] = kafka.password.get_secret_value()
+    _knock(kafka, context)
+    return found
+
+
+def _context(kafka: Kafka) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=kafka.ca)
+        context.check_hostname = kafka.check_hostname
+        if kafka.certificate:
+            secret = kafka.certificate_password
+            password = secret.get_secret_value() if secret else ""
+            context.load_cert_chain(kafka.certificate, kafka.certificate_key, password)
+    except (OSError, ssl.SSLError) as error:
+        raise Failure(USAGE, f"kafka.ca, kafka.certificate or its key cannot be read: {error}") from None
+    return context
+
+
+def _knock(kafka: Kafka, context: ssl.SSLContext | None) -> None:
+    """Open and close a connection: the client itself would retry a refused certificate for ever."""
+    reasons = []
+    for server in kafka.servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit():
+            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), 5.0) as plain:
+                if context:
+                    _shake_hands(plain, host.strip("[]"), context)
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise Failure(
+                DENIED,
+                f"kafka.servers: the certificate of {server} is not trusted: {error.verify_message} (kafka.ca)",
+            ) from None
+        except ssl.SSLError as error:
+            raise Failure(
+                DENIED,
+                f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
+            ) from None
+        except OSError as error:
+            reasons.append(f"{server}: {error.strerror or error}")
+    raise Interruption(f"no broker answers ({'; '.join(reasons)})")
+
+
+def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:
+    with context.wrap_socket(plain, server_hostname=host) as secure:
+        secure.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            secure.recv(1)  # where a refusal of this client's certificate would come
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn the client's errors into a Failure, where trying again is of no use, or an Interruption."""
+    try:
+        yield
+    except _DENIED as error:
+        raise Failure(DENIED, f"{what}: the broker refuses it: {_words(error)}") from None
+    except kafka_errors.MessageSizeTooLargeError as error:
+        raise Failure(
+            SINK, f"{what}: a message is larger than the topic takes (its max.message.bytes): {_words(error)}"
+        ) from None
+    except (kafka_errors.InvalidTopicError, kafka_errors.InvalidGroupIdError) as error:
+        raise Failure(USAGE, f"{what}: {_words(error)}") from None
+    except kafka_errors.KafkaConfigurationError as error:
+        raise Failure(USAGE, f"{what}: {error}") from None
+    except kafka_errors.KafkaError as error:
+        raise Interruption(f"{what}: {_words(error)}") from None
+
+
+def _words(error: BaseException) -> str:
+    text = str(error)
+    return text if text else type(error).__name__
+
+
+def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
+    """Raise Failure if a topic is not there; ``topics`` has settings and names."""
+    there = consumer.topics()
+    for key, topic in topics.items():
+        if topic not in there:
+            raise Failure(USAGE, f"{key}: there is no topic {topic!r}; make it, or mend the name")
+
+
+class Worker:
+    """A thread for calls that may never return: they are given up after a while.
+
+    kafka-python's transactions wait without a limit. The thread is a daemon: a call that hangs does not keep
+    the process.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None]
+        self._jobs = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="transactions", daemon=True).start()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, answer = job
+            try:
+                answer.put((call(), None))
+            except BaseException as error:
+                answer.put((None, error))
+
+    def do(self, call: Callable[[], T], seconds: float) -> T:
+        """Return what the call returns.
+
+        Raises
+        ------
+        Interruption
+            If it takes longer.
+        """
+        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+        self._jobs.put((call, answer))
+        try:
+            value, error = answer.get(timeout=seconds)
+        except queue.Empty:
+            raise Interruption(f"the broker has not answered for {seconds:.0f} seconds") from None
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        """Let the thread go when it can."""
+        self._jobs.put(None)

@@ -1,0 +1,150 @@
+"""Bytes to events: JSON, CSV or MessagePack, and which field is what."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from connectors.files import read_value
+from streamk.parameters import check_weight
+
+FORMATS = ("json", "csv", "msgpack")
+_MISSING = object()
+
+
+class Event(NamedTuple):
+    """A decoded record."""
+
+    fields: dict[str, Any]
+    target: Any  # None: to be predicted only
+    weight: float | None
+    key: Any  # None: that of the record
+    time: Any
+
+
+class Decoder:
+    """Decodes values and takes the target and its like out of the fields.
+
+    Parameters
+    ----------
+    format
+        ``"json"`` (one object), ``"msgpack"`` (one map), or ``"csv"`` (one line).
+    columns, delimiter
+        The names of the values of a CSV line, and what is between them.
+    target, key, time, weight
+        Fields that are not features. A name with dots is a path into nested objects, unless there is a field
+        of that very name.
+    numbers
+        Whether targets are numbers; a target in a line of CSV otherwise stays the text that it is.
+    features
+        Names of features, or a mapping of names to fields; None means every other field.
+    ignore
+        Fields that are no features.
+
+    Examples
+    --------
+    >>> decode = Decoder("json", target="label", ignore=["id"])
+    >>> decode(b'{"id": 7, "price": 2.5, "label": true}')
+    Event(fields={'price': 2.5}, target=True, weight=None, key=None, time=None)
+    >>> Decoder("json", target="after.y", features={"x": "after.x"})(b'{"after": {"x": 1, "y": "up"}}').fields
+    {'x': 1}
+    """
+
+    def __init__(
+        self,
+        format: str = "json",
+        target: str | None = None,
+        key: str | None = None,
+        time: str | None = None,
+        weight: str | None = None,
+        features: Sequence[str] | Mapping[str, str] | None = None,
+        ignore: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        delimiter: str = ",",
+        numbers: bool = False,
+    ) -> None:
+        texts = () if numbers or target is None else (target,)
+        self._parse = self._parser(format, columns, delimiter, texts)
+        self._target, self._key, self._time, self._weight = target, key, time, weight
+        if features is None or isinstance(features, Mapping):
+            self._features = features
+        else:
+            self._features = {name: name for name in features}
+        roles = [name for name in (target, key, time, weight) if name is not None]
+        self._left_out = list(dict.fromkeys([*roles, *ignore]))
+
+    @staticmethod
+    def _parser(
+        format: str, columns: Sequence[str] | None, delimiter: str, texts: Sequence[str]
+    ) -> Callable[[bytes], Any]:
+        if format == "json":
+            return msgspec.json.Decoder().decode
+        if format == "msgpack":
+            return msgspec.msgpack.Decoder().decode
+        if not columns:
+            raise ValueError("events.columns must name the columns of CSV")
+        names = list(columns)
+        readers = [(lambda text: text or None) if name in texts else read_value for name in names]
+
+        def parse(value: bytes) -> dict[str, Any]:
+            rows = list(csv.reader([value.decode()], delimiter=delimiter, strict=True))
+            if len(rows) != 1 or len(rows[0]) != len(names):
+                found = len(rows[0]) if rows else 0
+                raise ValueError(f"{found} values for {len(names)} columns")
+            return {name: read(text) for name, read, text in zip(names, readers, rows[0], strict=True)}
+
+        return parse
+
+    def __call__(self, value: bytes) -> Event:
+        """Return the event in the bytes of a record.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be decoded; the sentence says why.
+        """
+        try:
+            fields = self._parse(value)
+        except (ValueError, RecursionError, csv.Error, TypeError) as error:
+            raise ValueError(f"cannot be decoded: {error}") from None
+        if type(fields) is not dict:
+            raise ValueError(f"an event must be an object of fields, not {type(fields).__name__}")
+        found = [_take(fields, name) for name in (self._target, self._weight, self._key, self._time)]
+        target, weight = found[0], found[1]
+        if weight is not None:
+            weight = check_weight(weight)
+        if self._features is not None:
+            fields = {name: _take(fields, field) for name, field in self._features.items()}
+        else:
+            for name in self._left_out:
+                _drop(fields, name)
+        return Event(fields, target, weight, found[2], found[3])
+
+
+def _take(fields: dict[str, Any], name: str | None) -> Any:
+    """Return a field, or what is at the end of a path; None if it is not there."""
+    if name is None:
+        return None
+    found = fields.get(name, _MISSING)
+    if found is _MISSING:
+        found = None
+        if "." in name:
+            found = fields
+            for part in name.split("."):
+                found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _drop(fields: dict[str, Any], name: str) -> None:
+    if fields.pop(name, _MISSING) is _MISSING and "." in name:
+        *path, last = name.split(".")
+        inner: Any = fields
+        for part in path:
+            inner = inner.get(part) if isinstance(inner, dict) else None
+        if isinstance(inner, dict):
+            inner.pop(last, None)
+            if not inner and len(path) == 1:
+                fields.pop(path[0])

@@ -1,0 +1,114 @@
+"""Who has learned what: the note that goes with a committed position.
+
+Kafka moves partitions between the members of a group and keeps, for each, one position and one note. A model
+learns into a checkpoint on its own disk. The note joins the two: it lists, oldest first, which model learned
+the partition up to where, *durably*. Its last entry is the owner's:
+
+    [["a1f0", 0, 5000], ["77c2", 5000, 9000]]     model, from, up to
+
+The committed position may be ahead of the last entry: predictions were emitted for events that the owner had
+not yet put into a checkpoint. From this follow all starts (:func:`start`):
+
+- the owner comes back: it learns from its own checkpoint, silently up to the committed position;
+- another model takes over: it learns from where the owner's checkpoints end, silently up to the committed
+  position, and enters itself; what the owner had learned beyond is lost with its memory, and learned once;
+- a checkpoint that claims more than the note grants was written by a process that had already lost the
+  partition: it does not count, the one before it does (:func:`overreaches`).
+
+A commit is refused to a process that is no longer in the group, so an entry cannot be made by a dead owner.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from connectors.stream import Committed
+
+_MOST_ENTRIES = 40  # of at most 70 characters: brokers keep 4,096 characters of a note
+
+
+class Tenure(NamedTuple):
+    """A model's time with a partition: it learned ``since … until − 1``, durably."""
+
+    model: str
+    since: int
+    until: int
+
+
+def read(note: str) -> list[Tenure]:
+    """Return the tenures in a note; none if somebody else wrote it.
+
+    >>> read('[["a1f0",0,5000]]')
+    [Tenure(model='a1f0', since=0, until=5000)]
+    >>> read("not ours")
+    []
+    """
+    try:
+        entries = [Tenure(*entry) for entry in json.loads(note)]
+    except (ValueError, TypeError):
+        return []
+    known = all(type(t.model) is str and type(t.since) is type(t.until) is int for t in entries)
+    return entries if known else []
+
+
+def write(tenures: list[Tenure]) -> str:
+    """Return tenures as a note, the oldest left out where there are too many."""
+    return json.dumps(tenures[-_MOST_ENTRIES:], separators=(",", ":"))
+
+
+class Start(NamedTuple):
+    """Where to learn from, where to emit from, and the tenures from now on."""
+
+    position: int
+    emitted: int
+    tenures: list[Tenure]
+
+
+def start(model: str, committed: Committed | None, saved: int | None, otherwise: int) -> Start:
+    """Return how a model begins with a partition.
+
+    Parameters
+    ----------
+    model
+        Its identity.
+    committed
+        What the group has committed, None if nothing.
+    saved
+        The position in the model's checkpoint, None if the partition is not in it.
+    otherwise
+        Where to begin if nobody has read the partition.
+
+    Examples
+    --------
+    >>> start("a1f0", Committed(70, '[["a1f0",0,50]]'), 50, 0)
+    Start(position=50, emitted=70, tenures=[Tenure(model='a1f0', since=0, until=50)])
+    >>> start("77c2", Committed(70, '[["a1f0",0,50]]'), None, 0).tenures
+    [Tenure(model='a1f0', since=0, until=50), Tenure(model='77c2', since=50, until=50)]
+    """
+    if committed is None:
+        position = otherwise if saved is None else saved
+        return Start(position, position, [Tenure(model, position, position)])
+    tenures = read(committed.note)
+    if not tenures:  # the group was committed by another program
+        position = committed.position if saved is None else saved
+        return Start(position, max(position, committed.position), [Tenure(model, position, position)])
+    last = tenures[-1]
+    if last.model != model:
+        position, tenures = last.until, [*tenures, Tenure(model, last.until, last.until)]
+    else:
+        position = last.since if saved is None else max(saved, last.since)
+        tenures[-1] = Tenure(model, last.since, max(position, last.since))
+    return Start(position, max(position, committed.position), tenures)
+
+
+def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
+    """Return whether a checkpoint's position is beyond what others left to this model.
+
+    >>> committed = Committed(9000, '[["a1f0",0,5000],["77c2",5000,9000]]')
+    >>> overreaches("a1f0", committed, 5000), overreaches("a1f0", committed, 5200)
+    (False, True)
+    """
+    tenures = [] if committed is None else read(committed.note)
+    mine = [t.until for t in tenures if t.model == model]
+    return bool(mine) and tenures[-1].model != model and saved > mine[-1]

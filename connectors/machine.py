@@ -1,0 +1,98 @@
+"""A learner at work: records in; predictions and refusals out, in the order of the records.
+
+The model after a sequence of records depends on the records alone, not on how they were cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from connectors.events import Decoder, Event
+from connectors.stream import Raw
+from streamk.learners import KernelLearner
+from streamk.rows import RowError
+
+_PIECE = 64  # events tried together where one of them is refused
+
+
+class Outcome(NamedTuple):
+    """What became of a record: an event and its prediction, or the reason of its refusal."""
+
+    raw: Raw
+    event: Event | None
+    prediction: Any  # probabilities by label, or a number
+    reason: str
+
+
+class Machine:
+    """Decodes, predicts and learns.
+
+    Parameters
+    ----------
+    learner
+        Of the task.
+    decoder
+        Of its events.
+    task
+        ``"classification"`` or ``"regression"``.
+    """
+
+    def __init__(self, learner: KernelLearner, decoder: Decoder, task: str) -> None:
+        self.learner, self._decode = learner, decoder
+        model: Any = learner
+        self._pass = model.predict_proba_learn_many if task == "classification" else model.predict_learn_many
+
+    def work(self, records: Sequence[Raw], lenient: bool = True) -> list[Outcome]:
+        """Predict each event, then learn it if it has a target.
+
+        Unless ``lenient``, the work ends at the first record that is refused, whose outcome is the last.
+        """
+        outcomes: list[Outcome] = []
+        good: list[tuple[Raw, Event]] = []
+        bad: list[Outcome] = []
+        for raw in records:
+            try:
+                good.append((raw, self._decode(raw.value)))
+            except ValueError as error:
+                bad.append(Outcome(raw, None, None, str(error)))
+                if not lenient:
+                    break
+        self._learn(good, outcomes, lenient)
+        if not lenient and outcomes and outcomes[-1].event is None:
+            return outcomes
+        outcomes += bad
+        if bad:
+            outcomes.sort(key=lambda outcome: outcome.raw.offset)
+        return outcomes
+
+    def _learn(self, pairs: list[tuple[Raw, Event]], outcomes: list[Outcome], lenient: bool) -> None:
+        """Learn events in order; those that the learner refuses change nothing."""
+        step = len(pairs)
+        while pairs:
+            part = pairs[:step]
+            try:
+                predictions = self._ask([event for _, event in part])
+            except RowError as error:
+                if error.row == 0:
+                    outcomes.append(Outcome(part[0][0], None, None, error.reason))
+                    if not lenient:
+                        return
+                    pairs, step = pairs[1:], _PIECE
+                else:
+                    # what comes before the bad row first: what it teaches may decide about the row
+                    step = error.row
+                continue
+            outcomes += [
+                Outcome(raw, event, p, "") for (raw, event), p in zip(part, predictions, strict=True)
+            ]
+            pairs, step = pairs[len(part) :], _PIECE
+
+    def _ask(self, events: Sequence[Event]) -> Sequence[Any]:
+        xs, ys = [event.fields for event in events], [event.target for event in events]
+        if None not in ys and all(event.weight is None for event in events):
+            found: Sequence[Any] = self._pass(xs, ys)
+            return found
+        weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
+        found = self._pass(xs, ys, weights)
+        return found

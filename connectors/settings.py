@@ -1,0 +1,343 @@
+"""The settings of a daemon: a TOML file, overridden by ``STREAMK_…`` variables.
+
+``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Unknown keys are refused,
+every error names its key, and secrets are never shown.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from connectors.events import Decoder
+from connectors.replay import learner_classes, read_setting
+from connectors.stream import USAGE, Failure
+from streamk.learners import KernelLearner
+from streamk.prequential import TASKS
+
+PREFIX = "STREAMK_"
+_TESTS = "STREAMK_TEST_"
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+class Kafka(Section):
+    """The brokers, and how to be let in."""
+
+    servers: list[str] = Field(["localhost:9092"], description="brokers to ask first, host:port")
+    tls: bool = Field(False, description="whether to encrypt the connection")
+    ca: Path | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
+    certificate: Path | None = Field(None, description="this client's certificate (PEM)")
+    certificate_key: Path | None = Field(None, description="the key of this client's certificate (PEM)")
+    certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
+    check_hostname: bool = Field(True, description="whether the certificate must name the host")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    username: str | None = Field(None, description="of SASL")
+    password: SecretStr | None = Field(None, description="of SASL; better in STREAMK_KAFKA__PASSWORD")
+    session_seconds: float = Field(
+        10.0, ge=1.0, le=1800.0, description="silence after which the group gives the partitions to others"
+    )
+    away_seconds: float = Field(300.0, gt=0.0, description="absence of the brokers that ends the daemon")
+
+    _servers = field_validator("servers", mode="before")(_split)
+
+    @model_validator(mode="after")
+    def _together(self) -> Kafka:
+        if self.mechanism and (self.username is None or self.password is None):
+            raise ValueError("mechanism wants username and password")
+        if self.certificate_key and not self.certificate:
+            raise ValueError("certificate_key wants certificate")
+        if (self.ca or self.certificate) and not self.tls:
+            raise ValueError("ca and certificate want tls = true")
+        return self
+
+
+class TopicSource(Section):
+    """Events from a topic."""
+
+    kind: Literal["topic"]
+    topic: str = Field(description="its name")
+    group: str = Field(
+        "streamk", min_length=1, description="consumer group; daemons in one group share the partitions"
+    )
+    start: Literal["earliest", "latest"] = Field(
+        "earliest", description="where to begin if nobody has read the topic: earliest or latest"
+    )
+    expired: Literal["fail", "earliest", "latest"] = Field(
+        "fail",
+        description="what to do if events were deleted before they were read: fail, earliest or latest",
+    )
+
+
+class FileSource(Section):
+    """Events from a log on disk."""
+
+    kind: Literal["file"]
+    path: Path = Field(description="JSON lines or CSV, plain, gzip or zstd")
+    follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
+
+
+class TopicSink(Section):
+    """Into a topic."""
+
+    kind: Literal["topic"]
+    topic: str = Field(description="its name")
+
+
+class FileSink(Section):
+    """Into JSON lines on disk."""
+
+    kind: Literal["file"]
+    path: Path = Field(description="the file; lines are added")
+
+
+Sink = Annotated[TopicSink | FileSink, Field(discriminator="kind")]
+
+
+class Events(Section):
+    """What the bytes mean."""
+
+    format: Literal["json", "csv", "msgpack"] = Field("json", description="json, csv or msgpack")
+    columns: list[str] | None = Field(
+        None, description="names of the values of a CSV line; a log on disk names them in its first line"
+    )
+    target: str = Field(description="field to predict; an event without it is predicted only")
+    features: list[str] | dict[str, str] | None = Field(
+        None, description="fields to learn from, or a table of names and fields; every other field by default"
+    )
+    ignore: list[str] = Field([], description="fields not to learn from")
+    key: str | None = Field(None, description="field that names the event; the record's key by default")
+    time: str | None = Field(None, description="field that says when; the record's time by default")
+    weight: str | None = Field(None, description="field that says how much the event counts")
+
+    _lists = field_validator("columns", "features", "ignore", mode="before")(_split)
+
+    def decoder(self, task: str, columns: list[str] | None = None, delimiter: str = ",") -> Decoder:
+        """Return the decoder; ``columns`` and ``delimiter`` are those that a file names itself."""
+        values = {**dict(self), "columns": self.columns or columns}
+        return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
+
+
+class Learner(Section):
+    """What learns."""
+
+    name: str = Field(
+        "kaczmarz", description="kaczmarz, kaczmarz-pursuit, matching-pursuit or doubly-stochastic"
+    )
+    task: str = Field("classification", description="classification or regression")
+    parameters: dict[str, Any] = Field({}, description="of the learner; seed is 0 if it is not given")
+
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: read_setting(v) if isinstance(v, str) else v for key, v in value.items()}
+
+    @model_validator(mode="after")
+    def _buildable(self) -> Learner:
+        self.build()
+        return self
+
+    def build(self) -> KernelLearner:
+        """Return a new learner.
+
+        Raises
+        ------
+        ValueError
+            If the name, the task or a parameter is not one.
+        """
+        if self.task not in TASKS:
+            raise ValueError(f"task {self.task!r} is unknown; use {' or '.join(TASKS)}")
+        cls = learner_classes(self.name)[self.task]
+        known = list(inspect.signature(cls).parameters)
+        unknown = set(self.parameters) - set(known)
+        if unknown:
+            raise ValueError(f"parameters.{min(unknown)} is unknown; use {', '.join(known)}")
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in self.parameters.items()}
+        learner: KernelLearner = cls(**{"seed": 0, **values})
+        return learner
+
+
+class Checkpoints(Section):
+    """Where the model and the positions are kept, and how often."""
+
+    directory: Path = Field(Path("checkpoints"), description="one for each daemon")
+    events: int = Field(100_000, ge=1, description="so many events after the last one")
+    seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
+    keep: int = Field(3, ge=2, description="how many stay")
+
+
+class Limits(Section):
+    """How much may be refused before the daemon stops."""
+
+    consecutive: int = Field(1000, ge=1, description="events refused one after the other")
+    ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
+    window: int = Field(10_000, ge=1, description="events over which the ratio is taken")
+
+
+class Telemetry(Section):
+    """What the outside sees."""
+
+    port: int | None = Field(
+        None, ge=0, le=65_535, description="of /healthz, /ready and /metrics; none without it"
+    )
+    host: str = Field("127.0.0.1", description="address to listen on")
+    stall_seconds: float = Field(
+        60.0, gt=0.0, description="time without an advance, while events wait, after which /healthz fails"
+    )
+    window: int = Field(1000, ge=1, description="events over which the running loss is taken")
+    log: Literal["text", "json"] = Field(
+        "text", description="form of the log on standard error: text or json"
+    )
+
+
+class Settings(Section):
+    """Everything."""
+
+    kafka: Kafka = Kafka()
+    source: Annotated[TopicSource | FileSource, Field(discriminator="kind")]
+    events: Events
+    learner: Learner = Learner()
+    predictions: Sink | None = None
+    dead_letters: Sink | None = None
+    limits: Limits = Limits()
+    checkpoints: Checkpoints = Checkpoints()
+    telemetry: Telemetry = Telemetry()
+
+    @model_validator(mode="after")
+    def _fit(self) -> Settings:
+        topic = self.source.kind == "topic"
+        if self.events.format == "csv" and topic and not self.events.columns:
+            raise ValueError("events.columns must name the values of a CSV line, since a topic does not")
+        if self.events.format == "msgpack" and not topic:
+            raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
+        named = [
+            ("source", self.source),
+            ("predictions", self.predictions),
+            ("dead_letters", self.dead_letters),
+        ]
+        places: dict[tuple[str, str], str] = {}
+        for name, part in named:
+            if part is not None:
+                place = (part.kind, str(part.topic if part.kind == "topic" else part.path))
+                if place in places:
+                    raise ValueError(f"{name} and {places[place]} are the same {part.kind}, {place[1]}")
+                places[place] = name
+        return self
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
+    """Return the settings in a file and in the environment.
+
+    Raises
+    ------
+    Failure
+        If there is no such file, or a key or a value is wrong: one line for each.
+    """
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise Failure(USAGE, f"{path}: {error.strerror}; streamk init writes an example") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
+    origin = {}
+    for name, keys in _overrides(environment):
+        table: Any = values
+        for key in keys[:-1]:
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                raise Failure(USAGE, f"{name}: {'.'.join(keys[:-1])} is not a table")
+        table[keys[-1]] = environment[name]
+        origin[keys] = name
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        lines = [
+            _sentence(dict(e), path, origin) for e in error.errors(include_input=False, include_url=False)
+        ]
+        raise Failure(USAGE, "\n".join(lines)) from None
+
+
+def _overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and not name.startswith(_TESTS):
+            yield name, tuple(name.removeprefix(PREFIX).lower().split("__"))
+
+
+def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...], str]) -> str:
+    """Return what is wrong, and where: the key of the file, or the variable."""
+    # the location of a union also names the member, and a list or table its place
+    keys = tuple(
+        str(part) for part in error["loc"] if part not in ("topic", "file") or part == error["loc"][-1]
+    )
+    if error["type"] == "union_tag_not_found":
+        keys, message = (*keys, "kind"), "say 'topic' or 'file'"
+    elif error["type"] == "extra_forbidden":
+        message = "there is no such setting"
+    elif error["type"] == "missing":
+        message = "this setting must be given"
+    else:
+        message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{origin.get(keys, path)}: {'.'.join(keys) + ': ' if keys else ''}{message}"
+
+
+def example() -> str:
+    """Return a commented file of all settings, which is valid as it is."""
+    lines = [
+        "# Settings of a streamk daemon. Every one can be overridden by a variable:",
+        "# STREAMK_KAFKA__PASSWORD for kafka.password. Those behind a # have the value shown, or none.",
+    ]
+    given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
+    sections: list[tuple[str, type[Section], bool]] = [
+        ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
+        ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
+        ("checkpoints", Checkpoints, True), ("telemetry", Telemetry, True), ("kafka", Kafka, True),
+    ]  # fmt: skip
+    for name, section, needed in sections:
+        mark = "" if needed else "# "
+        lines += ["", f"{mark}[{name}]  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
+        for key, info in section.model_fields.items():
+            about = f"  # {info.description}" if info.description else ""
+            if key == "kind":
+                lines.append(
+                    f'{mark}kind = "topic"  # or "file", with path'
+                    + ("" if name != "source" else " and follow")
+                )
+            elif info.is_required():
+                suggested = given[key] if needed else name.replace("_", "-")
+                lines.append(f"{mark}{key} = {json.dumps(suggested)}{about}")
+            else:
+                lines.append(f"# {key} = {_toml(info.get_default())}{about}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{}"
+    return json.dumps(str(value) if isinstance(value, Path) else "" if value is None else value)

@@ -1,0 +1,150 @@
+"""What sources and sinks have in common: records, positions, and how a run ends or begins again.
+
+A *partition* is a text: ``clicks-3`` for partition 3 of a topic, the path for a log on disk. A *position* is the
+offset of the next record: a Kafka offset, or a byte of the (uncompressed) log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+
+class Failure(Exception):
+    """What ends a run: a sentence that says what to do, and the exit code."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+class Interruption(Exception):
+    """What makes a run begin again from its checkpoint: the connection or the group was lost."""
+
+
+USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK = 2, 3, 4, 5, 6, 7, 8
+EXIT_CODES = {
+    0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
+    USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
+    REFUSED_EVENTS: "too many events were refused, or one was and there are no dead letters",
+    CHECKPOINT: "a checkpoint cannot be written, none is whole, or it belongs to other settings",
+    AWAY: "the broker stayed away longer than kafka.away_seconds",
+    DENIED: "the broker refused the credentials, the certificate or the permission",
+    POSITION: "the position of the checkpoint is no longer in the source",
+    SINK: "predictions or dead letters cannot be written",
+}
+
+
+class Raw(NamedTuple):
+    """One record as it came."""
+
+    offset: int
+    next: int  # the position after it
+    value: bytes
+    key: bytes | None = None
+    time: int | None = None  # milliseconds since the epoch
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+class Committed(NamedTuple):
+    """What a group has committed for a partition: a position, and a note that goes with it."""
+
+    position: int
+    note: str = ""
+
+
+class Assigned(NamedTuple):
+    """A partition that this process is to read, what is committed for it, and what is there."""
+
+    partition: str
+    committed: Committed | None
+    first: int
+    end: int
+
+
+@dataclass
+class Polled:
+    """What a poll brought."""
+
+    records: Mapping[str, Sequence[Raw]] = field(default_factory=dict)
+    assigned: Sequence[Assigned] = ()
+    revoked: Sequence[str] = ()
+    finished: bool = False
+
+
+class Source(Protocol):
+    """Where records come from."""
+
+    name: str  # of the topic or log
+    columns: list[str] | None  # of CSV, where the source names them
+    delimiter: str
+
+    def poll(self, seconds: float) -> Polled:
+        """Wait so long at most for records; a partition's records come in order, after :meth:`begin`."""
+        ...
+
+    def begin(self, partition: str, position: int) -> None:
+        """Read a partition that was assigned from this position on."""
+        ...
+
+    def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
+        """Return what the group has committed, for those partitions for which it has."""
+        ...
+
+    def commit(self, positions: Mapping[str, Committed]) -> bool:
+        """Tell the group; False if it is rebalancing, Interruption if this process is no longer in it."""
+        ...
+
+    def ends(self) -> Mapping[str, int]:
+        """Return where each partition ends now, asking anew; raises Interruption if nobody answers."""
+        ...
+
+    def mark(self, positions: Mapping[str, int]) -> Any:
+        """Return what a checkpoint keeps of the source, to know it again."""
+        ...
+
+    def recognise(self, mark: Any) -> None:
+        """Raise Failure if the source is not the one of the mark."""
+        ...
+
+    def close(self, leaving: bool) -> None:
+        """Let go; ``leaving`` says that this process will not come back soon."""
+        ...
+
+
+class Output(NamedTuple):
+    """One line for a sink: a prediction, or a dead letter."""
+
+    dead: bool
+    partition: str
+    raw: Raw
+    body: bytes  # the encoded prediction, or the reason of the dead letter
+
+
+class Sink(Protocol):
+    """Where predictions and dead letters go."""
+
+    def restore(self, mark: Any) -> None:
+        """Find what has been written since a mark (None: since ever)."""
+        ...
+
+    def begin(self, partition: str, emitted: int) -> None:
+        """Learn that a partition's outputs below this offset were committed with their positions."""
+        ...
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Take the outputs that belong here and have not been written yet."""
+        ...
+
+    def commit(self, positions: Mapping[str, Committed]) -> None:
+        """Make everything written visible, together with the positions."""
+        ...
+
+    def mark(self) -> Any:
+        """Make everything committed safe, and return what a checkpoint keeps of the sink."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what was not committed."""
+        ...

@@ -1,0 +1,176 @@
+"""What a test of the daemon stands on: topics of its own, messages, and real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from connectors.checkpoint import Checkpoint, Store
+
+COMMAND = [sys.executable, "-m", "connectors.cli"]
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def events(count, seed=1, fields=5):
+    """Return events that are worth learning."""
+    rng = random.Random(seed)
+    found = []
+    for i in range(count):
+        x = {f"f{j:02d}": round(rng.gauss(0, 1), 6) for j in range(fields)}
+        found.append({"id": i, **x, "y": x["f00"] * x["f01"] > 0})
+    return found
+
+
+class Stand:
+    def __init__(self, servers, directory, **security):
+        self.servers, self.directory, self.security = servers, directory, security
+        self.daemons = []
+
+    def __enter__(self):
+        self.name = f"t{secrets.token_hex(4)}"
+        self.admin = KafkaAdminClient(bootstrap_servers=self.servers)
+        return self
+
+    def __exit__(self, *details):
+        for daemon in self.daemons:
+            daemon.end()
+        self.admin.close()
+
+    def topics(self, partitions=1, configs=None, names=("in", "out", "dead")):
+        """Make topics of this test's own, the input with so many partitions."""
+        new = [
+            NewTopic(self.topic(name), partitions if name == "in" else 1, 1, topic_configs=configs or {})
+            for name in names
+        ]
+        self.admin.create_topics(new)
+
+    def topic(self, name):
+        return f"{self.name}-{name}"
+
+    def send(self, values, partition=0, topic="in", keys=None):
+        producer = KafkaProducer(
+            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26
+        )
+        for i, value in enumerate(values):
+            body = value if isinstance(value, bytes) else json.dumps(value).encode()
+            place = partition(i) if callable(partition) else partition
+            producer.send(self.topic(topic), body, key=keys[i] if keys else None, partition=place)
+        producer.flush()
+        producer.close(timeout=5)
+
+    def read(self, topic="out", seconds=2.0):
+        """Return what a reader of committed messages sees in partition 0."""
+        place = TopicPartition(self.topic(topic), 0)
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.servers, isolation_level="read_committed", auto_offset_reset="earliest",
+            enable_auto_commit=False, fetch_max_bytes=1 << 28, max_partition_fetch_bytes=1 << 26,
+        )  # fmt: skip
+        with contextlib.closing(consumer):
+            consumer.assign([place])
+            consumer.seek_to_beginning(place)
+            end = consumer.end_offsets([place])[place]
+            found = []
+            quiet = time.monotonic()
+            while consumer.position(place) < end and time.monotonic() - quiet < 20:
+                for records in consumer.poll(500).values():
+                    found += records
+                    quiet = time.monotonic()
+        return found
+
+    def settings(self, name="daemon", **changes):
+        """Write the settings of a daemon, and return their path; ``section__key`` changes a key."""
+        values = {
+            "kafka": {"servers": [self.servers], "session_seconds": 2.0},
+            "source": {"kind": "topic", "topic": self.topic("in"), "group": self.name},
+            "events": {"target": "y", "ignore": ["id"]},
+            "learner": {"parameters": {"features": 64}},
+            "predictions": {"kind": "topic", "topic": self.topic("out")},
+            "dead_letters": {"kind": "topic", "topic": self.topic("dead")},
+            "checkpoints": {"directory": str(self.directory / f"{name}-checkpoints"), "events": 1500, "seconds": 0.5},
+        }
+        for key, value in changes.items():
+            section, _, field = key.partition("__")
+            if field:
+                values.setdefault(section, {})[field] = value
+            elif value is None:
+                values.pop(section, None)
+            else:
+                values[section] = value
+        path = self.directory / f"{name}.toml"
+        path.write_text(toml(values))
+        return path
+
+    def start(self, path, environment=None):
+        daemon = Daemon(path, environment)
+        self.daemons.append(daemon)
+        return daemon
+
+    def checkpoint(self, name="daemon"):
+        paths = Store(self.directory / f"{name}-checkpoints").paths()
+        return Checkpoint.read(paths[-1]) if paths else None
+
+
+def toml(values):
+    lines = []
+    for section, table in values.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {toml_value(value)}" for key, value in table.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def toml_value(value):
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml_value(v)}" for key, v in value.items()) + "}"
+    return json.dumps(str(value) if isinstance(value, Path) else value)
+
+
+class Daemon:
+    """A daemon in a process of its own."""
+
+    def __init__(self, path, environment=None):
+        self.log = path.with_suffix(".log")
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "run", str(path)], stdout=log, stderr=log, cwd=ROOT,
+                env={**os.environ, **(environment or {})},
+            )  # fmt: skip
+
+    def text(self):
+        return self.log.read_text()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number=signal.SIGTERM, seconds=30):
+        self.process.send_signal(number)
+        return self.wait(seconds)
+
+    def wait(self, seconds):
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the daemon goes on: {self.text()[-3000:]}") from None
+
+    def end(self):
+        if self.process.poll() is None:
+            self.kill()
+
+    def until(self, done, seconds=60):
+        """Wait until ``done()``, which must come while the daemon runs."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            assert self.process.poll() is None, f"the daemon ended: {self.text()[-3000:]}"
+            assert time.monotonic() < deadline, f"not in {seconds} s: {self.text()[-3000:]}"
+            time.sleep(0.05)

@@ -1,0 +1,176 @@
+"""Fifty times kill −9, while events keep coming: nothing is lost, nothing is learned or written twice.
+
+A third of the kills wait until a checkpoint is being written; the others come at random, from the first
+moments of a start to the midst of transactions.
+"""
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from connectors.checkpoint import Checkpoint, Store
+
+from .stand import events
+
+KILLS = 50
+
+
+class Traffic(threading.Thread):
+    """Sends events a few at a time until told to stop, ``rate`` a second."""
+
+    def __init__(self, send, rate):
+        super().__init__(daemon=True)
+        self._send, self._rate, self.ended, self.count = send, rate, threading.Event(), 0
+        self._events = events(200_000)
+
+    def run(self):
+        while not self.ended.wait(0.05):
+            step = self._rate // 20
+            part = self._events[self.count : self.count + step]
+            assert len(part) == step, "the traffic was too short"
+            self._send(part, self.count)
+            self.count += step
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+
+
+def kill_somewhere(daemon, directory, rng):
+    """Kill a daemon at a moment of the generator's choice."""
+    moment = time.monotonic() + rng.uniform(0.2, 2.8)
+    if rng.random() < 1 / 3:
+        time.sleep(1.0)
+        deadline = time.monotonic() + 3.0
+        while not any(directory.glob(".*.checkpoint.*")) and time.monotonic() < deadline:
+            pass
+    else:
+        time.sleep(max(0.0, moment - time.monotonic()))
+    alive = daemon.process.poll() is None
+    daemon.kill()
+    return alive
+
+
+def newest(directory):
+    paths = Store(directory).paths()
+    for path in reversed(paths):
+        try:
+            return Checkpoint.read(path)
+        except FileNotFoundError:  # pruned meanwhile
+            continue
+    return None
+
+
+def test_one_partition(stand):
+    stand.topics()
+    traffic = Traffic(lambda part, at: stand.send(part), 2000)
+    path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2)
+    directory = stand.directory / "daemon-checkpoints"
+    rng = random.Random(7)
+    traffic.start()
+    kills = 0
+    while kills < KILLS:
+        kills += kill_somewhere(stand.start(path), directory, rng)
+    daemon = stand.start(path)
+    traffic.stop()
+    daemon.until(lambda: (c := newest(directory)) and c.learner.events == traffic.count)
+    assert daemon.stop() == 0
+    progress = newest(directory).partitions[f"{stand.topic('in')}-0"]
+    assert (progress.position, progress.learned) == (traffic.count, traffic.count)
+
+    undisturbed = stand.settings("undisturbed", source__group=f"{stand.name}-2", predictions=None, dead_letters=None)
+    daemon = stand.start(undisturbed)
+    other = stand.directory / "undisturbed-checkpoints"
+    daemon.until(lambda: (c := newest(other)) and c.learner.events == traffic.count)
+    assert daemon.stop() == 0
+    assert newest(directory).learner.to_bytes() == newest(other).learner.to_bytes()
+
+    offsets = [json.loads(r.value)["offset"] for r in stand.read()]
+    assert offsets == list(range(traffic.count))
+
+
+def test_four_partitions_and_two_daemons(stand):
+    """Either may be killed; partitions go back and forth between them."""
+    stand.topics(partitions=4)
+    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 4), 2000)
+    names = ("a", "b")
+    paths = {n: stand.settings(n, checkpoints__events=200, checkpoints__seconds=0.2) for n in names}
+    directories = {n: stand.directory / f"{n}-checkpoints" for n in names}
+    rng = random.Random(8)
+    traffic.start()
+    running = {"a": stand.start(paths["a"])}
+    kills = 0
+    while kills < KILLS:
+        name = rng.choice(names)
+        if name not in running:
+            running[name] = stand.start(paths[name])
+        kills += kill_somewhere(running.pop(name), directories[name], rng)
+        if rng.random() < 0.7:  # else the other one takes over
+            running[name] = stand.start(paths[name])
+    for name in names:
+        if name not in running:
+            running[name] = stand.start(paths[name])
+    traffic.stop()
+
+    def learned():
+        found = Counter()
+        for directory in directories.values():
+            checkpoint = newest(directory)
+            for partition, progress in (checkpoint.partitions if checkpoint else {}).items():
+                found[partition] += progress.learned
+        return found
+
+    running["a"].until(lambda: sum(learned().values()) >= traffic.count, 90)
+    assert running["a"].stop() == 0
+    assert running["b"].stop() == 0
+    assert learned() == {f"{stand.topic('in')}-{p}": traffic.count // 4 for p in range(4)}
+    both = sum(newest(directory).learner.events for directory in directories.values())
+    assert both == traffic.count
+    found = Counter((v["partition"], v["offset"]) for r in stand.read() if (v := json.loads(r.value)))
+    assert len(found) == traffic.count
+    assert set(found.values()) == {1}
+
+
+@pytest.mark.xdist_group("file")
+def test_a_log_on_disk(tmp_path):
+    """The same of a log that grows and predictions that go to a file."""
+    from .stand import Stand
+
+    stand = Stand("127.0.0.1:1", tmp_path)
+    stand.name = "none"
+    log, out = tmp_path / "log.jsonl", tmp_path / "out.jsonl"
+    log.touch()
+
+    def append(part, at):
+        with log.open("a") as file:
+            file.writelines(json.dumps(x) + "\n" for x in part)
+
+    file_source = {"kind": "file", "path": log, "follow": True}
+    common = {"source": file_source, "checkpoints__events": 200, "checkpoints__seconds": 0.2}
+    path = stand.settings(
+        **common, predictions={"kind": "file", "path": out}, dead_letters={"kind": "file", "path": tmp_path / "dead"}
+    )
+    directory = tmp_path / "daemon-checkpoints"
+    traffic = Traffic(append, 2000)
+    rng = random.Random(9)
+    traffic.start()
+    kills = 0
+    while kills < KILLS:
+        kills += kill_somewhere(stand.start(path), directory, rng)
+    daemon = stand.start(path)
+    traffic.stop()
+    daemon.until(lambda: (c := newest(directory)) and c.learner.events == traffic.count)
+    assert daemon.stop() == 0
+    undisturbed = stand.settings(
+        "undisturbed", source={**file_source, "follow": False}, predictions=None, dead_letters=None
+    )
+    assert stand.start(undisturbed).wait(60) == 0
+    other = newest(tmp_path / "undisturbed-checkpoints")
+    assert newest(directory).learner.to_bytes() == other.learner.to_bytes()
+    offsets = [json.loads(line)["offset"] for line in out.read_text().splitlines()]
+    assert len(offsets) == traffic.count
+    assert offsets == sorted(set(offsets))
