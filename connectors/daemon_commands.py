@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors import settings as settings_file
-from connectors.checkpoint import Checkpoint, Store
 from connectors.check import check
+from connectors.checkpoint import Checkpoint, Store
 from connectors.daemon import run
 from connectors.stream import CHECKPOINT, EXIT_CODES, USAGE, Failure
 from connectors.telemetry import log_to_stderr

@@ -33,6 +33,7 @@ from connectors.stream import (
     Source,
 )
 from connectors.telemetry import Telemetry
+from streamk.learners import KernelLearner
 from streamk.prequential import decide
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,11 @@ class Session:
         )
 
     @property
+    def learner(self) -> KernelLearner:
+        """The model, learning."""
+        return self._machine.learner
+
+    @property
     def _partitions(self) -> dict[str, Progress]:
         return self._checkpoint.partitions
 
@@ -146,12 +152,12 @@ class Session:
         position, emitted, tenures = start
         if saved is not None and position > saved:
             log.info("%s: %d to %d were learned by other models", name, saved, position - 1)
+        if not self._source.commit({name: Committed(emitted, ledger.write(tenures))}):
+            return  # the group is rebalancing again, and will tell
         self._partitions.setdefault(name, Progress(position)).position = position
         self._tenures[name], self._emitted[name] = tenures, emitted
         for sink in self._sinks.values():
             sink.begin(name, emitted)
-        if not self._source.commit({name: Committed(emitted, ledger.write(tenures))}):
-            raise Interruption("the group is rebalancing again")
         self._source.begin(name, position)
         silent = f", silently up to {emitted}" if emitted > position else ""
         log.info("%s: from %d%s", name, position, silent)

@@ -16,6 +16,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient, MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.base import MemberState
 
 from connectors import settings
 from connectors.broker import PATIENCE, explained, options, partition_name, require_topics
@@ -37,7 +38,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self.consumer: Any = None
         self.assigned: set[TopicPartition] = set()
         self.revoked: set[TopicPartition] = set()
-        self.lost = False
+        self.lost = self.closing = False
 
     def on_partitions_assigned(self, assigned: Any) -> None:
         with self._lock:
@@ -50,7 +51,8 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         with self._lock:
             self.revoked |= set(revoked)
             self.assigned -= set(revoked)
-        raise _HandOver  # the client hands it to whoever polls
+        if not self.closing:
+            raise _HandOver  # the client hands it to whoever polls
 
     def on_partitions_lost(self, lost: Any) -> None:
         self.lost = True
@@ -88,6 +90,7 @@ class TopicSource:
         self.name, self.group, self._member = source.topic, source.group, f"streamk-{member}"
         self._options = options(kafka)
         self._listener = _Listener()
+        self._unbegun: set[TopicPartition] = set()
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
@@ -107,14 +110,15 @@ class TopicSource:
         self._listener.consumer = self._consumer
         try:
             with explained("source.topic"):
-                require_topics(self._consumer, {"source.topic": self.name})
+                # in this order: a topic whose partitions become known after the first join is joined for twice
                 self._consumer.subscribe([self.name], listener=self._listener)
+                require_topics(self._consumer, {"source.topic": self.name})
         except BaseException:
             self._consumer.close(timeout_ms=1000)
             raise
 
     def poll(self, seconds: float) -> Polled:
-        """Return the next records, and what the group gave and takes.
+        """Return the next records, what the group gave and has not been begun, and what it takes.
 
         Raises
         ------
@@ -128,16 +132,20 @@ class TopicSource:
             except kafka_errors.KafkaError as error:
                 if not isinstance(error.__cause__, _HandOver):
                     raise
+        if self._consumer.group_metadata().state is MemberState.REBALANCING:
+            # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
+            self._consumer._coordinator.request_rejoin()
         if self._listener.lost:
             raise Interruption("the group has given the partitions to others")
         given, taken = self._listener.take()
+        self._unbegun = (self._unbegun | given) & self._consumer.assignment()
         records = {
             partition_name(partition): [
                 Raw(r.offset, r.offset + 1, r.value or b"", r.key, r.timestamp, r.headers) for r in found
             ]
             for partition, found in polled.items()
         }
-        return Polled(records, self._describe(given), [partition_name(p) for p in taken])
+        return Polled(records, self._describe(self._unbegun), [partition_name(p) for p in taken])
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
         if not partitions:
@@ -174,15 +182,18 @@ class TopicSource:
         except ValueError:
             raise Interruption(f"the group took {partition} back at once") from None
         self._consumer.resume(place)
+        self._unbegun.discard(place)
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Tell the group; False if it is rebalancing."""
         if not positions:
             return True
+        if self._consumer.group_metadata().state is not MemberState.STABLE:
+            return False  # the client would wait for a rebalance that only a poll can end
         with explained("source.group"):
             try:
-                self._consumer.commit(self.offsets(positions), timeout_ms=_MS)
-            except kafka_errors.RebalanceInProgressError:
+                self._consumer.commit(self.offsets(positions), timeout_ms=2000)
+            except (kafka_errors.RebalanceInProgressError, kafka_errors.KafkaTimeoutError):
                 return False
         return True
 
@@ -221,6 +232,7 @@ class TopicSource:
 
     def close(self, leaving: bool) -> None:
         """Leave the group; a process that comes back soon keeps its place instead."""
+        self._listener.closing = True
         with contextlib.suppress(kafka_errors.KafkaError):
             self._consumer.close(timeout_ms=2000)
         if leaving:

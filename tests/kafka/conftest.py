@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .broker import Broker, lacking
+from .broker import Broker
 from .stand import Stand
 
 

@@ -1,0 +1,186 @@
+"""What the daemon costs beside a loop that only polls and parses the same messages.
+
+    python benchmarks/daemon.py [--events 200000] [--memory 5000000]
+
+One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a parser and
+nothing else, and the daemon's own session (decode, predict, learn, count, checkpoint), without and with predictions
+into a topic. With ``--memory``, so many events go through the daemon in a process of its own, and what the process
+grows by is shown. Starts an Apache Kafka of its own unless ``STREAMK_TEST_KAFKA`` names one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from connectors.checkpoint import Store
+from connectors.daemon import open_ends
+from connectors.session import Session
+from connectors.settings import Settings
+from connectors.telemetry import Telemetry
+from tests.kafka.broker import Broker
+
+TOPIC = f"bench-{secrets.token_hex(4)}"
+OUT = f"{TOPIC}-predictions"
+
+
+@contextlib.contextmanager
+def brokers() -> Iterator[str]:
+    """Give the address of a Kafka."""
+    if given := os.environ.get("STREAMK_TEST_KAFKA"):
+        yield given
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        broker = Broker(Path(directory))
+        broker.start()
+        try:
+            yield broker.servers
+        finally:
+            broker.kill()
+
+
+def fill(servers: str, count: int, quiet: bool) -> None:
+    """Send so many events; two thousand different ones, over and over."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(OUT, 1, 1)])
+    admin.close()
+    rng = random.Random(1)
+    bodies = []
+    for _ in range(2000):
+        x: dict[str, Any] = {f"f{j:02d}": round(rng.gauss(0, 1), 6) for j in range(20)}
+        bodies.append(json.dumps({**x, "y": x["f00"] * x["f01"] > 0}).encode())
+    producer = KafkaProducer(bootstrap_servers=servers, linger_ms=20, batch_size=1 << 17)
+    for i in track(range(count), "sending", disable=quiet):
+        producer.send(TOPIC, bodies[i % 2000])
+    producer.flush()
+    producer.close(timeout=5)
+
+
+def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
+    """Poll and parse; return events a second."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers, enable_auto_commit=False, auto_offset_reset="earliest",
+        isolation_level="read_committed", max_poll_records=2000, metrics_enabled=False,
+    )  # fmt: skip
+    consumer.assign([TopicPartition(TOPIC, 0)])
+    seen, began = 0, 0.0
+    while seen < count:
+        for records in consumer.poll(1000).values():
+            began = began or time.perf_counter()
+            for record in records:
+                parse(record.value)
+            seen += len(records)
+    seconds = time.perf_counter() - began
+    consumer.close()
+    return count / seconds
+
+
+def daemon(servers: str, count: int, predictions: bool) -> float:
+    """Let the daemon's session do its work; return events a second."""
+    with tempfile.TemporaryDirectory() as directory:
+        settings = Settings.model_validate({
+            "kafka": {"servers": [servers]},
+            "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
+            "events": {"target": "y"},
+            "learner": {"parameters": {"features": 512}},
+            "predictions": {"kind": "topic", "topic": OUT} if predictions else None,
+            "checkpoints": {"directory": directory},
+        })  # fmt: skip
+        store = Store(settings.checkpoints.directory)
+        with store.locked(), open_ends(settings, store) as (source, sinks):
+            session = Session(settings, store, source, sinks, Telemetry("classification"))
+            learner, began = session.learner, 0.0
+            while learner.events < count:
+                session.step()
+                began = began or (time.perf_counter() if learner.events else 0.0)
+            session.finish()
+            seconds = time.perf_counter() - began
+            session.close(leaving=True)
+    return count / seconds
+
+
+def grown(servers: str, count: int, console: Console) -> int:
+    """Return the bytes by which the process grows between a tenth of the events and all of them."""
+    process = psutil.Process()
+    sizes = []
+    with tempfile.TemporaryDirectory() as directory:
+        settings = Settings.model_validate({
+            "kafka": {"servers": [servers]},
+            "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
+            "events": {"target": "y"},
+            "learner": {"parameters": {"features": 512}},
+            "checkpoints": {"directory": directory},
+        })  # fmt: skip
+        store = Store(settings.checkpoints.directory)
+        with store.locked(), open_ends(settings, store) as (source, sinks):
+            session = Session(settings, store, source, sinks, Telemetry("classification"))
+            with console.status("learning") as status:
+                shown = 0
+                while (events := session.learner.events) < count:
+                    session.step()
+                    if events >= shown:
+                        shown += count // 50
+                        sizes.append((events, process.memory_info().rss))
+                        status.update(f"learned {events:,}, {sizes[-1][1] / 1e6:.1f} MB")
+            session.close(leaving=True)
+    late = [size for events, size in sizes if events >= count // 10]
+    return max(late) - late[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--memory", type=int, default=0, help="events of the memory run; none by default")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    console = Console(stderr=arguments.json)
+    with brokers() as servers:
+        fill(servers, max(arguments.events, arguments.memory), arguments.json)
+        if arguments.memory:
+            result: dict[str, Any] = {"events": arguments.memory, "grown_bytes": grown(servers, arguments.memory, console)}
+            console.print(f"{arguments.memory:,} events: the process grew by {result['grown_bytes'] / 1e6:.1f} MB")
+        else:
+            subjects = {
+                "poll + json": lambda: bare(servers, arguments.events, json.loads),
+                "poll + msgspec": lambda: bare(servers, arguments.events, msgspec.json.decode),
+                "daemon": lambda: daemon(servers, arguments.events, False),
+                "daemon, predictions into a topic": lambda: daemon(servers, arguments.events, True),
+            }
+            subjects["daemon"]()  # compiles
+            speeds: dict[str, list[float]] = {name: [] for name in subjects}
+            for _ in range(arguments.turns):
+                for name, measure in subjects.items():
+                    speeds[name].append(measure())
+            result = {name: statistics.median(found) for name, found in speeds.items()}
+            table = Table("", "events/s", "of poll + json", "of poll + msgspec")
+            for name, speed in result.items():
+                ratios = (speed / result[base] for base in ("poll + json", "poll + msgspec"))
+                table.add_row(name, f"{speed:,.0f}", *(f"{ratio:.2f}" for ratio in ratios))
+            console.print(table)
+    if arguments.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
