@@ -148,7 +148,9 @@ def grown(servers: str, count: int, console: Console) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--memory", type=int, default=0, help="events of the memory run; none by default")
@@ -158,8 +160,13 @@ def main() -> None:
     with brokers() as servers:
         fill(servers, max(arguments.events, arguments.memory), arguments.json)
         if arguments.memory:
-            result: dict[str, Any] = {"events": arguments.memory, "grown_bytes": grown(servers, arguments.memory, console)}
-            console.print(f"{arguments.memory:,} events: the process grew by {result['grown_bytes'] / 1e6:.1f} MB")
+            result: dict[str, Any] = {
+                "events": arguments.memory,
+                "grown_bytes": grown(servers, arguments.memory, console),
+            }
+            console.print(
+                f"{arguments.memory:,} events: the process grew by {result['grown_bytes'] / 1e6:.1f} MB"
+            )
         else:
             subjects = {
                 "poll + json": lambda: bare(servers, arguments.events, json.loads),

@@ -34,7 +34,9 @@ def check(settings: Settings) -> Iterator[str]:
     for key in ("predictions", "dead_letters"):
         place: Any = named[key]
         if place is not None and place.kind == "file":
-            _require_writable(place.path if place.path.exists() else place.path.absolute().parent, SINK, f"{key}.path")
+            _require_writable(
+                place.path if place.path.exists() else place.path.absolute().parent, SINK, f"{key}.path"
+            )
             yield f"{key}.path: {place.path} can be written"
     yield _checkpoints(settings, source.topic if source.kind == "topic" else source.path.name)
 

@@ -109,7 +109,8 @@ class Checkpoint:
                 other = f"holds a learner with {key}={have[key]!r}, and the settings ask for {want[key]!r}"
         if other:
             raise Failure(
-                CHECKPOINT, f"checkpoint {self.number} in {directory} {other}; use another checkpoints.directory"
+                CHECKPOINT,
+                f"checkpoint {self.number} in {directory} {other}; use another checkpoints.directory",
             )
 
     def write(self, path: Path) -> int:

@@ -120,7 +120,9 @@ def list_command(directory: Directory, as_json: AsJson = False) -> None:
                 table.add_row(row["file"], "damaged", "", f"{row['bytes']:,}", "")
                 continue
             positions = ", ".join(f"{name} {p['position']:,}" for name, p in row["partitions"].items())
-            table.add_row(str(row["number"]), row["written"], f"{row['events']:,}", f"{row['bytes']:,}", positions)
+            table.add_row(
+                str(row["number"]), row["written"], f"{row['events']:,}", f"{row['bytes']:,}", positions
+            )
         Console().print(table)
 
 
@@ -139,7 +141,9 @@ def show_command(
         console = Console()
         for key, value in row.items():
             if key != "partitions":
-                console.print(f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}", soft_wrap=True)
+                console.print(
+                    f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}", soft_wrap=True
+                )
         table = Table("partition", "position", "learned", "predicted only", "refused")
         for name, p in row.get("partitions", {}).items():
             table.add_row(name, *(f"{p[key]:,}" for key in ("position", "learned", "predicted", "refused")))

@@ -112,39 +112,40 @@ class Decoder:
             raise ValueError(f"cannot be decoded: {error}") from None
         if type(fields) is not dict:
             raise ValueError(f"an event must be an object of fields, not {type(fields).__name__}")
-        found = [_take(fields, name) for name in (self._target, self._weight, self._key, self._time)]
-        target, weight = found[0], found[1]
+        weight = self._weight and _take(fields, self._weight)
         if weight is not None:
             weight = check_weight(weight)
+        key, time = self._key and _take(fields, self._key), self._time and _take(fields, self._time)
+        target = self._target and _take(fields, self._target)
         if self._features is not None:
             fields = {name: _take(fields, field) for name, field in self._features.items()}
         else:
             for name in self._left_out:
-                _drop(fields, name)
-        return Event(fields, target, weight, found[2], found[3])
+                if fields.pop(name, _MISSING) is _MISSING and "." in name:
+                    _drop(fields, name.split("."))
+        return Event(fields, target, weight, key, time)
 
 
-def _take(fields: dict[str, Any], name: str | None) -> Any:
+def _take(fields: dict[str, Any], name: str) -> Any:
     """Return a field, or what is at the end of a path; None if it is not there."""
-    if name is None:
-        return None
     found = fields.get(name, _MISSING)
-    if found is _MISSING:
-        found = None
-        if "." in name:
-            found = fields
-            for part in name.split("."):
-                found = found.get(part) if isinstance(found, dict) else None
-    return found
+    if found is not _MISSING:
+        return found
+    if "." not in name:
+        return None
+    inner: Any = fields
+    for part in name.split("."):
+        inner = inner.get(part) if isinstance(inner, dict) else None
+    return inner
 
 
-def _drop(fields: dict[str, Any], name: str) -> None:
-    if fields.pop(name, _MISSING) is _MISSING and "." in name:
-        *path, last = name.split(".")
-        inner: Any = fields
-        for part in path:
-            inner = inner.get(part) if isinstance(inner, dict) else None
-        if isinstance(inner, dict):
-            inner.pop(last, None)
-            if not inner and len(path) == 1:
-                fields.pop(path[0])
+def _drop(fields: dict[str, Any], path: list[str]) -> None:
+    """Remove what is at the end of a path, and the objects that are empty without it."""
+    first, *rest = path
+    inner = fields.get(first)
+    if not rest:
+        fields.pop(first, None)
+    elif isinstance(inner, dict):
+        _drop(inner, rest)
+        if not inner:
+            fields.pop(first)

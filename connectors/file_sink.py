@@ -111,8 +111,8 @@ def _letter(output: Output) -> bytes:
             "partition": output.partition,
             "offset": raw.offset,
             "reason": output.body.decode(),
-            "time": raw.time,
+            "time": raw.timestamp,
             "key": None if raw.key is None else base64.b64encode(raw.key).decode(),
-            "value": base64.b64encode(raw.value).decode(),
+            "value": base64.b64encode(raw.value or b"").decode(),
         }
     )

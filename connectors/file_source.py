@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import zstandard
 
 from connectors.files import unpacked
-from connectors.stream import POSITION, USAGE, Assigned, Committed, Failure, Polled, Raw
+from connectors.stream import POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
 
 _MOST = 1000  # records a poll
 _HEAD = 4096  # bytes by which a log is known
@@ -86,7 +86,7 @@ class FileSource:
                 if len(records) == _MOST:
                     break
             if records:
-                return Polled(records={self.name: records})
+                return Polled({self.name: Batch(records, self._position)})
             if not self._follow:
                 return Polled(finished=True)
             if self._path.stat().st_size < self._position:
@@ -103,7 +103,7 @@ class FileSource:
             if line.strip():
                 end = self._position
                 start = end - len(line)
-                yield Raw(start, end, line.removeprefix(_MARK if start == 0 else b"").rstrip(b"\r\n"))
+                yield Raw(start, line.removeprefix(_MARK if start == 0 else b"").rstrip(b"\r\n"))
 
     def _rows(self) -> Iterator[Raw]:
         """Yield rows of CSV, of which one may have several lines."""
@@ -130,7 +130,7 @@ class FileSource:
             if row is None:
                 return
             if row:
-                yield Raw(start, self._position, whole.rstrip(b"\r\n"))
+                yield Raw(start, whole.rstrip(b"\r\n"))
 
     def _line(self) -> bytes | None:
         """Return the next line, None at the end, or where the last line may still grow."""

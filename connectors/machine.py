@@ -25,6 +25,22 @@ class Outcome(NamedTuple):
     reason: str
 
 
+class Tally(NamedTuple):
+    """How many events were learned, predicted only, and refused."""
+
+    learned: int
+    predicted: int
+    refused: int
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> Tally:
+        """Count outcomes."""
+        events = [outcome.event for outcome in outcomes]
+        refused = events.count(None)
+        predicted = [event.target for event in events if event is not None].count(None)
+        return cls(len(events) - refused - predicted, predicted, refused)
+
+
 class Machine:
     """Decodes, predicts and learns.
 
@@ -51,9 +67,10 @@ class Machine:
         outcomes: list[Outcome] = []
         good: list[tuple[Raw, Event]] = []
         bad: list[Outcome] = []
+        decode = self._decode
         for raw in records:
             try:
-                good.append((raw, self._decode(raw.value)))
+                good.append((raw, decode(raw.value or b"")))
             except ValueError as error:
                 bad.append(Outcome(raw, None, None, str(error)))
                 if not lenient:
@@ -95,4 +112,4 @@ class Machine:
             return found
         weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
         found = self._pass(xs, ys, weights)
-        return found
+        return found  # noqa: RET504 (typed)

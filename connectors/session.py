@@ -18,12 +18,13 @@ from connectors import ledger
 from connectors.checkpoint import Checkpoint, Progress, Store, lag
 from connectors.events import Event
 from connectors.ledger import Start, Tenure
-from connectors.machine import Machine, Outcome
+from connectors.machine import Machine, Outcome, Tally
 from connectors.settings import Settings
 from connectors.stream import (
     POSITION,
     REFUSED_EVENTS,
     Assigned,
+    Batch,
     Committed,
     Failure,
     Interruption,
@@ -120,8 +121,8 @@ class Session:
             self._adopt(assigned)
         if polled.revoked:
             self._hand_over(polled.revoked)
-        for partition, records in polled.records.items():
-            self._work(partition, records)
+        for partition, batch in polled.batches.items():
+            self._work(partition, batch)
         now = time.monotonic()
         if now - self._committed_at >= _COMMIT:
             self._commit()
@@ -190,26 +191,23 @@ class Session:
                 del self._tenures[name]
             log.info("handed over: %s", ", ".join(gone))
 
-    def _work(self, partition: str, records: Sequence[Raw]) -> None:
+    def _work(self, partition: str, batch: Batch) -> None:
         began = time.perf_counter()
         lenient = self._settings.dead_letters is not None
-        outcomes = self._machine.work(records, lenient)
+        outcomes = self._machine.work(batch.records, lenient)
         progress = self._partitions[partition]
         outputs = self._outputs(partition, outcomes)
         for sink in self._sinks.values():
             sink.write(outputs)
         stopped = not lenient and outcomes and outcomes[-1].event is None
         done = outcomes[:-1] if stopped else outcomes
-        progress.position = outcomes[-1].raw.offset if stopped else records[-1].next
-        for outcome in done:
-            if outcome.event is None:
-                progress.refused += 1
-            elif outcome.event.target is None:
-                progress.predicted += 1
-            else:
-                progress.learned += 1
+        progress.position = outcomes[-1].raw.offset if stopped else batch.next
+        tally = Tally.of(done)
+        progress.learned += tally.learned
+        progress.predicted += tally.predicted
+        progress.refused += tally.refused
         self._unsaved += len(done)
-        self._telemetry.worked(done, time.perf_counter() - began, self._machine.learner)
+        self._telemetry.worked(done, tally, time.perf_counter() - began, self._machine.learner)
         if stopped:
             self.save()
             bad = outcomes[-1]
@@ -218,7 +216,7 @@ class Session:
                 f"{partition}, offset {bad.raw.offset}: {bad.reason}. Mend it, or set [dead_letters] to let such "
                 "events go there",
             )
-        if trouble := self._limits.exceeded(outcomes):
+        if trouble := self._limits.exceeded(outcomes, tally.refused):
             self.save()
             raise Failure(REFUSED_EVENTS, trouble)
 
@@ -284,16 +282,18 @@ class _Limits:
         self._row = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
 
-    def exceeded(self, outcomes: Sequence[Outcome]) -> str:
+    def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
         """Count outcomes, and return the sentence that ends the run, empty if there is none."""
         limits = self._limits
-        for outcome in outcomes:
+        if not refused:
+            self._row = 0
+        for outcome in outcomes if refused else ():
             self._row = self._row + 1 if outcome.event is None else 0
             if self._row >= limits.consecutive:
                 return f"{self._row} events in a row were refused (limits.consecutive), the last one: {outcome.reason}"
-        self._seen += [outcome.event is None for outcome in outcomes]
+        self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
         del self._seen[: -limits.window]
-        refused = sum(self._seen)
+        refused = sum(self._seen) if refused else 0
         if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
             reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
             return f"{refused} of the last {limits.window} events were refused (limits.ratio), the last one: {reason}"
@@ -308,7 +308,7 @@ def _body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
     answer: dict[str, Any] = {"partition": partition, "offset": raw.offset}
     if key is not None:
         answer["key"] = key
-    if (moment := raw.time if event.time is None else event.time) is not None:
+    if (moment := raw.timestamp if event.time is None else event.time) is not None:
         answer["time"] = moment
     answer["prediction"] = decide(prediction)
     if isinstance(prediction, dict):

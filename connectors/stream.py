@@ -37,14 +37,20 @@ EXIT_CODES = {
 
 
 class Raw(NamedTuple):
-    """One record as it came."""
+    """One record as it came; a record of kafka-python is one too."""
 
     offset: int
-    next: int  # the position after it
-    value: bytes
+    value: bytes | None
     key: bytes | None = None
-    time: int | None = None  # milliseconds since the epoch
+    timestamp: int | None = None  # milliseconds since the epoch
     headers: Sequence[tuple[str, bytes]] = ()
+
+
+class Batch(NamedTuple):
+    """Consecutive records of a partition, and the position after them."""
+
+    records: Sequence[Raw]
+    next: int
 
 
 class Committed(NamedTuple):
@@ -67,7 +73,7 @@ class Assigned(NamedTuple):
 class Polled:
     """What a poll brought."""
 
-    records: Mapping[str, Sequence[Raw]] = field(default_factory=dict)
+    batches: Mapping[str, Batch] = field(default_factory=dict)
     assigned: Sequence[Assigned] = ()
     revoked: Sequence[str] = ()
     finished: bool = False

@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 from river import drift
 
-from connectors.machine import Outcome
+from connectors.machine import Outcome, Tally
 from connectors.stream import USAGE, Failure
 from streamk.learners import KernelLearner
 
@@ -81,24 +81,20 @@ class Telemetry:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
 
-    def worked(self, outcomes: Iterable[Outcome], seconds: float, learner: KernelLearner) -> None:
+    def worked(
+        self, outcomes: Iterable[Outcome], tally: Tally, seconds: float, learner: KernelLearner
+    ) -> None:
         """Count a batch."""
         self.beat()
         self._advanced = self._beaten
         self._seconds.observe(seconds)
-        losses = []
-        learned = predicted = refused = 0
-        for outcome in outcomes:
-            if outcome.event is None:
-                refused += 1
-            elif outcome.event.target is None:
-                predicted += 1
-            else:
-                learned += 1
-                losses.append(self._score(outcome.event.target, outcome.prediction))
-        for result, count in (("learned", learned), ("predicted", predicted), ("refused", refused)):
-            if count:
-                self._events.labels(result).inc(count)
+        for result, count in tally._asdict().items():
+            self._events.labels(result).inc(count)
+        losses = [
+            self._score(event.target, prediction)
+            for _, event, prediction, _ in outcomes
+            if event is not None and event.target is not None
+        ]
         if losses:
             self._follow(np.array(losses).T)
         self._features.set(learner.feature_count)

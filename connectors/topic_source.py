@@ -20,7 +20,7 @@ from kafka.coordinator.base import MemberState
 
 from connectors import settings
 from connectors.broker import PATIENCE, explained, options, partition_name, require_topics
-from connectors.stream import Assigned, Committed, Interruption, Polled, Raw
+from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
 
 _MOST = 2000  # records a poll
 _MS = int(PATIENCE * 1000)
@@ -139,13 +139,11 @@ class TopicSource:
             raise Interruption("the group has given the partitions to others")
         given, taken = self._listener.take()
         self._unbegun = (self._unbegun | given) & self._consumer.assignment()
-        records = {
-            partition_name(partition): [
-                Raw(r.offset, r.offset + 1, r.value or b"", r.key, r.timestamp, r.headers) for r in found
-            ]
-            for partition, found in polled.items()
+        batches = {
+            partition_name(partition): Batch(records, records[-1].offset + 1)
+            for partition, records in polled.items()
         }
-        return Polled(records, self._describe(self._unbegun), [partition_name(p) for p in taken])
+        return Polled(batches, self._describe(self._unbegun), [partition_name(p) for p in taken])
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
         if not partitions:

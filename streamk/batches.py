@@ -58,6 +58,10 @@ class EventBatch:
         learned = [False] * len(self) if active is None else active.tolist()
         row = 0
         try:
+            whole = inputs.encode_alike(self._events) if self._events else None
+            if whole is not None and first_bad(*whole) < 0:
+                self._encoded = whole
+                return
             new = False
             for row, x in enumerate(self._events):  # noqa: B007 (an error names the row)
                 new = inputs.meets_new(x) or new

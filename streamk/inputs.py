@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from itertools import chain
 from numbers import Real
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ _TOO_MANY = (
     "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
 )
 _MOST_PLANS = 256
+_PLAIN_NUMBERS = {int, float}
 _MOST_KEYS = 65_536
 
 
@@ -128,6 +130,25 @@ class Inputs:
             for j, (name, field) in enumerate(plan.categories, plan.numbers):
                 keys[j] = self.category_key(name, str(x[field]))
         return rows
+
+    def encode_alike(self, events: Sequence[Event]) -> Rows | None:
+        """Return encoded rows of events that all have the numbers of the first, known, and nothing else.
+
+        None if they are not so; a batch of such rows has one row of slots and keys.
+        """
+        plan = self._plan_of(events[0])
+        if plan.unknown or plan.categories or plan.get_numbers is None or len(events[0]) != plan.numbers:
+            return None
+        if set(map(len, events)) != {plan.numbers}:
+            return None
+        try:
+            values = list(chain.from_iterable(map(plan.get_numbers, events)))
+            if not {*map(type, values)} <= _PLAIN_NUMBERS:
+                return None
+            encoded = np.fromiter(values, np.float64, len(values))
+        except (KeyError, OverflowError):
+            return None
+        return Rows(plan.rows.slots.copy(), plan.rows.keys.copy(), encoded.reshape(-1, plan.numbers))
 
     def encode_checked(self, x: Event, learning: bool) -> Rows:
         """Return one encoded row as :meth:`encode` does, its numbers checked too."""

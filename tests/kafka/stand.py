@@ -97,7 +97,11 @@ class Stand:
             "learner": {"parameters": {"features": 64}},
             "predictions": {"kind": "topic", "topic": self.topic("out")},
             "dead_letters": {"kind": "topic", "topic": self.topic("dead")},
-            "checkpoints": {"directory": str(self.directory / f"{name}-checkpoints"), "events": 1500, "seconds": 0.5},
+            "checkpoints": {
+                "directory": str(self.directory / f"{name}-checkpoints"),
+                "events": 1500,
+                "seconds": 0.5,
+            },
         }
         for key, value in changes.items():
             section, _, field = key.partition("__")

@@ -82,7 +82,9 @@ def test_one_partition(stand):
     progress = newest(directory).partitions[f"{stand.topic('in')}-0"]
     assert (progress.position, progress.learned) == (traffic.count, traffic.count)
 
-    undisturbed = stand.settings("undisturbed", source__group=f"{stand.name}-2", predictions=None, dead_letters=None)
+    undisturbed = stand.settings(
+        "undisturbed", source__group=f"{stand.name}-2", predictions=None, dead_letters=None
+    )
     daemon = stand.start(undisturbed)
     other = stand.directory / "undisturbed-checkpoints"
     daemon.until(lambda: (c := newest(other)) and c.learner.events == traffic.count)
@@ -152,7 +154,9 @@ def test_a_log_on_disk(tmp_path):
     file_source = {"kind": "file", "path": log, "follow": True}
     common = {"source": file_source, "checkpoints__events": 200, "checkpoints__seconds": 0.2}
     path = stand.settings(
-        **common, predictions={"kind": "file", "path": out}, dead_letters={"kind": "file", "path": tmp_path / "dead"}
+        **common,
+        predictions={"kind": "file", "path": out},
+        dead_letters={"kind": "file", "path": tmp_path / "dead"},
     )
     directory = tmp_path / "daemon-checkpoints"
     traffic = Traffic(append, 2000)
