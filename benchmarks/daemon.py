@@ -115,7 +115,6 @@ def daemon(servers: str, count: int, predictions: bool) -> float:
                 began = began or (time.perf_counter() if learner.events else 0.0)
             session.finish()
             seconds = time.perf_counter() - began
-            session.close(leaving=True)
     return count / seconds
 
 
@@ -142,7 +141,6 @@ def grown(servers: str, count: int, console: Console) -> int:
                         shown += count // 50
                         sizes.append((events, process.memory_info().rss))
                         status.update(f"learned {events:,}, {sizes[-1][1] / 1e6:.1f} MB")
-            session.close(leaving=True)
     late = [size for events, size in sizes if events >= count // 10]
     return max(late) - late[0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -13,17 +12,12 @@ from typing import Any, TypeVar
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.knock import REFUSALS, knock, log_in
 from connectors.settings import Kafka
 from connectors.stream import DENIED, SINK, USAGE, Failure, Interruption
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
-_DENIED = (
-    kafka_errors.SaslAuthenticationFailedError,
-    kafka_errors.UnsupportedSaslMechanismError,
-    kafka_errors.IllegalSaslStateError,
-    kafka_errors.AuthorizationError,
-)
 
 
 def partition_name(partition: TopicPartition) -> str:
@@ -58,7 +52,10 @@ def options(kafka: Kafka) -> dict[str, Any]:
         found["sasl_mechanism"] = kafka.mechanism
         found["sasl_plain_username"] = kafka.username
         found["sasl_plain_password"] = kafka.password.get_secret_value()
-    _knock(kafka, context)
+    knock(kafka, context)
+    if kafka.mechanism:
+        with explained("kafka"):
+            log_in(found)
     return found
 
 
@@ -75,46 +72,12 @@ def _context(kafka: Kafka) -> ssl.SSLContext:
     return context
 
 
-def _knock(kafka: Kafka, context: ssl.SSLContext | None) -> None:
-    """Open and close a connection: the client itself would retry a refused certificate for ever."""
-    reasons = []
-    for server in kafka.servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdigit():
-            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), 5.0) as plain:
-                if context:
-                    _shake_hands(plain, host.strip("[]"), context)
-            return
-        except ssl.SSLCertVerificationError as error:
-            raise Failure(
-                DENIED,
-                f"kafka.servers: the certificate of {server} is not trusted: {error.verify_message} (kafka.ca)",
-            ) from None
-        except ssl.SSLError as error:
-            raise Failure(
-                DENIED,
-                f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
-            ) from None
-        except OSError as error:
-            reasons.append(f"{server}: {error.strerror or error}")
-    raise Interruption(f"no broker answers ({'; '.join(reasons)})")
-
-
-def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:
-    with context.wrap_socket(plain, server_hostname=host) as secure:
-        secure.settimeout(0.3)
-        with contextlib.suppress(TimeoutError):
-            secure.recv(1)  # where a refusal of this client's certificate would come
-
-
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
     """Turn the client's errors into a Failure, where trying again is of no use, or an Interruption."""
     try:
         yield
-    except _DENIED as error:
+    except REFUSALS as error:
         raise Failure(DENIED, f"{what}: the broker refuses it: {_words(error)}") from None
     except kafka_errors.MessageSizeTooLargeError as error:
         raise Failure(
@@ -124,6 +87,13 @@ def explained(what: str) -> Iterator[None]:
         raise Failure(USAGE, f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaConfigurationError as error:
         raise Failure(USAGE, f"{what}: {error}") from None
+    except kafka_errors.KafkaTimeoutError as error:
+        hint = (
+            "; the port is open, so are kafka.tls and kafka.mechanism right?"
+            if "bootstrap" in str(error)
+            else ""
+        )
+        raise Interruption(f"{what}: {_words(error)}{hint}") from None
     except kafka_errors.KafkaError as error:
         raise Interruption(f"{what}: {_words(error)}") from None
 

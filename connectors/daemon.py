@@ -44,8 +44,8 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
     while not stop.is_set():
         begun = time.monotonic()
         try:
-            if _session(settings, store, telemetry, stop):
-                return
+            _session(settings, store, telemetry, stop)
+            return
         except Interruption as error:
             telemetry.restarted()
             now = time.monotonic()
@@ -63,20 +63,13 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
                 stop.wait(0.1)
 
 
-def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> bool:
-    """Run one session; return whether it came to its end."""
+def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
+    """Run one session to its end."""
     with open_ends(settings, store) as (source, sinks):
         session = Session(settings, store, source, sinks, telemetry)
-        leaving = False
-        try:
-            while not stop.is_set():
-                if session.step():
-                    break
-            session.finish()
-            leaving = True
-        finally:
-            session.close(leaving)
-    return True
+        while not stop.is_set() and not session.step():
+            pass
+        session.finish()
 
 
 @contextmanager
@@ -84,6 +77,7 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
     """Open the source and the sinks of the settings."""
     source: Any
     sinks: dict[str, Sink] = {}
+    leaving = False  # a process that is interrupted keeps its place in the group
     if settings.source.kind == "file":
         source = FileSource(settings.source.path, settings.events.format, settings.source.follow)
     else:
@@ -102,11 +96,11 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
 
             sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
         yield source, sinks
-    except BaseException:
+        leaving = True
+    finally:
         for sink in sinks.values():
             sink.close()
-        source.close(leaving=False)
-        raise
+        source.close(leaving)
 
 
 @contextmanager

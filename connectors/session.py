@@ -267,12 +267,6 @@ class Session:
         if self._unsaved:
             self.save()
 
-    def close(self, leaving: bool) -> None:
-        """Let go of the source and the sinks."""
-        for sink in self._sinks.values():
-            sink.close()
-        self._source.close(leaving)
-
 
 class _Limits:
     """Refuses to go on where too many events are refused."""

@@ -195,6 +195,11 @@ class Broker:
                 return False
         return True
 
+    @property
+    def running(self) -> bool:
+        """Whether the node has been started and not ended."""
+        return self._process is not None
+
     def kill(self) -> None:
         """End the node at once, as a power cut does."""
         self._end(signal.SIGKILL)

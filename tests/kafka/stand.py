@@ -39,13 +39,14 @@ class Stand:
 
     def __enter__(self):
         self.name = f"t{secrets.token_hex(4)}"
-        self.admin = KafkaAdminClient(bootstrap_servers=self.servers)
         return self
 
     def __exit__(self, *details):
         for daemon in self.daemons:
             daemon.end()
-        self.admin.close()
+
+    def admin(self):
+        return contextlib.closing(KafkaAdminClient(bootstrap_servers=self.servers))
 
     def topics(self, partitions=1, configs=None, names=("in", "out", "dead")):
         """Make topics of this test's own, the input with so many partitions."""
@@ -53,7 +54,8 @@ class Stand:
             NewTopic(self.topic(name), partitions if name == "in" else 1, 1, topic_configs=configs or {})
             for name in names
         ]
-        self.admin.create_topics(new)
+        with self.admin() as admin:
+            admin.create_topics(new)
 
     def topic(self, name):
         return f"{self.name}-{name}"
@@ -121,8 +123,15 @@ class Stand:
         return daemon
 
     def checkpoint(self, name="daemon"):
-        paths = Store(self.directory / f"{name}-checkpoints").paths()
-        return Checkpoint.read(paths[-1]) if paths else None
+        return newest(self.directory / f"{name}-checkpoints")
+
+
+def newest(directory):
+    """Return the newest whole checkpoint, whatever a daemon does there meanwhile."""
+    for path in reversed(Store(directory).paths()):
+        with contextlib.suppress(FileNotFoundError, ValueError):  # pruned meanwhile, or damaged by a test
+            return Checkpoint.read(path)
+    return None
 
 
 def toml(values):

@@ -12,9 +12,7 @@ from collections import Counter
 
 import pytest
 
-from connectors.checkpoint import Checkpoint, Store
-
-from .stand import events
+from .stand import Stand, events, newest
 
 KILLS = 50
 
@@ -53,16 +51,6 @@ def kill_somewhere(daemon, directory, rng):
     alive = daemon.process.poll() is None
     daemon.kill()
     return alive
-
-
-def newest(directory):
-    paths = Store(directory).paths()
-    for path in reversed(paths):
-        try:
-            return Checkpoint.read(path)
-        except FileNotFoundError:  # pruned meanwhile
-            continue
-    return None
 
 
 def test_one_partition(stand):
@@ -140,8 +128,6 @@ def test_four_partitions_and_two_daemons(stand):
 @pytest.mark.xdist_group("file")
 def test_a_log_on_disk(tmp_path):
     """The same of a log that grows and predictions that go to a file."""
-    from .stand import Stand
-
     stand = Stand("127.0.0.1:1", tmp_path)
     stand.name = "none"
     log, out = tmp_path / "log.jsonl", tmp_path / "out.jsonl"

@@ -1,0 +1,432 @@
+import contextlib
+import json
+import re
+import traceback
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import streamk
+from connectors import settings
+from connectors.events import Event
+from connectors.replay import LEARNERS
+from connectors.settings import FileSink, FileSource, Settings, TopicSink, TopicSource, load
+from connectors.stream import USAGE, Failure
+from streamk.prequential import TASKS
+
+BASE = '[source]\nkind = "topic"\ntopic = "clicks"\n[events]\ntarget = "y"\n'
+FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
+SECTIONS = {
+    "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
+    "dead_letters": TopicSink, "limits": settings.Limits, "checkpoints": settings.Checkpoints,
+    "telemetry": settings.Telemetry, "kafka": settings.Kafka,
+}  # fmt: skip
+SECRET = "hunter2 & friends"
+
+
+def read(tmp_path, text, **environment):
+    path = tmp_path / "streamk.toml"
+    path.write_text(text)
+    return load(path, {f"STREAMK_{name}": value for name, value in environment.items()})
+
+
+def refused(tmp_path, text, **environment):
+    """Return the sentences that refuse settings."""
+    with pytest.raises(Failure) as raised:
+        read(tmp_path, text, **environment)
+    assert raised.value.code == USAGE
+    assert "Traceback" not in str(raised.value)
+    return str(raised.value).replace(f"{tmp_path}/", "").split("\n")
+
+
+# ---- the example
+
+
+def sections(text):
+    """Return the lines of the example by section, the mark of a comment left out."""
+    found = {}
+    for line in text.splitlines():
+        if header := re.match(r"(?:# )?\[(\w+)\]", line):
+            found[header[1]] = lines = []
+        elif found and line:
+            lines.append(line.removeprefix("# "))
+    return found
+
+
+def test_the_example_is_valid(tmp_path):
+    found = read(tmp_path, settings.example())
+    assert found == Settings(
+        source=TopicSource(kind="topic", topic="events"), events=settings.Events(target="label")
+    )
+    assert (found.predictions, found.dead_letters) == (None, None)
+
+
+def test_the_example_shows_the_defaults(tmp_path):
+    lines = settings.example().splitlines()
+    given = [re.sub(r"^# (?=\[|\w+ = (?!\"\"))", "", line) for line in lines]
+    assert sum(a != b for a, b in zip(lines, given, strict=True)) > 25
+    found = read(tmp_path, "\n".join(given))
+    assert found.predictions == TopicSink(kind="topic", topic="predictions")
+    assert found.dead_letters == TopicSink(kind="topic", topic="dead-letters")
+    without = {"predictions": None, "dead_letters": None}
+    assert found.model_copy(update=without) == read(tmp_path, settings.example())
+
+
+def test_the_example_has_everything():
+    assert list(Settings.model_fields) == list(dict.fromkeys(Settings.model_fields))
+    found = sections(settings.example())
+    assert found.keys() == SECTIONS.keys() == Settings.model_fields.keys()
+    for name, section in SECTIONS.items():
+        keys = [line.partition(" = ")[0] for line in found[name]]
+        assert keys == list(section.model_fields)
+        for line in found[name]:
+            assert re.search(r"  # \w.{4}", line), f"{line} is not explained"
+    for field in FileSource.model_fields.keys() | FileSink.model_fields.keys():
+        assert field in "\n".join(found["source"])
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("", ["source: this setting must be given", "events: this setting must be given"]),
+        (BASE.replace('target = "y"', ""), ["events.target: this setting must be given"]),
+        (BASE.replace('kind = "topic"\n', ""), ["source.kind: say 'topic' or 'file'"]),
+        (FILE.replace('path = "log.csv"\n', ""), ["source.path: this setting must be given"]),
+        (BASE + "[sauce]", ["sauce: there is no such setting"]),
+        (BASE + "targets = 3", ["events.targets: there is no such setting"]),
+        (BASE.replace("topic =", "path ="), None),
+        (FILE + "[predictions]\nkind='file'\npath='a'\ngroup='b'", ["predictions.group: there is no such"]),
+        (BASE + "[kafka]\nservers = 3", ["kafka.servers: Input should be a valid list"]),
+        (BASE + "[kafka]\ntls = 'perhaps'", ["kafka.tls: Input should be a valid boolean"]),
+        (BASE + "[kafka]\nmechanism = 'GSSAPI'", ["kafka.mechanism: Input should be 'PLAIN'"]),
+        (BASE + "[kafka]\nmechanism = 'PLAIN'", ["kafka: mechanism wants username and password"]),
+        (BASE + "[kafka]\nsession_seconds = 0.5", ["kafka.session_seconds: Input should be greater than"]),
+        (BASE + "[kafka]\naway_seconds = 0", ["kafka.away_seconds: Input should be greater than 0"]),
+        (BASE + "[kafka]\nca = 'ca.pem'", ["kafka: ca and certificate want tls = true"]),
+        (BASE + "[kafka]\ntls = true\ncertificate_key = 'k'", ["kafka: certificate_key wants certificate"]),
+        ("start = 'now'\n", ["source.start: Input should be 'earliest' or 'latest'"]),
+        ("group = ''\n", ["source.group: String should have at least 1 character"]),
+        (BASE + "format = 'xml'", ["events.format: Input should be 'json', 'csv' or 'msgpack'"]),
+        (BASE + "ignore = [3]", ["events.ignore.0: Input should be a valid string"]),
+        (BASE + "[limits]\nratio = 1.5", ["limits.ratio: Input should be less than or equal to 1"]),
+        (BASE + "[limits]\nwindow = 0\nconsecutive = 'x'", ["limits.consecutive: ", "limits.window: "]),
+        (BASE + "[checkpoints]\nkeep = 1", ["checkpoints.keep: Input should be greater than or equal to 2"]),
+        (BASE + "[checkpoints]\nevents = 1.5", ["checkpoints.events: Input should be a valid integer"]),
+        (BASE + "[telemetry]\nport = 65536", ["telemetry.port: Input should be less than or equal to 65535"]),
+        (BASE + "[telemetry]\nlog = 'xml'", ["telemetry.log: Input should be 'text' or 'json'"]),
+        (BASE + "[learner]\nname = 'perceptron'", ["learner: learner 'perceptron' is unknown; use"]),
+        (BASE + "[learner]\ntask = 'ranking'", ["learner: task 'ranking' is unknown; use"]),
+        (BASE + "[learner.parameters]\nfeatures = 0", ["learner: features=0: features must be a"]),
+        (BASE + "[learner.parameters]\nwidth = 1", ["learner: parameters.width is unknown; use kernel"]),
+        (BASE + "[learner.parameters]\nquantile = 0.5", ["learner: parameters.quantile is unknown"]),
+        (BASE + "[learner.parameters]\nloss = 'huber'", ["learner: loss='huber': loss must be"]),
+        (BASE + "[learner.parameters]\nscales = 3", ["learner: scales=3: scales must be a tuple"]),
+        (BASE + "[learner.parameters]\nseed = 2024-01-01", ["learner: seed=datetime.date(2024, 1, 1): seed"]),
+        (BASE + "[learner]\nparameters = 3", ["learner.parameters: Input should be a valid dictionary"]),
+        (BASE + "format = 'csv'", ["events.columns must name the values of a CSV line"]),
+        (FILE + "format = 'msgpack'", ["events.format = 'msgpack' is for topics"]),
+        ("source = 3\n[events]\ntarget = 'y'", ["source: Input should be a valid dictionary"]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_named(tmp_path, text, sentences):
+    if text.startswith(("start", "group")):
+        text = BASE.replace("[events]", f"{text}[events]")
+    found = refused(tmp_path, text)
+    if sentences is None:
+        assert "streamk.toml: source.path: there is no such setting" in found
+        return
+    assert len(found) == len(sentences)
+    for line, sentence in zip(found, sentences, strict=True):
+        assert line.startswith(f"streamk.toml: {sentence}")
+
+
+# BUG: the name of the union's member is left out of the key by comparing texts, and "topic" is both.
+@pytest.mark.parametrize("section", ["source", "predictions"])
+def test_a_topic_that_is_missing(tmp_path, section):
+    text = (
+        BASE.replace('topic = "clicks"\n', "")
+        if section == "source"
+        else f"{BASE}[{section}]\nkind = 'topic'"
+    )
+    assert refused(tmp_path, text) == [f"streamk.toml: {section}.topic: this setting must be given"]
+    assert refused(tmp_path, BASE, SOURCE__TOPIC__X="3")[0].startswith(
+        "STREAMK_SOURCE__TOPIC__X: source.topic"
+    )
+    wrong = refused(tmp_path, BASE.replace('"clicks"', "3"))
+    assert wrong == ["streamk.toml: source.topic: Input should be a valid string"]
+
+
+# BUG: one mistake makes two sentences, whose keys hold names of types: events.features.list[str].0.
+@pytest.mark.parametrize("value", ["3", "[3]", "{a = 3}"])
+def test_features_that_are_wrong(tmp_path, value):
+    found = refused(tmp_path, BASE + f"features = {value}")
+    assert all(re.match(r"streamk\.toml: events\.features(\.\w+)?: ", line) for line in found)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"KAFKA__TLS": "perhaps"}, "STREAMK_KAFKA__TLS: kafka.tls: Input should be a valid boolean"),
+        ({"CHECKPOINTS__EVENTS": "0"}, "STREAMK_CHECKPOINTS__EVENTS: checkpoints.events: Input should be"),
+        ({"SOURCE__START": "now"}, "STREAMK_SOURCE__START: source.start: Input should be"),
+        ({"SOURCE__PATH": "x"}, "STREAMK_SOURCE__PATH: source.path: there is no such setting"),
+        ({"KAFKA__PASSWRD": "x"}, "STREAMK_KAFKA__PASSWRD: kafka.passwrd: there is no such setting"),
+        ({"KAFKA": "x"}, "STREAMK_KAFKA: kafka: Input should be a valid dictionary"),
+        ({"DEBUG": "1"}, "STREAMK_DEBUG: debug: there is no such setting"),
+        ({"EVENTS__TARGET__X": "1"}, "STREAMK_EVENTS__TARGET__X: events.target is not a table"),
+        ({"EVENTS__TARGET__X__Z": "1"}, "STREAMK_EVENTS__TARGET__X__Z: events.target"),
+        ({"TELEMETRY__PORT": "http"}, "STREAMK_TELEMETRY__PORT: telemetry.port: Input should be"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(tmp_path, variables, sentence):
+    assert [line.startswith(sentence) for line in refused(tmp_path, BASE, **variables)] == [True]
+
+
+# BUG: what the validators of a section refuse is found at the section, so the file is blamed for a variable.
+@pytest.mark.parametrize(
+    ("variables", "key"),
+    [
+        ({"LEARNER__PARAMETERS__FEATURES": "many"}, "features"),
+        ({"LEARNER__PARAMETERS__WIDTH": "3"}, "width"),
+        ({"LEARNER__NAME": "perceptron"}, "learner"),
+        ({"SOURCE__KIND": "queue"}, "source.kind"),
+    ],
+)
+def test_a_variable_that_a_section_refuses_is_named(tmp_path, variables, key):
+    (line,) = refused(tmp_path, BASE, **variables)
+    assert line.startswith(f"STREAMK_{next(iter(variables))}: ")
+    assert key in line
+
+
+# BUG: ast.literal_eval also raises TypeError (and MemoryError), which read_setting and pydantic let through.
+@pytest.mark.parametrize("value", ["{[]: 1}", "(" * 10_000])
+def test_a_parameter_that_python_cannot_read(tmp_path, value):
+    (line,) = refused(tmp_path, BASE, LEARNER__PARAMETERS__FEATURES=value)
+    assert "features" in line
+
+
+def test_every_mistake_has_its_line(tmp_path):
+    text = BASE + "x = 1\n[kafka]\ntls = 3.5\n[limits]\nratio = 0\n[nothing]\n"
+    assert [line.split(": ")[:2] for line in refused(tmp_path, text, CHECKPOINTS__KEEP="no")] == [
+        ["streamk.toml", "kafka.tls"],
+        ["streamk.toml", "events.x"],
+        ["streamk.toml", "limits.ratio"],
+        ["STREAMK_CHECKPOINTS__KEEP", "checkpoints.keep"],
+        ["streamk.toml", "nothing"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "sentence"),
+    [
+        ("predictions", "topic = 'clicks'", "predictions and source are the same topic, clicks"),
+        ("dead_letters", "topic = 'clicks'", "dead_letters and source are the same topic, clicks"),
+    ],
+)
+def test_a_topic_that_is_used_twice(tmp_path, one, two, sentence):
+    assert refused(tmp_path, f"{BASE}[{one}]\nkind = 'topic'\n{two}") == [f"streamk.toml: {sentence}"]
+
+
+def test_two_sinks_into_one(tmp_path):
+    sinks = "[predictions]\nkind = '{0}'\n{1} = 'out'\n[dead_letters]\nkind = '{0}'\n{1} = '{2}'\n"
+    same = "streamk.toml: dead_letters and predictions are the same"
+    assert refused(tmp_path, BASE + sinks.format("topic", "topic", "out")) == [f"{same} topic, out"]
+    assert refused(tmp_path, BASE + sinks.format("file", "path", "./out")) == [f"{same} file, out"]
+    assert read(tmp_path, BASE + sinks.format("topic", "topic", "out2")).dead_letters.topic == "out2"
+    files = FILE + "[predictions]\nkind = 'file'\npath = 'log.csv'"
+    assert refused(tmp_path, files) == ["streamk.toml: predictions and source are the same file, log.csv"]
+    assert read(tmp_path, BASE + "[predictions]\nkind = 'file'\npath = 'clicks'").predictions.kind == "file"
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    path = tmp_path / "streamk.toml"
+    for what, message in [
+        (lambda: None, "No such file or directory; streamk init writes an example"),
+        (lambda: path.write_bytes(b"[source\n"), "not valid TOML: "),
+        (lambda: path.write_bytes(b"a = 1\na = 2\n"), "not valid TOML: "),
+        (lambda: path.write_bytes(b"a = '\xff'"), "not valid TOML: "),
+        (lambda: (path.unlink(), path.mkdir()), "Is a directory"),
+    ]:
+        what()
+        with pytest.raises(Failure, match=re.escape(f"{path}: {message}")) as raised:
+            load(path, {})
+        assert raised.value.code == USAGE
+
+
+# ---- variables
+
+
+def test_variables_go_before_the_file(tmp_path):
+    text = BASE + "[kafka]\nservers = ['one:1']\n[checkpoints]\nkeep = 5\nseconds = 3"
+    found = read(
+        tmp_path, text, KAFKA__SERVERS="two:2, three:3", KAFKA__TLS="true", CHECKPOINTS__KEEP="4",
+        SOURCE__GROUP="g", EVENTS__IGNORE="a,b", EVENTS__COLUMNS="x", TELEMETRY__PORT="8080",
+        EVENTS__FEATURES="a, b.c", PREDICTIONS__KIND="file", PREDICTIONS__PATH="out.jsonl",
+        LIMITS__RATIO="0.1",
+    )  # fmt: skip
+    assert (found.kafka.servers, found.kafka.tls) == (["two:2", "three:3"], True)
+    assert (found.checkpoints.keep, found.checkpoints.seconds) == (4, 3.0)
+    assert (found.source.topic, found.source.group) == ("clicks", "g")
+    assert (found.events.target, found.events.ignore, found.events.columns) == ("y", ["a", "b"], ["x"])
+    assert found.events.features == ["a", "b.c"]
+    assert found.predictions == FileSink(kind="file", path=Path("out.jsonl"))
+    assert (found.telemetry.port, found.limits.ratio) == (8080, 0.1)
+
+
+def test_variables_alone(tmp_path, monkeypatch):
+    (tmp_path / "streamk.toml").write_text("")
+    for name, value in {"SOURCE__KIND": "topic", "SOURCE__TOPIC": "t", "EVENTS__TARGET": "y"}.items():
+        monkeypatch.setenv(f"STREAMK_{name}", value)
+    monkeypatch.setenv("STREAMK_TEST_KAFKA", "for the tests alone")
+    monkeypatch.setenv("STREAM_KAFKA__TLS", "of somebody else")
+    assert load(tmp_path / "streamk.toml").source.topic == "t"
+
+
+def test_features_as_a_table(tmp_path):
+    assert read(tmp_path, BASE + "features = {x = 'after.x'}").events.features == {"x": "after.x"}
+    assert read(tmp_path, BASE, EVENTS__FEATURES__X="after.x").events.features == {"x": "after.x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("4096", 4096), ("0.5", 0.5), ("true", True), ("False", False), ("none", None),
+        ("2,1,0.5", (2, 1, 0.5)), ("margin", "margin"), ("1e-3", 1e-3), ("", ""), ("a b", "a b"),
+        ("[1, 2]", [1, 2]),
+    ],
+)  # fmt: skip
+def test_how_parameters_are_read(text, value):
+    found = settings.Learner._texts({"one": text})
+    assert found == {"one": value}
+    assert type(found["one"]) is type(value)
+
+
+def test_parameters(tmp_path):
+    text = (
+        BASE
+        + "[learner]\nname = 'kaczmarz-pursuit'\ntask = 'regression'\n[learner.parameters]\nfeatures = 64"
+    )
+    found = read(
+        tmp_path, text, LEARNER__PARAMETERS__SCALES="2,1", LEARNER__PARAMETERS__AVERAGE="true",
+        LEARNER__PARAMETERS__MEMORY="none", LEARNER__PARAMETERS__KERNEL="matern:2.5",
+    ).learner.build()  # fmt: skip
+    assert type(found) is streamk.KaczmarzPursuitRegressor
+    assert (found.features, found.scales, found.average, found.memory) == (64, (2, 1), True, None)
+    assert (found.kernel, found.seed) == ("matern:2.5", 0)
+    listed = read(tmp_path, text + "\nscales = [2.0, 1]\nseed = 5").learner.build()
+    assert (listed.scales, listed.seed) == ((2.0, 1), 5)
+
+
+# ---- secrets
+
+
+def test_secrets_are_not_shown(tmp_path):
+    text = BASE + f"[kafka]\npassword = {json.dumps(SECRET)}\nmechanism = 'PLAIN'\nusername = 'u'\n"
+    found = read(tmp_path, text, KAFKA__CERTIFICATE_PASSWORD=SECRET)
+    assert found.kafka.password.get_secret_value() == SECRET
+    assert found.kafka.certificate_password.get_secret_value() == SECRET
+    for part in (found, found.kafka, found.kafka.password):
+        assert SECRET not in f"{part!r}{part!s}{part}"
+    assert SECRET not in f"{found.model_dump()}{found.model_dump_json()}{found.kafka.__dict__}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password = {0}\nmechanism = 'PLAIN'",
+        "password = {0}\nusername = 3",
+        "password = [{0}]",
+        "password = {{a = {0}}}",
+        "pasword = {0}",
+        "password = {0}\npassword = {0}",
+        "password = {0}\nnot TOML",
+        "password = {0} and more",
+        "certificate_password = {0}\ntls = {0}",
+        "servers = {0}\npassword = {0}\nsession_seconds = 0",
+    ],
+)
+def test_secrets_are_in_no_error(tmp_path, text):
+    path = tmp_path / "streamk.toml"
+    path.write_text(BASE + "[kafka]\n" + text.format(json.dumps(SECRET)))
+    for variables in (
+        {},
+        {"STREAMK_KAFKA__PASSWORD__X": SECRET},
+        {"STREAMK_KAFKA__PASSWORD": SECRET, "STREAMK_X": "1"},
+    ):
+        with pytest.raises(Failure) as raised:
+            load(path, variables)
+        assert SECRET not in "".join(traceback.format_exception(raised.value))
+        assert SECRET not in repr(raised.value)
+
+
+# ---- what they are for
+
+
+def test_the_decoder_of_the_settings(tmp_path):
+    found = read(tmp_path, BASE + "format = 'csv'\ncolumns = ['a', 'y', 'k']\nkey = 'k'")
+    assert found.events.decoder("classification")(b"1,2,3") == Event({"a": 1.0}, "2", None, 3.0, None)
+    assert found.events.decoder("regression")(b"1,2,3").target == 2.0
+    found = read(tmp_path, FILE + "format = 'csv'\nignore = ['k']")
+    decode = found.events.decoder("regression", ["k", "y"], "\t")
+    assert decode(b"1,0\t2") == Event({}, 2.0, None, None, None)
+
+
+def test_settings_do_not_change(tmp_path):
+    found = read(tmp_path, BASE)
+    with pytest.raises(ValueError, match="frozen"):
+        found.kafka.tls = True
+
+
+KEYS = [(name, key) for name, section in SECTIONS.items() for key in section.model_fields]
+
+
+@given(
+    key=st.sampled_from(KEYS),
+    value=st.one_of(
+        st.text(max_size=8), st.sampled_from(["", "0", "-1", "1e999", "nan", "true", "none", "1,2"])
+    ),
+)
+def test_any_text_is_a_value_or_is_refused(tmp_path_factory, key, value):
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_text(
+        settings.example()
+        + "[predictions]\nkind='topic'\ntopic='p'\n[dead_letters]\nkind='topic'\ntopic='d'\n"
+    )
+    name = f"STREAMK_{key[0]}__{key[1]}".upper()
+    try:
+        assert isinstance(load(path, {name: value}), Settings)
+    except Failure as failure:
+        sentences = str(failure)
+    else:
+        return
+    assert key[0] in sentences
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", LEARNERS)
+def test_any_parameter_is_a_value_or_is_refused(name, task):
+    values = ({}, [], [[1]], [None], {"a": 1}, date(2024, 1, 1), 2**70, -1, 1e400, "é" * 99)
+    for key in LEARNERS[name][task]()._get_params():
+        for value in values:
+            section = {"name": name, "task": task, "parameters": {key: value}}
+            with contextlib.suppress(ValidationError):
+                settings.Learner.model_validate(section)
+
+
+# BUG: uncommented as it stands, weight = "" makes every event be refused, key = "" empties every key, and a
+# target of "" is every event's label.
+@pytest.mark.parametrize(
+    "key", ["events.target", "events.key", "events.time", "events.weight", "source.topic"]
+)
+def test_a_name_that_is_empty(tmp_path, key):
+    name = key.upper().replace(".", "__")
+    (line,) = refused(tmp_path, BASE, **{name: ""})
+    assert line.startswith(f"STREAMK_{name}: {key}: ")

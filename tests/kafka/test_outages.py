@@ -1,0 +1,118 @@
+"""Brokers that go away and come back, daemons that come and go, topics where nothing happens."""
+
+import json
+import time
+from collections import Counter
+
+import pytest
+
+from .stand import Stand, events
+from .test_kills import Traffic
+
+
+@pytest.fixture
+def own(broker, tmp_path):
+    """A stand on the broker that these tests stop and start."""
+    with Stand(broker.servers, tmp_path) as stand:
+        yield stand
+        if not broker.running:
+            broker.start()
+
+
+def total(stand, name="daemon"):
+    checkpoint = stand.checkpoint(name)
+    return sum(p.learned for p in checkpoint.partitions.values()) if checkpoint else 0
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(120, marks=pytest.mark.long)])
+def test_a_broker_that_goes_away_in_the_middle(broker, own, seconds):
+    own.topics(partitions=2)
+    sent = events(40_000)
+    own.send(sent, lambda i: i % 2)
+    daemon = own.start(own.settings())
+    daemon.until(lambda: total(own) > 5000)
+    broker.kill()
+    time.sleep(seconds)
+    assert daemon.process.poll() is None
+    assert total(own) < len(sent)
+    broker.start()
+    own.send(sent[:1000], lambda i: i % 2)
+    daemon.until(lambda: total(own) == 41_000, 90)
+    assert daemon.stop() == 0
+    assert own.checkpoint().learner.events == 41_000
+    found = Counter((v["partition"], v["offset"]) for r in own.read() if (v := json.loads(r.value)))
+    assert len(found) == 41_000
+    assert set(found.values()) == {1}
+
+
+def test_a_broker_that_stays_away_ends_it(broker, own):
+    own.topics()
+    own.send(events(100))
+    daemon = own.start(
+        own.settings(kafka={"servers": [own.servers], "session_seconds": 2.0, "away_seconds": 4.0})
+    )
+    daemon.until(lambda: total(own) == 100)
+    broker.kill()
+    assert daemon.wait(60) == 5
+    assert "it has been so for" in daemon.text()
+    assert "kafka.away_seconds" in daemon.text()
+    broker.start()
+    daemon = own.start(own.settings())
+    own.send(events(100))
+    daemon.until(lambda: total(own) == 200)
+    assert daemon.stop() == 0
+
+
+def test_a_broker_that_comes_later(broker, own):
+    own.topics()
+    own.send(events(100))
+    broker.stop()
+    daemon = own.start(own.settings())
+    daemon.until(lambda: "no broker answers" in daemon.text())
+    assert daemon.stop() == 0  # it obeys while it waits
+    daemon = own.start(own.settings())
+    time.sleep(1)
+    broker.start()
+    daemon.until(lambda: total(own) == 100)
+    assert daemon.stop() == 0
+
+
+def test_a_second_daemon_joins_and_leaves(stand):
+    stand.topics(partitions=4)
+    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 4), 1000)
+    first = stand.start(stand.settings("a"))
+    traffic.start()
+    first.until(lambda: total(stand, "a") > 500)
+    second = stand.start(stand.settings("b"))
+    second.until(lambda: total(stand, "b") > 500)
+    assert "handed over" in first.text()
+    assert second.stop() == 0
+    second_total = total(stand, "b")
+    now = traffic.count
+    first.until(lambda: total(stand, "a") + second_total > now + 1000)
+    traffic.stop()
+    first.until(lambda: total(stand, "a") + second_total >= traffic.count)
+    assert first.stop() == 0
+    assert "beginning again" not in first.text() + second.text()
+    counts = Counter()
+    for name in ("a", "b"):
+        for partition, progress in stand.checkpoint(name).partitions.items():
+            counts[partition] += progress.learned
+    assert counts == {f"{stand.topic('in')}-{p}": traffic.count // 4 for p in range(4)}
+    found = Counter((v["partition"], v["offset"]) for r in stand.read() if (v := json.loads(r.value)))
+    assert len(found) == traffic.count
+    assert set(found.values()) == {1}
+
+
+def test_a_topic_where_nothing_happens(stand):
+    stand.topics()
+    daemon = stand.start(stand.settings())
+    daemon.until(lambda: "from 0" in daemon.text())
+    time.sleep(8)  # several times the session
+    stand.send(events(100))
+    daemon.until(lambda: total(stand) == 100)
+    time.sleep(5)
+    stand.send(events(100))
+    daemon.until(lambda: total(stand) == 200)
+    assert daemon.stop() == 0
+    assert "beginning again" not in daemon.text()

@@ -1,0 +1,66 @@
+"""SCRAM over TLS, and what is said when the broker or the client is not who it should be."""
+
+import pytest
+
+from .broker import PASSWORD, USER
+from .stand import Stand, events
+
+
+@pytest.fixture
+def own(broker, tmp_path):
+    with Stand(broker.servers, tmp_path) as stand:
+        stand.topics()
+        stand.send(events(500))
+        yield stand
+
+
+def secure(broker, mechanism="SCRAM-SHA-512", password=PASSWORD, ca=None):
+    return {
+        "servers": [broker.secure], "session_seconds": 2.0, "tls": True, "ca": ca or broker.authority,
+        "mechanism": mechanism, "username": USER, "password": password,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
+def test_scram_over_tls(broker, own, mechanism):
+    daemon = own.start(own.settings(kafka=secure(broker, mechanism)))
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner.events == 500)
+    assert daemon.stop() == 0
+    assert len(own.read()) == 500
+
+
+def test_a_password_from_the_environment(broker, own):
+    path = own.settings(kafka={**secure(broker), "password": None})
+    daemon = own.start(path, {"STREAMK_KAFKA__PASSWORD": PASSWORD})
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner.events == 500)
+    assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"password": "wrong horse"}, 6, "the broker refuses it"),
+        ({"mechanism": "SCRAM-SHA-256", "password": "wrong horse"}, 6, "the broker refuses it"),
+        ({"mechanism": "PLAIN", "password": "wrong horse"}, 6, "the broker refuses it"),
+        ({"ca": "stranger"}, 6, "is not trusted: unable to get local issuer certificate"),
+        ({"ca": "nowhere"}, 2, "kafka.ca, kafka.certificate or its key cannot be read"),
+    ],
+)
+def test_one_clear_error(broker, own, change, code, message):
+    change = {**change}
+    if "ca" in change:
+        change["ca"] = broker.stranger if change["ca"] == "stranger" else own.directory / "nowhere.pem"
+    daemon = own.start(own.settings(kafka=secure(broker, **change)))
+    assert daemon.wait(20) == code
+    lines = [line for line in daemon.text().splitlines() if line.strip()]
+    assert len(lines) == 1, lines
+    assert message in lines[0]
+    assert "horse" not in daemon.text()
+
+
+def test_no_tls_where_there_should_be(broker, own):
+    """The client talks plainly to a port that wants TLS: it ends, and does not go on for ever."""
+    settings = own.settings(kafka={"servers": [broker.secure], "away_seconds": 1.0, "session_seconds": 2.0})
+    daemon = own.start(settings)
+    assert daemon.wait(60) == 5
+    assert "kafka.tls" in daemon.text()
