@@ -2,10 +2,10 @@
 
     python benchmarks/daemon.py [--events 200000] [--memory 5000000]
 
-One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a parser and
-nothing else, and the daemon's own session (decode, predict, learn, count, checkpoint), without and with predictions
-into a topic. With ``--memory``, so many events go through the daemon in a process of its own, and what the process
-grows by is shown. Starts an Apache Kafka of its own unless ``STREAMK_TEST_KAFKA`` names one.
+One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a
+parser and nothing else, and the daemon's session (decode, predict, learn, count, checkpoint), without and
+with predictions into a topic. With ``--memory``, so many events go through the daemon, and what the process
+grows by after the first tenth is shown. Starts a Kafka of its own unless ``STREAMK_TEST_KAFKA`` names one.
 """
 
 from __future__ import annotations

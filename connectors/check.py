@@ -54,7 +54,7 @@ def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
             for key, topic in topics.items():
                 partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic))]
                 records = sum(consumer.end_offsets(partitions).values())
-                yield f"{key}: {topic} has {len(partitions)} partitions, with offsets up to {records:,} in sum"
+                yield f"{key}: {topic} has {len(partitions)} partitions; their ends add up to {records:,}"
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
 

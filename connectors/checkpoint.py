@@ -246,7 +246,7 @@ class Store:
         except OSError as error:
             raise Failure(
                 CHECKPOINT,
-                f"checkpoints in {self.directory} cannot be {what}: {error.strerror}; the ones there are intact",
+                f"checkpoints in {self.directory} cannot be {what}: {error.strerror}; those there are intact",
             ) from None
 
 

@@ -14,13 +14,15 @@ from rich.console import Console
 
 import streamk
 from connectors import daemon_commands, report
-from connectors.files import Log
+from connectors.daemon_commands import FROM, TO, what_to_replay
 from connectors.replay import LEARNERS, learner_classes, read_setting, replay
+from connectors.stream import Failure
 from streamk.prequential import TASKS
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("run")(daemon_commands.run_command)
 app.command("check")(daemon_commands.check_command)
+app.command("record")(daemon_commands.record_command)
 app.command("init")(daemon_commands.init_command)
 app.add_typer(daemon_commands.checkpoints, name="checkpoints")
 
@@ -42,16 +44,25 @@ def command(
 
 @app.command("replay")
 def replay_command(
-    file: Annotated[str, typer.Argument(help="CSV or JSON lines, plain, gzip or zstd; - reads a pipe.")],
-    target: Annotated[str, typer.Option(help="The field to predict.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="CSV or JSON lines, plain, gzip or zstd; - is a pipe, a .toml what those settings read."
+        ),
+    ],
+    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
     task: Annotated[
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
-    learner: Annotated[str, typer.Option(help=" or ".join(LEARNERS))] = "kaczmarz",
+    learner: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; kaczmarz by default.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
     ] = None,
+    start: Annotated[str | None, typer.Option("--from", help=FROM)] = None,
+    end: Annotated[str | None, typer.Option("--to", help=TO)] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
@@ -64,17 +75,21 @@ def replay_command(
             raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
         if save is not None and save.exists() and not save.is_file():
             raise ValueError(f"--save {save}: this is not a file")
-        log = Log(file, target)
-        showing: AbstractContextManager[Any]
-        if console.is_terminal:
-            showing = report.live(console, log, limit)
-        elif as_json:
-            showing = contextlib.nullcontext(lambda run: None)
-        else:
-            showing = report.lines(console)
-        with showing as watch:
-            parameters = read_settings(settings or [], learner)
-            run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
+        with what_to_replay(file, target, start, end) as (log, given):
+            showing: AbstractContextManager[Any]
+            if console.is_terminal:
+                showing = report.live(console, log, limit)
+            elif as_json:
+                showing = contextlib.nullcontext(lambda run: None)
+            else:
+                showing = report.lines(console)
+            with showing as watch:
+                learner = learner or given.name
+                parameters = {**given.parameters, **read_settings(settings or [], learner)}
+                task = task or (given.task if file.endswith(".toml") else None)
+                run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
+            if left_out := log.left_out():
+                console.print(left_out, soft_wrap=True)
         if as_json:
             typer.echo(json.dumps(run.result()))
         else:
@@ -83,6 +98,9 @@ def replay_command(
             console.print(f"saved to {save}: {run.learner.save(save):,} bytes", soft_wrap=True)
         if run.error:
             raise ValueError(run.error)
+    except Failure as failure:
+        _complain(failure)
+        raise typer.Exit(failure.code) from None
     except BrokenPipeError:
         raise  # the reader has gone, as `| head` does
     except (ValueError, OSError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""The daemon: sessions, one after the other, until the log ends, a signal comes, or something fails for good."""
+"""The daemon: session after session, until the log ends, a signal comes, or something fails for good."""
 
 from __future__ import annotations
 

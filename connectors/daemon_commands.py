@@ -10,16 +10,30 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from connectors import settings as settings_file
 from connectors.check import check
 from connectors.checkpoint import Checkpoint, Store
 from connectors.daemon import run
-from connectors.stream import CHECKPOINT, EXIT_CODES, USAGE, Failure
+from connectors.files import Log
+from connectors.settings import Learner
+from connectors.stream import (
+    AWAY,
+    CHECKPOINT,
+    EXIT_CODES,
+    REFUSED_EVENTS,
+    USAGE,
+    Failure,
+    Interruption,
+)
 from connectors.telemetry import log_to_stderr
 
+FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
+TO = "Offset or time of the first record that is left out; the end of now by default."
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 checkpoints = typer.Typer(no_args_is_help=True, help="Look at checkpoints, and go back to one.")
 
 
@@ -60,6 +74,79 @@ def check_command(config: Config) -> None:
             console.print(line, highlight=False, soft_wrap=True)
 
 
+@contextlib.contextmanager
+def what_to_replay(
+    file: str, target: str | None, start: str | None, end: str | None
+) -> Iterator[tuple[Any, Learner]]:
+    """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
+    if not file.endswith(".toml"):
+        if target is None:
+            raise ValueError("--target: name the field to predict")
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for the topic of a .toml")
+        yield Log(file, target), Learner()
+        return
+    settings = settings_file.load(Path(file))
+    if target is not None:
+        raise ValueError(f"--target: {file} says it, as events.target")
+    if settings.source.kind == "file":
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for topics, and the source is a log on disk")
+        yield Log(settings.source.path, settings.events.target), settings.learner
+        return
+    from connectors.topic_range import TopicLog, TopicRange
+
+    decoder = settings.events.decoder(settings.learner.task)
+    with _connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
+        yield TopicLog(records, decoder, settings.events.target), settings.learner
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[None]:
+    """Silence the client, and end where the brokers do not answer."""
+    log_to_stderr("text")
+    try:
+        yield
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None
+
+
+def record_command(
+    config: Config,
+    out: Annotated[Path, typer.Argument(help="The new log, JSON lines; .gz or .zst at its end packs it.")],
+    start: Annotated[str | None, typer.Option("--from", help=FROM)] = None,
+    end: Annotated[str | None, typer.Option("--to", help=TO)] = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; repeat for more.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the topic of the settings to a log on disk, in the order of time; no group is joined."""
+    with _exits(), _connected():
+        from connectors.record import record
+        from connectors.topic_range import TopicRange
+
+        settings = settings_file.load(config)
+        if settings.source.kind != "topic":
+            raise Failure(USAGE, "source.kind: only a topic can be recorded")
+        console = Console(stderr=True)
+        with (
+            TopicRange(settings.source.topic, settings.kafka, start, end, partitions) as records,
+            Progress(console=console, transient=True, disable=as_json) as bar,
+        ):
+            job = bar.add_task(settings.source.topic, total=records.size)
+            done = record(records, settings.events, out, lambda: bar.advance(job))
+        if as_json:
+            typer.echo(json.dumps(vars(done)))
+        else:
+            console.print(f"wrote {done.written:,} events to {out}", soft_wrap=True, highlight=False)
+        if done.left_out:
+            raise Failure(
+                REFUSED_EVENTS,
+                f"{done.left_out:,} records cannot be decoded and are left out; {done.reason}",
+            )
+
+
 def init_command(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("streamk.toml"),
 ) -> None:
@@ -76,7 +163,6 @@ def init_command(
 
 
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _describe(path: Path) -> dict[str, Any]:
@@ -172,8 +258,8 @@ def rollback_command(
 ) -> None:
     """Go back to a checkpoint, with the daemon stopped.
 
-    The next run learns the events since again, silently; with --skip it never does. Nothing is removed: the old
-    model becomes the newest checkpoint.
+    The next run learns the events since again, silently; with --skip it never does. Nothing is removed: the
+    old model becomes the newest checkpoint.
     """
     with _exits():
         store = Store(directory)

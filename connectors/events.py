@@ -11,8 +11,30 @@ import msgspec
 from connectors.files import read_value
 from streamk.parameters import check_weight
 
-FORMATS = ("json", "csv", "msgpack")
 _MISSING = object()
+
+
+def parser(
+    format: str, columns: Sequence[str] | None = None, delimiter: str = ",", texts: Sequence[str] = ()
+) -> Callable[[bytes], Any]:
+    """Return a function from the bytes of a record to its fields; it raises ValueError and its like."""
+    if format == "json":
+        return msgspec.json.Decoder().decode
+    if format == "msgpack":
+        return msgspec.msgpack.Decoder().decode
+    if not columns:
+        raise ValueError("events.columns must name the columns of CSV")
+    names = list(columns)
+    readers = [(lambda text: text or None) if name in texts else read_value for name in names]
+
+    def parse(value: bytes) -> dict[str, Any]:
+        rows = list(csv.reader([value.decode()], delimiter=delimiter, strict=True))
+        if len(rows) != 1 or len(rows[0]) != len(names):
+            found = len(rows[0]) if rows else 0
+            raise ValueError(f"{found} values for {len(names)} columns")
+        return {name: read(text) for name, read, text in zip(names, readers, rows[0], strict=True)}
+
+    return parse
 
 
 class Event(NamedTuple):
@@ -67,7 +89,7 @@ class Decoder:
         numbers: bool = False,
     ) -> None:
         texts = () if numbers or target is None else (target,)
-        self._parse = self._parser(format, columns, delimiter, texts)
+        self._parse = parser(format, columns, delimiter, texts)
         self._target, self._key, self._time, self._weight = target, key, time, weight
         if features is None or isinstance(features, Mapping):
             self._features = features
@@ -75,28 +97,6 @@ class Decoder:
             self._features = {name: name for name in features}
         roles = [name for name in (target, key, time, weight) if name is not None]
         self._left_out = list(dict.fromkeys([*roles, *ignore]))
-
-    @staticmethod
-    def _parser(
-        format: str, columns: Sequence[str] | None, delimiter: str, texts: Sequence[str]
-    ) -> Callable[[bytes], Any]:
-        if format == "json":
-            return msgspec.json.Decoder().decode
-        if format == "msgpack":
-            return msgspec.msgpack.Decoder().decode
-        if not columns:
-            raise ValueError("events.columns must name the columns of CSV")
-        names = list(columns)
-        readers = [(lambda text: text or None) if name in texts else read_value for name in names]
-
-        def parse(value: bytes) -> dict[str, Any]:
-            rows = list(csv.reader([value.decode()], delimiter=delimiter, strict=True))
-            if len(rows) != 1 or len(rows[0]) != len(names):
-                found = len(rows[0]) if rows else 0
-                raise ValueError(f"{found} values for {len(names)} columns")
-            return {name: read(text) for name, read, text in zip(names, readers, rows[0], strict=True)}
-
-        return parse
 
     def __call__(self, value: bytes) -> Event:
         """Return the event in the bytes of a record.

@@ -66,7 +66,7 @@ class FileSink:
             except (ValueError, TypeError, KeyError):
                 raise Failure(
                     SINK,
-                    f"{self._path}, byte {end - len(line)}: this line was not written by streamk; use another file",
+                    f"{self._path}, byte {end - len(line)}: streamk did not write this; use another file",
                 ) from None
         self._file.truncate(end)
         self._file.seek(end)

@@ -47,6 +47,10 @@ class Log:
         self._raw: BinaryIO | None = None
         self.size = 0 if self.name == "-" else Path(path).stat().st_size
 
+    def left_out(self) -> str:
+        """Return nothing: a line that cannot be read ends the reading."""
+        return ""
+
     def position(self) -> int:
         """Return how many bytes of the file have been read."""
         if self._raw is None:

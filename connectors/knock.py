@@ -43,7 +43,7 @@ def knock(kafka: Kafka, context: ssl.SSLContext | None) -> None:
         except ssl.SSLCertVerificationError as error:
             raise Failure(
                 DENIED,
-                f"kafka.servers: the certificate of {server} is not trusted: {error.verify_message} (kafka.ca)",
+                f"kafka.servers: {server}'s certificate is not trusted (kafka.ca): {error.verify_message}",
             ) from None
         except ssl.SSLError as error:
             raise Failure(

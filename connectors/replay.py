@@ -118,7 +118,7 @@ def learner_classes(learner: str) -> dict[str, Any]:
 
 
 def read_setting(text: str) -> Any:
-    """Return the value in a text: a number, ``true``, ``false``, ``none``, numbers with commas, or the text."""
+    """Return what a text says: a number, numbers with commas, ``true``, ``false``, ``none``, or a text."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -173,8 +173,8 @@ class Session:
         if policy == "fail":
             raise Failure(
                 POSITION,
-                f"{there}: events were deleted before they were read, or the topic was made anew. source.expired = "
-                "'earliest' or 'latest' goes on from there",
+                f"{there}: events were deleted before they were read, or the topic was made anew. "
+                "source.expired = 'earliest' or 'latest' goes on from there",
             )
         position = assigned.first if policy == "earliest" else assigned.end
         log.warning("%s: going on from the %s, %d", there, policy, position)
@@ -213,8 +213,8 @@ class Session:
             bad = outcomes[-1]
             raise Failure(
                 REFUSED_EVENTS,
-                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Mend it, or set [dead_letters] to let such "
-                "events go there",
+                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Mend it, or set [dead_letters] to "
+                "let such events go there",
             )
         if trouble := self._limits.exceeded(outcomes, tally.refused):
             self.save()
@@ -284,13 +284,13 @@ class _Limits:
         for outcome in outcomes if refused else ():
             self._row = self._row + 1 if outcome.event is None else 0
             if self._row >= limits.consecutive:
-                return f"{self._row} events in a row were refused (limits.consecutive), the last one: {outcome.reason}"
+                return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
         self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
         del self._seen[: -limits.window]
         refused = sum(self._seen) if refused else 0
         if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
             reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
-            return f"{refused} of the last {limits.window} events were refused (limits.ratio), the last one: {reason}"
+            return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
         return ""
 
 

@@ -1,7 +1,7 @@
 """The settings of a daemon: a TOML file, overridden by ``STREAMK_…`` variables.
 
-``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Unknown keys are refused,
-every error names its key, and secrets are never shown.
+``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Unknown keys are
+refused, every error names its key, and secrets are never shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What sources and sinks have in common: records, positions, and how a run ends or begins again.
 
-A *partition* is a text: ``clicks-3`` for partition 3 of a topic, the path for a log on disk. A *position* is the
-offset of the next record: a Kafka offset, or a byte of the (uncompressed) log.
+A *partition* is a text: ``clicks-3`` for partition 3 of a topic, the name of the file for a log on disk. A
+*position* is the offset of the next record: a Kafka offset, or a byte of the (uncompressed) log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818 (not all that ends a run is an error of somebody)
     """What ends a run: a sentence that says what to do, and the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -19,7 +19,7 @@ class Failure(Exception):
         self.code = code
 
 
-class Interruption(Exception):
+class Interruption(Exception):  # noqa: N818
     """What makes a run begin again from its checkpoint: the connection or the group was lost."""
 
 

@@ -1,7 +1,7 @@
 """Predictions and dead letters into topics, in transactions that also hold the positions of the source.
 
-Who reads with ``read_committed`` sees every output once: after a crash the transaction that was open is undone,
-and what a committed one held is not written again, because its positions say so.
+Who reads with ``read_committed`` sees every output once: after a crash the transaction that was open is
+undone, and what a committed one held is not written again, because its positions say so.
 """
 
 from __future__ import annotations

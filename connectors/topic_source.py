@@ -1,8 +1,8 @@
 """A topic as a source of records, shared with the other members of a group.
 
-The group's coordinator gives partitions and takes them away. What was given is paused until the run says where
-to begin; before what is taken goes to another, the run is told, and has until its next poll to save what it
-learned from it.
+The group's coordinator gives partitions and takes them away. What was given is paused until the run says
+where to begin; before what is taken goes to another, the run is told, and has until its next poll to save
+what it learned from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 2000  # records a poll
 _MS = int(PATIENCE * 1000)
 
 
-class _HandOver(Exception):
+class _HandOver(Exception):  # noqa: N818
     """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
 
 
@@ -110,7 +110,7 @@ class TopicSource:
         self._listener.consumer = self._consumer
         try:
             with explained("source.topic"):
-                # in this order: a topic whose partitions become known after the first join is joined for twice
+                # in this order: if the partitions become known after the first join, there is a second
                 self._consumer.subscribe([self.name], listener=self._listener)
                 require_topics(self._consumer, {"source.topic": self.name})
         except BaseException:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.events import FORMATS, Decoder, Event
+from connectors.events import Decoder, Event
 
 PACK = {"json": msgspec.json.encode, "msgpack": msgspec.msgpack.encode}
+FORMATS = ["json", "csv", "msgpack"]
 COLUMNS = ["id", "price", "colour", "y", "n"]
 
 

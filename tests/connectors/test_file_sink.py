@@ -1,12 +1,13 @@
 import base64
+import contextlib
 import json
 import logging
 import os
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 
-from connectors import file_sink
 from connectors.file_sink import FileSink
 from connectors.stream import SINK, Committed, Failure, Output, Raw
 
@@ -162,8 +163,8 @@ def test_a_file_that_is_shorter_than_its_mark(tmp_path, sinks, caplog):
 
 @pytest.mark.parametrize(
     "line",
-    [b"\n", b"text\n", b"[1]\n", b"3\n", b"{}\n", b'{"partition": "p"}\n', b'{"partition": [], "offset": 1}\n',
-     b"\xff\n", b"\0\0\0\n", b'{"partition": "p", "offset": 1}{}\n', b"[" * 9999 + b"\n"],
+    [b"\n", b"text\n", b"[1]\n", b"3\n", b"{}\n", b"\xff\n", b"\0\0\0\n", b'{"partition": "p"}\n',
+     b'{"partition": [], "offset": 1}\n', b'{"partition": "p", "offset": 1}{}\n'],
 )  # fmt: skip
 def test_lines_of_somebody_else(tmp_path, line):
     path = tmp_path / "out"
@@ -173,20 +174,22 @@ def test_lines_of_somebody_else(tmp_path, line):
         sink.restore(0)
     sink.close()
     assert raised.value.code == SINK
-    assert f"{path}, byte {len(WHOLE)}: this line was not written by streamk; use another file" in str(
-        raised.value
-    )
+    assert str(raised.value).startswith(f"{path}, byte {len(WHOLE)}: ")
+    assert "use another file" in str(raised.value)
     assert path.read_bytes() == WHOLE + line + LINES[0]
 
 
-# BUG: an offset is taken as it comes, and compared with a number later: TypeError.
-@pytest.mark.parametrize("place", [{"partition": "p-0", "offset": "5"}, {"partition": "p-0", "offset": None}])
-def test_offsets_of_somebody_else(tmp_path, place):
+# BUG: an offset is taken as it comes, and compared with a number later (TypeError); and a line may be as deep
+# as to raise RecursionError.
+@pytest.mark.parametrize(
+    "line", ['{"partition": "p", "offset": "5"}', '{"partition": "p", "offset": 1.5}', "[" * 9999]
+)
+def test_stranger_lines_of_somebody_else(tmp_path, line):
     path = tmp_path / "out"
-    path.write_text(json.dumps(place) + "\n")
+    path.write_text(f"{line}\n")
     sink = FileSink(path, dead=False)
     try:
-        with pytest.raises(Failure, match="was not written by streamk"):
+        with pytest.raises(Failure, match="use another file"):
             sink.restore(0)
     finally:
         sink.close()
@@ -204,18 +207,29 @@ def test_what_was_not_committed_is_forgotten(tmp_path, sinks):
 
 def test_places_that_cannot_be_written(tmp_path):
     for path in (tmp_path / "no" / "out", tmp_path):
-        with pytest.raises(Failure, match="cannot be written: .*; the checkpoint is intact") as raised:
+        with pytest.raises(Failure, match=r"cannot be written: .*; the checkpoint is intact") as raised:
             FileSink(path, dead=False)
         assert raised.value.code == SINK
         assert str(path) in str(raised.value)
 
 
-def test_a_disk_that_is_full(sinks):
-    sink = FileSink(file_sink.Path("/dev/full"), dead=False)
+def test_a_disk_that_is_full():
+    sink = FileSink(Path("/dev/full"), dead=False)
     sink.write(OUTPUTS)
     with pytest.raises(Failure, match="/dev/full cannot be written: No space left on device") as raised:
         sink.commit({})
     assert raised.value.code == SINK
+    with contextlib.suppress(OSError):
+        sink.close()
+
+
+# BUG: closing writes again what could not be written, and the OSError takes the place of the Failure.
+def test_closing_after_a_disk_was_full():
+    sink = FileSink(Path("/dev/full"), dead=False)
+    sink.write(OUTPUTS)
+    with pytest.raises(Failure):
+        sink.commit({})
+    sink.close()
 
 
 def test_a_mark_that_is_not_safe(tmp_path, sinks, monkeypatch):

@@ -1,7 +1,7 @@
 """A real Apache Kafka for tests: one KRaft node in a process of its own, on free ports of the loopback.
 
-The jars come through Maven once and stay in ``.cache/kafka``. Besides the open listener there is one that wants
-TLS and SCRAM (``secure``), with certificates made on the spot.
+The jars come through Maven once and stay in ``.cache/kafka``. Besides the open listener there is one that
+wants TLS and SCRAM (``secure``), with certificates made on the spot.
 """
 
 from __future__ import annotations

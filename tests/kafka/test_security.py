@@ -42,7 +42,7 @@ def test_a_password_from_the_environment(broker, own):
         ({"password": "wrong horse"}, 6, "the broker refuses it"),
         ({"mechanism": "SCRAM-SHA-256", "password": "wrong horse"}, 6, "the broker refuses it"),
         ({"mechanism": "PLAIN", "password": "wrong horse"}, 6, "the broker refuses it"),
-        ({"ca": "stranger"}, 6, "is not trusted: unable to get local issuer certificate"),
+        ({"ca": "stranger"}, 6, "is not trusted (kafka.ca): unable to get local issuer"),
         ({"ca": "nowhere"}, 2, "kafka.ca, kafka.certificate or its key cannot be read"),
     ],
 )

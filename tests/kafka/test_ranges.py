@@ -1,0 +1,111 @@
+"""Recording and replaying a part of a topic."""
+
+import json
+import subprocess
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from .stand import COMMAND, ROOT, events
+
+
+def run(*arguments):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+
+
+@pytest.fixture
+def topic(stand):
+    """Give a topic of three partitions, of which the second half came a while later; and the time between."""
+    stand.topics(partitions=3)
+    sent = events(6000)
+    for i, x in enumerate(sent):
+        x["id"] = i
+    stand.send(sent[:3000], lambda i: i % 3)
+    time.sleep(0.3)
+    middle = datetime.now(UTC).isoformat()
+    time.sleep(0.3)
+    stand.send(sent[3000:], lambda i: i % 3)
+    return stand, sent, middle
+
+
+def ids(path):
+    return [json.loads(line)["id"] for line in path.read_text().splitlines()]
+
+
+def test_record_and_replay(topic, tmp_path):
+    stand, sent, middle = topic
+    config, log = stand.settings(), tmp_path / "log.jsonl"
+    done = run("record", config, log)
+    assert done.returncode == 0, done.stderr
+    assert sorted(ids(log)) == list(range(6000))
+    assert set(ids(log)[:3000]) == set(range(3000))
+    assert json.loads(log.read_text().splitlines()[0]).keys() == sent[0].keys()
+    packed = tmp_path / "log.jsonl.gz"
+    assert json.loads(run("record", config, packed, "--json").stdout) == {
+        "written": 6000, "left_out": 0, "reason": "",
+    }  # fmt: skip
+    results = [
+        json.loads(run("replay", source, *options, "--json", "--no-baseline", "--set", "seed=1").stdout)
+        for source, options in ((log, ["--target", "y"]), (packed, ["--target", "y"]))
+    ]
+    assert results[0]["accuracy"] == results[1]["accuracy"]
+    result = json.loads(run("replay", config, "--json", "--no-baseline").stdout)
+    assert result["events"] == 6000
+    assert result["accuracy"] > 0.5
+
+
+def test_ranges(topic, tmp_path):
+    stand, _, middle = topic
+    config = stand.settings()
+    for name, options, expected in (
+        ("until", ["--to", middle], range(3000)),
+        ("since", ["--from", middle], range(3000, 6000)),
+        ("offsets", ["--from", 500, "--to", 510], range(1500, 1530)),
+        ("one", ["--partition", 1, "--to", 4], range(1, 13, 3)),
+        ("none", ["--from", "2100-01-01"], range(0)),
+    ):
+        done = run("record", config, tmp_path / name, *options)
+        assert done.returncode == 0, done.stderr
+        assert sorted(ids(tmp_path / name)) == list(expected), name
+    result = json.loads(run("replay", config, "--from", middle, "--json", "--no-baseline").stdout)
+    assert result["events"] == 3000
+
+
+def test_what_is_left_out_is_said(stand, tmp_path):
+    stand.topics()
+    sent = events(100)
+    del sent[7]["y"]
+    stand.send([*sent, b"bad", b"[1]"])
+    config = stand.settings()
+    done = run("record", config, tmp_path / "log")
+    assert done.returncode == 3
+    assert "2 records cannot be decoded and are left out" in done.stderr
+    assert f"{stand.topic('in')}-0, offset 100" in done.stderr
+    assert len(ids(tmp_path / "log")) == 100
+    done = run("replay", config, "--no-baseline")
+    assert "left out: 2 records that cannot be decoded, 1 without a target" in done.stdout
+    assert "99 events" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["record", "{c}", "{t}/a", "--from", "yesterday"], 2, "--from yesterday: give an offset or a time"),
+        (["record", "{c}", "{t}/a", "--partition", "9"], 2, "has no partition 9"),
+        (["record", "{c}", "{c}"], 2, "is there already"),
+        (["record", "{c}", "{t}/no/such"], 2, "No such file or directory"),
+        (["replay", "{c}", "--target", "y"], 2, "as events.target"),
+        (["replay", "{t}/x.csv", "--target", "y", "--from", "3"], 2, "--from and --to are for"),
+        (["record", "{t}/nothing.toml", "{t}/a"], 2, "streamk init writes an example"),
+    ],
+)
+def test_wrong_things(stand, tmp_path, arguments, code, message):
+    stand.topics(names=("in",))
+    config = stand.settings(predictions=None, dead_letters=None)
+    done = run(*(a.replace("{c}", str(config)).replace("{t}", str(tmp_path)) for a in arguments))
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
