@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import sys
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -77,7 +78,7 @@ class FileSource:
         """Return the next records; wait for them only if the log is followed."""
         if not self._assigned:
             self._assigned = True
-            return Polled(assigned=[Assigned(self.name, None, self._after_header, self._size())])
+            return Polled(assigned=[Assigned(self.name, None, self._after_header, sys.maxsize)])
         deadline = time.monotonic() + seconds
         while True:
             records = []

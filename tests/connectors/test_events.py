@@ -265,8 +265,8 @@ def test_damaged_events(format, fields, cut, flips):
         if format == "csv"
         else PACK[format](fields)
     )
-    if format != "csv":
-        assert attempt(format, bytes(value)) is not None or fields.get("w") is not None
+    if format != "csv" and not {"w", "k", "a", "a.t"} & fields.keys():
+        assert attempt(format, bytes(value)) is not None
     for place, byte in flips:
         if value:
             value[place % len(value)] ^= byte

@@ -325,6 +325,7 @@ def test_the_same_log_is_recognised(tmp_path, pack, form):
             assert raised.value.code == POSITION
         write(tmp_path, TEXT[form] * 3, pack)
     assert source.mark({}) == source.mark({"log": 0})
+    assert made(write(tmp_path, TEXT[form] * 99, pack), form).mark({"log": 9999})["head"] <= 4096
 
 
 def test_a_shortened_log(tmp_path):

@@ -202,7 +202,7 @@ def test_a_variable_that_is_wrong_is_named(tmp_path, variables, sentence):
 )
 def test_a_variable_that_a_section_refuses_is_named(tmp_path, variables, key):
     (line,) = refused(tmp_path, BASE, **variables)
-    assert line.startswith(f"STREAMK_{next(iter(variables))}: ")
+    assert f"STREAMK_{next(iter(variables))}" in line
     assert key in line
 
 

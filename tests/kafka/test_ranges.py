@@ -36,7 +36,7 @@ def ids(path):
 
 
 def test_record_and_replay(topic, tmp_path):
-    stand, sent, middle = topic
+    stand, sent, _ = topic
     config, log = stand.settings(), tmp_path / "log.jsonl"
     done = run("record", config, log)
     assert done.returncode == 0, done.stderr
