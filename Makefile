@@ -25,7 +25,7 @@ test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 long: setup
-	$(BIN)/python -m pytest -m long tests/long
+	$(BIN)/python -m pytest -m long tests
 
 bench: setup
 	$(BIN)/python benchmarks/run.py $(BENCH)

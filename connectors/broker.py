@@ -83,6 +83,12 @@ def explained(what: str) -> Iterator[None]:
         raise Failure(
             SINK, f"{what}: a message is larger than the topic takes (its max.message.bytes): {_words(error)}"
         ) from None
+    except kafka_errors.InvalidSessionTimeoutError:
+        raise Failure(
+            USAGE,
+            "kafka.session_seconds: the broker allows no such time (its group.min.session.timeout.ms and "
+            "group.max.session.timeout.ms)",
+        ) from None
     except (kafka_errors.InvalidTopicError, kafka_errors.InvalidGroupIdError) as error:
         raise Failure(USAGE, f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaConfigurationError as error:

@@ -203,7 +203,7 @@ class Store:
                 raise Failure(CHECKPOINT, f"{path} cannot be read: {error.strerror}") from None
             if grants(checkpoint):
                 return checkpoint
-            log.warning("checkpoint %s was not granted: its events were learned by another", path.name)
+            log.info("checkpoint %s does not count: the group was not told of it", path.name)
             self._set_aside(path, "not-granted")
         if self._all():
             raise Failure(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,6 +13,7 @@ from connectors.files import read_value
 from streamk.parameters import check_weight
 
 _MISSING = object()
+_PLACES = (str, int, float, bytes, datetime, type(None))  # of keys and times
 
 
 def parser(
@@ -25,6 +27,8 @@ def parser(
     if not columns:
         raise ValueError("events.columns must name the columns of CSV")
     names = list(columns)
+    if len(set(names)) != len(names):
+        raise ValueError(f"two columns are named {next(n for n in names if names.count(n) > 1)!r}")
     readers = [(lambda text: text or None) if name in texts else read_value for name in names]
 
     def parse(value: bytes) -> dict[str, Any]:
@@ -88,6 +92,8 @@ class Decoder:
         delimiter: str = ",",
         numbers: bool = False,
     ) -> None:
+        if columns and target is not None and target not in columns:
+            raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
         texts = () if numbers or target is None else (target,)
         self._parse = parser(format, columns, delimiter, texts)
         self._target, self._key, self._time, self._weight = target, key, time, weight
@@ -116,6 +122,9 @@ class Decoder:
         if weight is not None:
             weight = check_weight(weight)
         key, time = self._key and _take(fields, self._key), self._time and _take(fields, self._time)
+        for place in (key, time):
+            if not isinstance(place, _PLACES):
+                raise ValueError(f"a key or a time must be a text or a number, not {type(place).__name__}")
         target = self._target and _take(fields, self._target)
         if self._features is not None:
             fields = {name: _take(fields, field) for name, field in self._features.items()}

@@ -7,6 +7,7 @@ that is not whole is cut off, and outputs that are there already are not written
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,11 @@ import msgspec
 from connectors.stream import SINK, Committed, Failure, Output
 
 log = logging.getLogger(__name__)
+
+
+class _Place(msgspec.Struct):
+    partition: str
+    offset: int
 
 
 class FileSink:
@@ -50,7 +56,14 @@ class FileSink:
     def restore(self, mark: int | None) -> None:
         """Find what has been written since the mark (None: nothing yet), and go on behind it."""
         size = self._file.seek(0, os.SEEK_END)
-        mark = size if mark is None else mark
+        if mark is None:
+            mark = size
+            if size:
+                self._file.seek(-1, os.SEEK_END)
+                if self._file.read(1) != b"\n":
+                    self._file.write(b"\n")
+                    self._file.flush()
+                    mark = size = size + 1
         if size < mark:
             log.warning(
                 "%s is shorter than at the checkpoint (moved away?): what it held is not known", self._path
@@ -64,9 +77,9 @@ class FileSink:
                 break
             end += len(line)
             try:
-                place = msgspec.json.decode(line)
-                self._written[place["partition"]] = place["offset"]
-            except (ValueError, TypeError, KeyError):
+                place = msgspec.json.decode(line, type=_Place)
+                self._written[place.partition] = place.offset
+            except (ValueError, RecursionError):
                 raise Failure(
                     SINK,
                     f"{self._path}, byte {end - len(line)}: streamk did not write this; use another file",
@@ -104,7 +117,8 @@ class FileSink:
     def close(self) -> None:
         """Forget what was not committed."""
         self._lines.clear()
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
 
 def _letter(output: Output) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import os
 import sys
 import time
 import zlib
@@ -22,6 +23,7 @@ from connectors.stream import POSITION, USAGE, Assigned, Batch, Committed, Failu
 
 _MOST = 1000  # records a poll
 _HEAD = 4096  # bytes by which a log is known
+_DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -58,12 +60,16 @@ class FileSource:
         self._assigned = False
         self._rest = b""  # of a line that is being written
         self.delimiter = ","
-        self.columns = self._header() if form == "csv" else None
+        try:
+            self.columns = self._header() if form == "csv" else None
+        except BaseException:
+            self.close(True)
+            raise
         self._after_header = self._position
 
     def _header(self) -> list[str]:
         line = self._line()
-        while line is not None and not line.strip():
+        while line is not None and not line.removeprefix(_MARK).strip():
             line = self._line()
         if line is None:
             raise Failure(USAGE, f"{self._path} is empty; the first line of CSV names the columns")
@@ -82,15 +88,25 @@ class FileSource:
         deadline = time.monotonic() + seconds
         while True:
             records = []
-            for raw in self._records():
-                records.append(raw)
-                if len(records) == _MOST:
-                    break
+            try:
+                for raw in self._records():
+                    records.append(raw)
+                    if len(records) == _MOST:
+                        break
+            except Failure:
+                if not records:
+                    raise  # it comes again when those before it have been taken
             if records:
                 return Polled({self.name: Batch(records, self._position)})
             if not self._follow:
                 return Polled(finished=True)
-            if self._path.stat().st_size < self._position:
+            try:
+                now = self._path.stat()
+            except OSError as error:
+                raise Failure(POSITION, f"{self._path} has gone away: {error.strerror}") from None
+            if not os.path.samestat(now, os.fstat(self._raw.fileno())):
+                raise Failure(POSITION, f"{self._path} has been replaced by another file")
+            if now.st_size < self._position:
                 raise Failure(POSITION, f"{self._path} has become shorter than what was read of it")
             if time.monotonic() >= deadline:
                 return Polled()
@@ -101,20 +117,24 @@ class FileSource:
             yield from self._rows()
             return
         while (line := self._line()) is not None:
-            if line.strip():
-                end = self._position
-                start = end - len(line)
+            end = self._position
+            start = end - len(line)
+            if (line.removeprefix(_MARK) if start == 0 else line).strip():
                 yield Raw(start, line.removeprefix(_MARK if start == 0 else b"").rstrip(b"\r\n"))
 
     def _rows(self) -> Iterator[Raw]:
         """Yield rows of CSV, of which one may have several lines."""
         lines: list[bytes] = []
+        ended = False
 
         def texts() -> Iterator[str]:
+            nonlocal ended
+            ended = False
             while (line := self._line()) is not None:
                 lines.append(line)
                 # a row is judged by the decoder; here only its quotes count
                 yield line.decode("latin-1")
+            ended = True
 
         reader = csv.reader(texts(), delimiter=self.delimiter)
         while True:
@@ -125,7 +145,7 @@ class FileSource:
             whole = b"".join(lines)
             start = self._position - len(whole)
             lines.clear()
-            if self._follow and whole.count(b'"') % 2:
+            if self._follow and ended and whole:
                 self.begin(self.name, start)  # the row is still being written
                 return
             if row is None:
@@ -137,17 +157,19 @@ class FileSource:
         """Return the next line, None at the end, or where the last line may still grow."""
         try:
             line = self._rest + self._file.readline()
-        except (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error) as error:
-            raise Failure(
-                POSITION,
-                f"{self._path}, after byte {self._position}: the compressed data is damaged ({error})",
-            ) from None
+        except _DAMAGE as error:
+            raise self._damaged(error) from None
         self._rest = b""
         if self._follow and not line.endswith(b"\n"):
             self._rest = line
             return None
         self._position += len(line)
         return line or None
+
+    def _damaged(self, error: Exception) -> Failure:
+        return Failure(
+            POSITION, f"{self._path}, after byte {self._position}: the compressed data is damaged ({error})"
+        )
 
     def begin(self, partition: str, position: int) -> None:
         """Read from this position on."""
@@ -157,7 +179,10 @@ class FileSource:
                 POSITION, f"{self._path} has {size} bytes, fewer than the {position} that were read of it"
             )
         self._rest = b""
-        self._file.seek(position)
+        try:
+            self._file.seek(position)
+        except _DAMAGE as error:
+            raise self._damaged(error) from None
         if self._file.tell() != position:
             raise Failure(POSITION, f"{self._path} ends before byte {position}, up to which it was read")
         self._position = position
@@ -181,7 +206,10 @@ class FileSource:
 
     def _checksum(self, length: int) -> str:
         with self._path.open("rb") as raw:
-            return hashlib.sha256(unpacked(raw).read(length)).hexdigest()
+            try:
+                return hashlib.sha256(unpacked(raw).read(length)).hexdigest()
+            except _DAMAGE as error:
+                raise self._damaged(error) from None
 
     def recognise(self, mark: dict[str, Any]) -> None:
         """Raise Failure if the log does not begin as it did."""

@@ -182,6 +182,7 @@ class _Zstd(io.RawIOBase):
         self._frame: Any = None
         self._plain = io.BytesIO()
         self._rest = b""
+        self._at = 0
 
     def readable(self) -> bool:
         return True
@@ -198,7 +199,24 @@ class _Zstd(io.RawIOBase):
             self._plain, self._rest = io.BytesIO(self._frame.decompress(part)), b""
             if self._frame.eof:
                 self._rest, self._frame = self._frame.unused_data, None
+        self._at += count
         return count
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        if whence == 1:
+            place += self._at
+        if place < self._at:
+            self._packed.seek(0)
+            self._frame, self._plain, self._rest, self._at = None, io.BytesIO(), b"", 0
+        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
+            pass
+        return self._at
 
 
 def unpacked(raw: BinaryIO) -> BinaryIO:

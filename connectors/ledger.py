@@ -12,8 +12,9 @@ not yet put into a checkpoint. From this follow all starts (:func:`start`):
 - the owner comes back: it learns from its own checkpoint, silently up to the committed position;
 - another model takes over: it learns from where the owner's checkpoints end, silently up to the committed
   position, and enters itself; what the owner had learned beyond is lost with its memory, and learned once;
-- a checkpoint that claims more than the note grants was written by a process that had already lost the
-  partition: it does not count, the one before it does (:func:`overreaches`).
+- a checkpoint that claims more than the note grants was never told to the group, which may since have given
+  the partition to another from where the note ends: it does not count, the one before it does
+  (:func:`overreaches`).
 
 A commit is refused to a process that is no longer in the group, so an entry cannot be made by a dead owner.
 """
@@ -46,7 +47,7 @@ def read(note: str) -> list[Tenure]:
     """
     try:
         entries = [Tenure(*entry) for entry in json.loads(note)]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
     known = all(type(t.model) is str and type(t.since) is type(t.until) is int for t in entries)
     return entries if known else []
@@ -54,7 +55,9 @@ def read(note: str) -> list[Tenure]:
 
 def write(tenures: list[Tenure]) -> str:
     """Return tenures as a note, the oldest left out where there are too many."""
-    return json.dumps(tenures[-_MOST_ENTRIES:], separators=(",", ":"))
+    last = {tenure.model: tenure for tenure in tenures}
+    kept = [tenure for tenure in tenures if last[tenure.model] is tenure]
+    return json.dumps(kept[-_MOST_ENTRIES:], separators=(",", ":"))
 
 
 class Start(NamedTuple):
@@ -103,7 +106,7 @@ def start(model: str, committed: Committed | None, saved: int | None, otherwise:
 
 
 def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
-    """Return whether a checkpoint's position is beyond what others left to this model.
+    """Return whether a checkpoint claims more than the group was told.
 
     >>> committed = Committed(9000, '[["a1f0",0,5000],["77c2",5000,9000]]')
     >>> overreaches("a1f0", committed, 5000), overreaches("a1f0", committed, 5200)
@@ -111,4 +114,4 @@ def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
     """
     tenures = [] if committed is None else read(committed.note)
     mine = [t.until for t in tenures if t.model == model]
-    return bool(mine) and tenures[-1].model != model and saved > mine[-1]
+    return bool(mine) and saved > mine[-1]

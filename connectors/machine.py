@@ -25,8 +25,18 @@ class Outcome(NamedTuple):
     reason: str
 
 
+_LONGEST = 300  # characters of a reason, which may quote what it refuses
+
+
+def _known(prediction: Any) -> Any:
+    """Return a prediction without labels that were not known then, but later in the same batch."""
+    if isinstance(prediction, dict) and 0.0 in prediction.values():
+        return {label: p for label, p in prediction.items() if p > 0.0}
+    return prediction
+
+
 class Tally(NamedTuple):
-    """How many events were learned, predicted only, and refused."""
+    """How many events were learned, predicted only (no target, or no weight), and refused."""
 
     learned: int
     predicted: int
@@ -35,10 +45,9 @@ class Tally(NamedTuple):
     @classmethod
     def of(cls, outcomes: Sequence[Outcome]) -> Tally:
         """Count outcomes."""
-        events = [outcome.event for outcome in outcomes]
-        refused = events.count(None)
-        predicted = [event.target for event in events if event is not None].count(None)
-        return cls(len(events) - refused - predicted, predicted, refused)
+        events = [outcome.event for outcome in outcomes if outcome.event is not None]
+        predicted = sum(event.target is None or event.weight == 0.0 for event in events)
+        return cls(len(events) - predicted, predicted, len(outcomes) - len(events))
 
 
 class Machine:
@@ -72,7 +81,7 @@ class Machine:
             try:
                 good.append((raw, decode(raw.value or b"")))
             except ValueError as error:
-                bad.append(Outcome(raw, None, None, str(error)))
+                bad.append(Outcome(raw, None, None, str(error)[:_LONGEST]))
                 if not lenient:
                     break
         self._learn(good, outcomes, lenient)
@@ -92,7 +101,7 @@ class Machine:
                 predictions = self._ask([event for _, event in part])
             except RowError as error:
                 if error.row == 0:
-                    outcomes.append(Outcome(part[0][0], None, None, error.reason))
+                    outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST]))
                     if not lenient:
                         return
                     pairs, step = pairs[1:], _PIECE
@@ -101,7 +110,7 @@ class Machine:
                     step = error.row
                 continue
             outcomes += [
-                Outcome(raw, event, p, "") for (raw, event), p in zip(part, predictions, strict=True)
+                Outcome(raw, event, _known(p), "") for (raw, event), p in zip(part, predictions, strict=True)
             ]
             pairs, step = pairs[len(part) :], _PIECE
 

@@ -116,7 +116,11 @@ class Session:
         """Go once round the loop; return whether the source is at its end."""
         telemetry = self._telemetry
         telemetry.beat()
-        polled = self._source.poll(_POLL)
+        try:
+            polled = self._source.poll(_POLL)
+        except Failure:  # what came before it is good
+            self.finish()
+            raise
         for assigned in polled.assigned:
             self._adopt(assigned)
         if polled.revoked:

@@ -81,7 +81,7 @@ class TopicSource(Section):
     """Events from a topic."""
 
     kind: Literal["topic"]
-    topic: str = Field(description="its name")
+    topic: str = Field(min_length=1, description="its name")
     group: str = Field(
         "streamk", min_length=1, description="consumer group; daemons in one group share the partitions"
     )
@@ -106,7 +106,7 @@ class TopicSink(Section):
     """Into a topic."""
 
     kind: Literal["topic"]
-    topic: str = Field(description="its name")
+    topic: str = Field(min_length=1, description="its name")
 
 
 class FileSink(Section):
@@ -126,21 +126,36 @@ class Events(Section):
     columns: list[str] | None = Field(
         None, description="names of the values of a CSV line; a log on disk names them in its first line"
     )
-    target: str = Field(description="field to predict; an event without it is predicted only")
-    features: list[str] | dict[str, str] | None = Field(
+    target: str = Field(min_length=1, description="field to predict; an event without it is predicted only")
+    features: Any = Field(
         None, description="fields to learn from, or a table of names and fields; every other field by default"
     )
     ignore: list[str] = Field([], description="fields not to learn from")
-    key: str | None = Field(None, description="field that names the event; the record's key by default")
-    time: str | None = Field(None, description="field that says when; the record's time by default")
-    weight: str | None = Field(None, description="field that says how much the event counts")
+    key: str | None = Field(
+        None, min_length=1, description="field that names the event; by default the record's key"
+    )
+    time: str | None = Field(
+        None, min_length=1, description="field that says when; the record's time by default"
+    )
+    weight: str | None = Field(None, min_length=1, description="field that says how much the event counts")
+
+    @field_validator("features", mode="after")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        texts = value.values() if isinstance(value, dict) else value
+        if value is not None and not (isinstance(value, (list, dict)) and all(type(v) is str for v in texts)):
+            raise ValueError("must be a list of fields, or a table of names and fields")
+        return value
 
     _lists = field_validator("columns", "features", "ignore", mode="before")(_split)
 
     def decoder(self, task: str, columns: list[str] | None = None, delimiter: str = ",") -> Decoder:
         """Return the decoder; ``columns`` and ``delimiter`` are those that a file names itself."""
         values = {**dict(self), "columns": self.columns or columns}
-        return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
+        try:
+            return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
+        except ValueError as error:
+            raise Failure(USAGE, f"events: {error}") from None
 
 
 class Learner(Section):
@@ -180,6 +195,8 @@ class Learner(Section):
         if unknown:
             raise ValueError(f"parameters.{min(unknown)} is unknown; use {', '.join(known)}")
         values = {k: tuple(v) if isinstance(v, list) else v for k, v in self.parameters.items()}
+        if isinstance(values.get("scales"), (int, float)):
+            values["scales"] = (values["scales"],)
         learner: KernelLearner = cls(**{"seed": 0, **values})
         return learner
 
@@ -293,10 +310,11 @@ def _overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str,
 def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...], str]) -> str:
     """Return what is wrong, and where: the key of the file, or the variable."""
     # the location of a union also names the member, and a list or table its place
-    keys = tuple(
-        str(part) for part in error["loc"] if part not in ("topic", "file") or part == error["loc"][-1]
-    )
-    if error["type"] == "union_tag_not_found":
+    place = [str(part) for part in error["loc"]]
+    if len(place) > 2 and place[0] in ("source", "predictions", "dead_letters"):
+        del place[1]  # the member of the union
+    keys = tuple(place)
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         keys, message = (*keys, "kind"), "say 'topic' or 'file'"
     elif error["type"] == "extra_forbidden":
         message = "there is no such setting"
@@ -304,7 +322,8 @@ def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...]
         message = "this setting must be given"
     else:
         message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{origin.get(keys, path)}: {'.'.join(keys) + ': ' if keys else ''}{message}"
+    below = [name for found, name in origin.items() if found[: len(keys)] == keys] if keys else []
+    return f"{', '.join(below) or path}: {'.'.join(keys) + ': ' if keys else ''}{message}"
 
 
 def example() -> str:

@@ -54,6 +54,7 @@ class Telemetry:
         self._detector: Any = drift.ADWIN()
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
+        self._waited_since = 0.0
         self._checkpointed = math.nan
         self.ready = False
         self.registry = r = CollectorRegistry()
@@ -129,6 +130,8 @@ class Telemetry:
 
     def waiting(self, lag: Mapping[str, int]) -> None:
         """Take the lag of every partition."""
+        if not self._waiting:
+            self._waited_since = time.monotonic()
         self._waiting = sum(lag.values())
         self._lag.clear()
         for partition, records in lag.items():
@@ -142,15 +145,16 @@ class Telemetry:
     def restarted(self) -> None:
         """Note that the run begins again from its checkpoint."""
         self._restarts.inc()
-        self.ready = False
+        self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
 
     def ailing(self) -> str:
         """Return what is wrong with the loop, empty if nothing is."""
         now = time.monotonic()
         if now - self._beaten > self._stall:
             return f"the loop has stood still for {now - self._beaten:.0f} seconds"
-        if self._waiting and now - self._advanced > self._stall:
-            return f"{self._waiting} wait, and none has been read for {now - self._advanced:.0f} seconds"
+        since = max(self._advanced, self._waited_since)
+        if self._waiting and now - since > self._stall:
+            return f"{self._waiting} wait, and none has been read for {now - since:.0f} seconds"
         return ""
 
     def serve(self, host: str, port: int) -> ThreadingHTTPServer:

@@ -1,6 +1,7 @@
 """The daemon on logs on disk, as real processes: how it ends, what it says, what it leaves behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -139,6 +140,7 @@ def test_ways_to_fail(stand):
         "cannot be opened: Not a directory",
     )
     fails(stand, settings(stand, predictions__path=stand.directory / "no" / "out"), 8, "No such file")
+    fails(stand, settings(stand, predictions__path="/dev/null"), 8, "/dev/null is not a regular file")
     assert run("run", settings(stand)).returncode == 0
     fails(
         stand, settings(stand, learner={"name": "kaczmarz-pursuit"}), 4, "ask for a KaczmarzPursuitClassifier"
@@ -154,16 +156,19 @@ def test_ways_to_fail(stand):
         fails(stand, settings(stand), 4, "can be used; put a copy back")
 
 
+def limited(path):
+    shell = f"ulimit -f 4; exec {sys.executable} -m connectors.cli run {path}"
+    return subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=ROOT, timeout=60)
+
+
 def test_a_full_disk(stand):
-    """A file that may not grow stands for it: the checkpoint before is intact, and the run goes on from it."""
+    """A file that may not grow stands for it. The checkpoint before is intact, and a run goes on from it."""
     write(stand.directory / "log.jsonl", events(500))
     path = settings(stand, learner__parameters={"features": 2048}, predictions=None, dead_letters=None)
-    assert run("run", settings(stand, source__path=stand.directory / "log.jsonl", predictions=None,
-                               dead_letters=None, learner__parameters={"features": 2048})).returncode == 0  # fmt: skip
+    assert run("run", path).returncode == 0
     write(stand.directory / "log.jsonl", events(500))
     before = newest(directory(stand)).number
-    shell = f"ulimit -f 4; exec {sys.executable} -m connectors.cli run {path}"
-    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    done = limited(path)
     assert done.returncode == 4, done.stderr
     assert "cannot be written: File too large; those there are intact" in done.stderr
     assert newest(directory(stand)).number == before
@@ -174,10 +179,16 @@ def test_a_full_disk(stand):
 
 def test_a_full_disk_for_predictions(stand):
     write(stand.directory / "log.jsonl", events(500))
-    fails(
-        stand, settings(stand, predictions__path="/dev/full"), 8, "/dev/full cannot be written: No space left"
-    )
+    path = settings(stand)
+    done = limited(path)
+    assert done.returncode == 8, done.stderr
+    assert "out.jsonl cannot be written: File too large; the checkpoint is intact" in done.stderr
     assert newest(directory(stand)).learner.events == 0
+    assert run("run", path).returncode == 0
+    offsets = [
+        json.loads(line)["offset"] for line in (stand.directory / "out.jsonl").read_text().splitlines()
+    ]
+    assert len(offsets) == len(set(offsets)) == 500
 
 
 def test_two_daemons_in_one_directory(stand):
@@ -205,8 +216,6 @@ def test_init_and_check(tmp_path):
     }
     text = path.read_text().replace('topic = "events"', "").replace('kind = "topic"', 'kind = "file"', 1)
     path.write_text(text)
-    import os
-
     done = run("check", path, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     assert f"source.path: {log} can be read" in done.stdout

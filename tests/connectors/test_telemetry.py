@@ -228,8 +228,6 @@ def test_events_that_wait_and_are_not_read(clock):
     assert telemetry.ailing() == ""
 
 
-# BUG: after a quiet time, what has just come seems to have waited all the while, if the look at the lag comes
-# before it is read: /healthz fails for a moment.
 def test_events_that_come_after_a_quiet_time(clock):
     telemetry = Telemetry("regression", stall=60.0)
     for _ in range(200):

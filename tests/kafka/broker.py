@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -62,12 +63,72 @@ def jars() -> Path:
     return CACHE / "jars"
 
 
+def stand_in() -> Path:
+    """Return the program of a broker that pip has, fetched by the first that asks."""
+    place = CACHE.parent / "stand-in"
+    if not (place / "ready").exists():
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--target",
+            str(place),
+            "noida-db==0.2.3",
+        ]
+        subprocess.run(command, check=True)
+        (place / "ready").touch()
+    return place / "noida_db" / "noida-db"
+
+
 def free_port() -> int:
     """Return a port that nothing listens on now."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port: int = s.getsockname()[1]
         return port
+
+
+class StandIn:
+    """A broker for machines without Java: it keeps groups and transactions, and knows no TLS and no SCRAM."""
+
+    secure = None
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, port = directory, free_port()
+        self.servers = f"127.0.0.1:{port}"
+        self._command = [
+            str(stand_in()), "start", "--only", "kafka", "--kafka-port", str(port), "--data-dir", str(directory),
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._command, stdin=quiet, stdout=quiet, stderr=quiet)
+        host, port = self.servers.split(":")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                socket.create_connection((host, int(port)), 1).close()
+                return
+            time.sleep(0.1)
+        raise RuntimeError("the stand-in did not start")
+
+    @property
+    def running(self) -> bool:
+        """Whether it has been started and not ended."""
+        return self._process is not None
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    stop = kill
 
 
 class Broker:
