@@ -47,11 +47,11 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
             _session(settings, store, telemetry, stop)
             return
         except Interruption as error:
-            telemetry.restarted()
             now = time.monotonic()
-            lived = now - begun > 2 * _LONGEST_PAUSE and telemetry.advanced_since(begun)
-            away_since = begun if away_since is None or lived else away_since
-            pause = 0.1 if lived else min(2 * pause, _LONGEST_PAUSE)
+            if away_since is None or telemetry.ready:
+                away_since = now
+            pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+            telemetry.restarted()
             if now - away_since > settings.kafka.away_seconds:
                 raise Failure(
                     AWAY, f"{error}; it has been so for {now - away_since:.0f} seconds (kafka.away_seconds)"
@@ -61,6 +61,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
             while not stop.is_set() and time.monotonic() < deadline:
                 telemetry.beat()
                 stop.wait(0.1)
+    log.warning("stopped without a checkpoint: the next run learns again from the last one")
 
 
 def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:

@@ -41,6 +41,7 @@ log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
 _COMMIT = 0.1  # seconds after which outputs become visible
 _ASK = 5.0  # seconds between two looks at the ends of the partitions
+_TELL = 30.0  # seconds between two lines of the log about checkpoints
 
 
 class Session:
@@ -76,7 +77,7 @@ class Session:
         self._tenures: dict[str, list[Tenure]] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = 0
-        self._saved_at = self._committed_at = self._asked_at = time.monotonic()
+        self._saved_at = self._committed_at = self._asked_at = self._told_at = time.monotonic()
         if not self._checkpoint.number:
             self.save()  # a directory that cannot be written is better found now
 
@@ -84,19 +85,20 @@ class Session:
         """Return the newest checkpoint that counts, or a blank one."""
         learner = self._settings.learner.build()
         found = self._store.newest(self._granted)
+        if found is not None:
+            found.require(learner, self._source.name, self._store.directory)
+            if found.source_mark is not None:
+                self._source.recognise(found.source_mark)
+            log.info("checkpoint %d: %d events learned", found.number, found.learner.events)
         marks = (found and found.sink_marks) or {}
         for kind, sink in self._sinks.items():
             sink.restore(marks.get(kind))
-        if found is None:
-            return Checkpoint(learner, self._source.name)
-        found.require(learner, self._source.name, self._store.directory)
-        if found.source_mark is not None:
-            self._source.recognise(found.source_mark)
-        log.info("checkpoint %d: %d events learned", found.number, found.learner.events)
-        return found
+        return found or Checkpoint(learner, self._source.name)
 
     def _granted(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the group grants the checkpoint all that it claims to have learned."""
+        """Return whether the group was told of all that the checkpoint claims to have learned."""
+        if checkpoint.source != self._source.name:
+            return True  # it will be refused by its name
         committed = self._source.committed(list(checkpoint.partitions))
         return not any(
             ledger.overreaches(self._store.model, committed.get(name), progress.position)
@@ -264,6 +266,15 @@ class Session:
             self._store.prune()  # until then the one before may be all that is granted
         self._unsaved, self._saved_at = 0, time.monotonic()
         self._telemetry.checkpointed(size)
+        if self._saved_at - self._told_at >= _TELL:
+            self._told_at = self._saved_at
+            events = self.learner.events
+            log.info(
+                "checkpoint %d: %d events learned",
+                checkpoint.number,
+                events,
+                extra={"fields": {"bytes": size}},
+            )
         return told
 
     def finish(self) -> None:

@@ -124,10 +124,6 @@ class Telemetry:
             if self._detector.drift_detected:
                 self._drifts.inc()
 
-    def advanced_since(self, moment: float) -> bool:
-        """Return whether a record was read since a monotonic moment."""
-        return self._advanced > moment
-
     def waiting(self, lag: Mapping[str, int]) -> None:
         """Take the lag of every partition."""
         if not self._waiting:

@@ -5,13 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 import streamk
+from connectors import daemon
 from connectors.checkpoint import Store
-from connectors.stream import EXIT_CODES
+from connectors.settings import Settings
+from connectors.stream import EXIT_CODES, Failure, Interruption
+from connectors.telemetry import Telemetry
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
 
@@ -26,8 +30,8 @@ def stand(tmp_path):
     stand = Stand("127.0.0.1:1", tmp_path)
     stand.name = "none"
     yield stand
-    for daemon in stand.daemons:
-        daemon.end()
+    for process in stand.daemons:
+        process.end()
 
 
 def write(path, sent):
@@ -75,14 +79,14 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     log = stand.directory / "log.jsonl"
     write(log, events(1000))
     path = settings(stand, source__follow=True, checkpoints__seconds=100.0)
-    daemon = stand.start(path)
+    process = stand.start(path)
     out = stand.directory / "out.jsonl"
-    daemon.until(lambda: out.exists() and out.read_bytes().count(b"\n") == 1000)
+    process.until(lambda: out.exists() and out.read_bytes().count(b"\n") == 1000)
     began = time.monotonic()
-    assert daemon.stop(number) == 0
+    assert process.stop(number) == 0
     assert time.monotonic() - began < 5
     assert newest(directory(stand)).learner.events == 1000
-    assert f"{number.name}: finishing" in daemon.text()
+    assert f"{number.name}: finishing" in process.text()
 
 
 def test_a_model_rolled_back(stand):
@@ -191,14 +195,45 @@ def test_a_full_disk_for_predictions(stand):
     assert len(offsets) == len(set(offsets)) == 500
 
 
+def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
+    """The time counts from the interruption, however long the session before lasted."""
+    clock, sessions = [0.0], []
+    monkeypatch.setattr(daemon.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
+    )
+
+    def session(settings, store, telemetry, stop):
+        lasts, ready = sessions.pop(0)
+        clock[0] += lasts
+        telemetry.ready = ready
+        raise Interruption("gone")
+
+    monkeypatch.setattr(daemon, "_session", session)
+    read = {
+        "source": {"kind": "file", "path": "log"},
+        "events": {"target": "y"},
+        "kafka": {"away_seconds": 100.0},
+    }
+    chosen = Settings.model_validate(read)
+    telemetry = Telemetry("classification")
+    hour = (3600.0, True)
+    away = (20.0, False)
+    sessions[:] = [hour, away, hour, away, away, (50.0, False), (50.0, False)]
+    with pytest.raises(Failure, match="gone; it has been so for 1") as raised:
+        daemon._sessions(chosen, Store(tmp_path), telemetry, threading.Event())
+    assert raised.value.code == 5
+    assert not sessions
+
+
 def test_two_daemons_in_one_directory(stand):
     log = stand.directory / "log.jsonl"
     write(log, events(10))
     path = settings(stand, source__follow=True)
-    daemon = stand.start(path)
-    daemon.until(lambda: newest(directory(stand)) is not None)
+    process = stand.start(path)
+    process.until(lambda: newest(directory(stand)) is not None)
     fails(stand, path, 4, "another process uses the checkpoints")
-    assert daemon.stop() == 0
+    assert process.stop() == 0
 
 
 def test_init_and_check(tmp_path):

@@ -67,17 +67,8 @@ def stand_in() -> Path:
     """Return the program of a broker that pip has, fetched by the first that asks."""
     place = CACHE.parent / "stand-in"
     if not (place / "ready").exists():
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--target",
-            str(place),
-            "noida-db==0.2.3",
-        ]
-        subprocess.run(command, check=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(place)]
+        subprocess.run([*install, "noida-db==0.2.3"], check=True)
         (place / "ready").touch()
     return place / "noida_db" / "noida-db"
 
@@ -91,16 +82,15 @@ def free_port() -> int:
 
 
 class StandIn:
-    """A broker for machines without Java: it keeps groups and transactions, and knows no TLS and no SCRAM."""
+    """A broker for machines without Java: it has groups and transactions, but no TLS and no SCRAM."""
 
     secure = None
 
     def __init__(self, directory: Path) -> None:
         self._directory, port = directory, free_port()
         self.servers = f"127.0.0.1:{port}"
-        self._command = [
-            str(stand_in()), "start", "--only", "kafka", "--kafka-port", str(port), "--data-dir", str(directory),
-        ]  # fmt: skip
+        options = {"--only": "kafka", "--kafka-port": str(port), "--data-dir": str(directory)}
+        self._command = [str(stand_in()), "start", *(text for pair in options.items() for text in pair)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -255,6 +255,41 @@ def test_messagepack_and_csv(stand):
     assert set(stand.checkpoint("b").learner.labels) == {"false", "true"}
 
 
+def test_from_a_log_into_topics(stand):
+    """The position in the log is part of the transaction too."""
+    stand.topics()
+    log = stand.directory / "log.jsonl"
+    sent = events(20_000)
+    log.write_text("".join(json.dumps(x) + "\n" for x in sent))
+    path = stand.settings(source={"kind": "file", "path": log, "follow": True}, checkpoints__events=4000)
+    for least in (3000, 9000, 20_000):
+        daemon = stand.start(path)
+        daemon.until(learned(stand, least))
+        if least < 20_000:
+            daemon.kill()
+    assert daemon.stop() == 0
+    found = [json.loads(r.value) for r in stand.read()]
+    assert [f["target"] for f in found] == [x["y"] for x in sent]
+    assert len({f["offset"] for f in found}) == 20_000
+
+
+def test_from_a_topic_into_files(stand):
+    stand.topics()
+    stand.send([*events(5000), b"bad", *events(5000, 2)])
+    out, dead = stand.directory / "out", stand.directory / "dead"
+    files = {"predictions": {"kind": "file", "path": out}, "dead_letters": {"kind": "file", "path": dead}}
+    path = stand.settings(**files, checkpoints__events=2000)
+    for least in (2000, 6000, 10_000):
+        daemon = stand.start(path)
+        daemon.until(learned(stand, least))
+        if least < 10_000:
+            daemon.kill()
+    assert daemon.stop() == 0
+    offsets = [json.loads(line)["offset"] for line in out.read_text().splitlines()]
+    assert offsets == [i for i in range(10_001) if i != 5000]
+    assert [json.loads(line)["offset"] for line in dead.read_text().splitlines()] == [5000]
+
+
 def get(port, path):
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:

@@ -10,8 +10,6 @@ import threading
 import time
 from collections import Counter
 
-import pytest
-
 from .stand import Stand, events, newest
 
 KILLS = 50
@@ -125,7 +123,6 @@ def test_four_partitions_and_two_daemons(stand):
     assert set(found.values()) == {1}
 
 
-@pytest.mark.xdist_group("file")
 def test_a_log_on_disk(tmp_path):
     """The same of a log that grows and predictions that go to a file."""
     stand = Stand("127.0.0.1:1", tmp_path)
