@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
 
 from connectors.knock import REFUSALS, knock, log_in
 from connectors.settings import Kafka
-from connectors.stream import DENIED, SINK, USAGE, Failure, Interruption
+from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Failure, Interruption
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
@@ -59,6 +60,11 @@ def options(kafka: Kafka) -> dict[str, Any]:
     return found
 
 
+def administrator(found: dict[str, Any]) -> KafkaAdminClient:
+    """Return a client for groups, from what :func:`options` gave."""
+    return KafkaAdminClient(**{key: value for key, value in found.items() if key != "metrics_enabled"})
+
+
 def _context(kafka: Kafka) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=kafka.ca)
@@ -82,6 +88,12 @@ def explained(what: str) -> Iterator[None]:
     except kafka_errors.MessageSizeTooLargeError as error:
         raise Failure(
             SINK, f"{what}: a message is larger than the topic takes (its max.message.bytes): {_words(error)}"
+        ) from None
+    except kafka_errors.FencedInstanceIdError:
+        raise Failure(
+            CHECKPOINT,
+            f"{what}: another process has this one's identity: is its checkpoints.directory a copy? Remove "
+            "the file 'identity' from one of them",
         ) from None
     except kafka_errors.InvalidSessionTimeoutError:
         raise Failure(

@@ -106,21 +106,28 @@ class TopicSink:
     def write(self, outputs: Sequence[Output]) -> None:
         """Take outputs into the transaction."""
         with explained("predictions"):
-            for output in outputs:
-                raw = output.raw
-                if raw.offset < self._emitted.get(output.partition, 0):
-                    continue
-                topic = self._topics.get("dead_letters" if output.dead else "predictions")
-                if topic is None:
-                    continue
-                if not self._open:
-                    self._producer.begin_transaction()
-                    self._open = True
-                if output.dead:
-                    future = self._producer.send(topic, raw.value, raw.key, _headers(output))
-                else:
-                    future = self._producer.send(topic, output.body, raw.key)
-                self._sent.append(future)
+            try:
+                self._send(outputs)
+            except kafka_errors.KafkaError:
+                self._diagnose()
+                raise
+
+    def _send(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            raw = output.raw
+            if raw.offset < self._emitted.get(output.partition, 0):
+                continue
+            topic = self._topics.get("dead_letters" if output.dead else "predictions")
+            if topic is None:
+                continue
+            if not self._open:
+                self._producer.begin_transaction()
+                self._open = True
+            if output.dead:
+                future = self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
+            else:
+                future = self._producer.send(topic, output.body, raw.key)
+            self._sent.append(future)
 
     def commit(self, positions: Mapping[str, Committed]) -> None:
         """End the transaction, if one is open, with the positions in it."""
@@ -139,14 +146,14 @@ class TopicSink:
         with explained("predictions"):
             try:
                 self._worker.do(end, _LONGEST)
-            except kafka_errors.KafkaError as error:
-                self._refused(error)
+            except kafka_errors.KafkaError:
+                self._diagnose()
                 raise
         self._open = False
         self._sent.clear()
 
-    def _refused(self, error: kafka_errors.KafkaError) -> None:
-        """Raise the Failure that names a message the topic does not take, if that is what is wrong."""
+    def _diagnose(self) -> None:
+        """Raise a Failure if trying again is of no use: a message is too large, or a twin is at work."""
         for future in self._sent:
             if future.is_done and isinstance(future.exception, kafka_errors.MessageSizeTooLargeError):
                 raise Failure(
@@ -154,8 +161,8 @@ class TopicSink:
                     "predictions, dead_letters: a message is larger than its topic takes; raise the topic's "
                     "max.message.bytes",
                 ) from None
-        if isinstance(error, kafka_errors.ProducerFencedError):
-            raise Interruption("another process of the same name has begun, or the transaction took too long")
+        if isinstance(self._source, TopicSource):
+            self._source.require_identity()
 
     def mark(self) -> None:
         """Return nothing: what was written is in the group's positions."""
@@ -178,4 +185,5 @@ def _headers(output: Output) -> list[tuple[str, bytes]]:
         ("partition", output.partition.encode()),
         ("offset", b"%d" % raw.offset),
     ]
-    return [*raw.headers, *((f"streamk-{name}", value) for name, value in place)]
+    given = [(name, value or b"") for name, value in raw.headers]
+    return [*given, *((f"streamk-{name}", value) for name, value in place)]

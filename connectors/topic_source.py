@@ -8,20 +8,22 @@ what it learned from it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient, MemberToRemove
+from kafka.admin import MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.base import MemberState
 
 from connectors import settings
-from connectors.broker import PATIENCE, explained, options, partition_name, require_topics
+from connectors.broker import PATIENCE, administrator, explained, options, partition_name, require_topics
 from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
 
+log = logging.getLogger(__name__)
 _MOST = 2000  # records a poll
 _MS = int(PATIENCE * 1000)
 
@@ -215,6 +217,15 @@ class TopicSource:
             raise Interruption("the group has given the partitions to others")
         return found
 
+    def require_identity(self) -> None:
+        """Raise Failure if the group knows another process by this one's name."""
+        mine = self._consumer.group_metadata().member_id
+        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
+            found = admin.describe_groups([self.group])
+            for member in found[self.group]["members"]:
+                if member["group_instance_id"] == self._member and member["member_id"] != mine:
+                    raise kafka_errors.FencedInstanceIdError
+
     def ends(self) -> Mapping[str, int]:
         """Return where each partition ends now."""
         partitions = sorted(self._consumer.assignment())
@@ -238,7 +249,8 @@ class TopicSource:
 
     def _leave(self) -> None:
         """Give up the place that the group keeps for this member's name."""
-        with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-            admin = KafkaAdminClient(**self._options)
-            with contextlib.closing(admin):
+        try:
+            with contextlib.closing(administrator(self._options)) as admin:
                 admin.remove_group_members(self.group, [MemberToRemove(group_instance_id=self._member)])
+        except kafka_errors.KafkaError as error:
+            log.warning("the group was not left (%s): others wait for kafka.session_seconds", error)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -9,7 +10,7 @@ import urllib.request
 
 import msgspec
 import pytest
-from kafka import TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 import streamk
 
@@ -133,6 +134,51 @@ def test_ten_thousand_fuzzed_messages(stand):
     for x in events(5000):
         learner.learn_one({k: v for k, v in x.items() if k not in ("id", "y")}, x["y"])
     assert stand.checkpoint().learner.to_bytes() == learner.to_bytes()
+
+
+def test_records_without_values(stand):
+    """Tombstones, keys alone and headers without values are dead letters like others."""
+    stand.topics()
+    producer = KafkaProducer(bootstrap_servers=stand.servers)
+    producer.send(stand.topic("in"), None, b"key", [("trace", b"1"), ("empty", b"")])
+    producer.send(stand.topic("in"), b"", None)
+    producer.flush()
+    producer.close(timeout=5)
+    stand.send(events(10))
+    daemon = stand.start(stand.settings())
+    daemon.until(learned(stand, 10))
+    assert daemon.stop() == 0
+    letters = stand.read("dead")
+    assert [(r.key, r.value) for r in letters] == [(b"key", b""), (None, b"")]
+    assert dict(letters[0].headers)["trace"] == b"1"
+
+
+def test_a_dead_letter_that_the_topic_does_not_take(stand):
+    stand.topics(names=("in", "out"))
+    stand.topics(names=("dead",), configs={"max.message.bytes": "2000"})
+    stand.send([*events(10), b"x" * 5000])
+    daemon = stand.start(stand.settings())
+    assert daemon.wait(60) == 8
+    assert "raise the topic's max.message.bytes" in daemon.text()
+    assert stand.checkpoint().learner.events == 0
+    assert stand.read() == []
+
+
+def test_a_copy_of_a_directory_is_found_out(stand):
+    """Two processes of one identity would push each other out for ever."""
+    stand.topics()
+    first = stand.start(stand.settings("a"))
+    first.until(lambda: "from 0" in first.text())
+    shutil.copytree(stand.directory / "a-checkpoints", stand.directory / "b-checkpoints")
+    second = stand.start(stand.settings("b"))
+    second.until(lambda: "from 0" in second.text())
+    stand.send(events(1000))
+    assert first.wait(30) == 4
+    assert "another process has this one's identity" in first.text()
+    second.until(learned(stand, 1000, "b"))
+    assert second.stop() == 0
+    assert stand.checkpoint("a").learner.events == 0
+    assert [json.loads(r.value)["offset"] for r in stand.read()] == list(range(1000))
 
 
 def test_too_many_bad_events_in_a_row_stop_it(stand):

@@ -80,10 +80,11 @@ def test_a_broker_that_comes_later(broker, own):
 def test_a_second_daemon_joins_and_leaves(stand):
     stand.topics(partitions=4)
     traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 4), 1000)
-    first = stand.start(stand.settings("a"))
+    kafka = {"servers": [stand.servers], "session_seconds": 100.0}  # who leaves says so, and is not waited for
+    first = stand.start(stand.settings("a", kafka=kafka))
     traffic.start()
     first.until(lambda: total(stand, "a") > 500)
-    second = stand.start(stand.settings("b"))
+    second = stand.start(stand.settings("b", kafka=kafka))
     second.until(lambda: total(stand, "b") > 500)
     assert "handed over" in first.text()
     assert second.stop() == 0
