@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
 _COMMIT = 0.1  # seconds after which outputs become visible
 _ASK = 5.0  # seconds between two looks at the ends of the partitions
-_TELL = 30.0  # seconds between two lines of the log about checkpoints
+_TELL = 10.0  # seconds between two lines of the log about how it goes
 
 
 class Session:
@@ -76,7 +76,7 @@ class Session:
         self._limits = _Limits(settings)
         self._tenures: dict[str, list[Tenure]] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
-        self._unsaved = 0
+        self._unsaved = self._worked = 0
         self._saved_at = self._committed_at = self._asked_at = self._told_at = time.monotonic()
         if not self._checkpoint.number:
             self.save()  # a directory that cannot be written is better found now
@@ -140,7 +140,20 @@ class Session:
         if now - self._asked_at >= _ASK:
             self._asked_at = now
             telemetry.waiting(lag(self._source.ends(), self._owned()))
+        if now - self._told_at >= _TELL:
+            self._tell(now)
         return polled.finished
+
+    def _tell(self, now: float) -> None:
+        """Say in the log how it goes."""
+        done, seconds = self._worked, now - self._told_at
+        self._told_at, self._worked = now, 0
+        fields = {
+            "events": self.learner.events,
+            "a_second": round(done / seconds),
+            **self._telemetry.figures(),
+        }
+        log.info("running", extra={"fields": fields})
 
     def _owned(self) -> dict[str, Progress]:
         return {name: self._partitions[name] for name in self._tenures}
@@ -213,6 +226,7 @@ class Session:
         progress.predicted += tally.predicted
         progress.refused += tally.refused
         self._unsaved += len(done)
+        self._worked += len(done)
         self._telemetry.worked(done, tally, time.perf_counter() - began, self._machine.learner)
         if stopped:
             self.save()
@@ -266,15 +280,6 @@ class Session:
             self._store.prune()  # until then the one before may be all that is granted
         self._unsaved, self._saved_at = 0, time.monotonic()
         self._telemetry.checkpointed(size)
-        if self._saved_at - self._told_at >= _TELL:
-            self._told_at = self._saved_at
-            events = self.learner.events
-            log.info(
-                "checkpoint %d: %d events learned",
-                checkpoint.number,
-                events,
-                extra={"fields": {"bytes": size}},
-            )
         return told
 
     def finish(self) -> None:

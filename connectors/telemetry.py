@@ -50,6 +50,7 @@ class Telemetry:
         self._classes, self._stall = task == "classification", stall
         self._losses = np.full((2, window), np.nan)
         self._scored = 0
+        self._means: list[float] = []
         self._group: list[float] = []
         self._detector: Any = drift.ADWIN()
         self._beaten = self._advanced = time.monotonic()
@@ -114,15 +115,20 @@ class Telemetry:
         places = np.arange(self._scored, self._scored + losses.shape[1])[-window:] % window
         self._losses[:, places] = losses[:, -window:]
         self._scored += losses.shape[1]
-        loss, error = np.nanmean(self._losses, axis=1)
-        self._loss.set(loss)
-        self._error.set(error)
+        self._means = np.nanmean(self._losses, axis=1).tolist()
+        self._loss.set(self._means[0])
+        self._error.set(self._means[1])
         self._group += losses[1].tolist()
         while len(self._group) >= _GROUP:
             self._detector.update(float(np.mean(self._group[:_GROUP])))
             del self._group[:_GROUP]
             if self._detector.drift_detected:
                 self._drifts.inc()
+
+    def figures(self) -> dict[str, float]:
+        """Return the running loss and error, and how many records wait, for a line of the log."""
+        means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._means), strict=False))
+        return {**means, "waiting": self._waiting}
 
     def waiting(self, lag: Mapping[str, int]) -> None:
         """Take the lag of every partition."""

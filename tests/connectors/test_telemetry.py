@@ -241,17 +241,6 @@ def test_events_that_come_after_a_quiet_time(clock):
     assert "5 wait" in telemetry.ailing()
 
 
-def test_advances(clock):
-    telemetry = Telemetry("regression")
-    assert not telemetry.advanced_since(1000.0)
-    clock.now += 5
-    telemetry.beat()
-    assert not telemetry.advanced_since(1001.0)
-    work(telemetry, [outcome(1.0, 1.0)])
-    assert telemetry.advanced_since(1004.0)
-    assert not telemetry.advanced_since(1005.0)
-
-
 def test_readiness():
     telemetry = Telemetry("regression")
     assert answer(telemetry) == (200, "ok\n")

@@ -80,7 +80,10 @@ def test_a_broker_that_comes_later(broker, own):
 def test_a_second_daemon_joins_and_leaves(stand):
     stand.topics(partitions=4)
     traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 4), 1000)
-    kafka = {"servers": [stand.servers], "session_seconds": 100.0}  # who leaves says so, and is not waited for
+    kafka = {
+        "servers": [stand.servers],
+        "session_seconds": 100.0,
+    }  # who leaves says so, and is not waited for
     first = stand.start(stand.settings("a", kafka=kafka))
     traffic.start()
     first.until(lambda: total(stand, "a") > 500)
