@@ -95,8 +95,9 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
     return count / seconds
 
 
-def daemon(servers: str, count: int, predictions: bool) -> float:
-    """Let the daemon's session do its work; return events a second."""
+@contextlib.contextmanager
+def session(servers: str, predictions: bool) -> Iterator[Session]:
+    """Give a daemon's session at the beginning of the topic."""
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings.model_validate({
             "kafka": {"servers": [servers]},
@@ -108,39 +109,30 @@ def daemon(servers: str, count: int, predictions: bool) -> float:
         })  # fmt: skip
         store = Store(settings.checkpoints.directory)
         with store.locked(), open_ends(settings, store) as (source, sinks):
-            session = Session(settings, store, source, sinks, Telemetry("classification"))
-            learner, began = session.learner, 0.0
-            while learner.events < count:
-                session.step()
-                began = began or (time.perf_counter() if learner.events else 0.0)
-            session.finish()
-            seconds = time.perf_counter() - began
-    return count / seconds
+            yield Session(settings, store, source, sinks, Telemetry("classification"))
+
+
+def daemon(servers: str, count: int, predictions: bool) -> float:
+    """Let the daemon's session do its work; return events a second."""
+    with session(servers, predictions) as running:
+        learner, began = running.learner, 0.0
+        while learner.events < count:
+            running.step()
+            began = began or (time.perf_counter() if learner.events else 0.0)
+        running.finish()
+        return count / (time.perf_counter() - began)
 
 
 def grown(servers: str, count: int, console: Console) -> int:
     """Return the bytes by which the process grows between a tenth of the events and all of them."""
-    process = psutil.Process()
-    sizes = []
-    with tempfile.TemporaryDirectory() as directory:
-        settings = Settings.model_validate({
-            "kafka": {"servers": [servers]},
-            "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
-            "events": {"target": "y"},
-            "learner": {"parameters": {"features": 512}},
-            "checkpoints": {"directory": directory},
-        })  # fmt: skip
-        store = Store(settings.checkpoints.directory)
-        with store.locked(), open_ends(settings, store) as (source, sinks):
-            session = Session(settings, store, source, sinks, Telemetry("classification"))
-            with console.status("learning") as status:
-                shown = 0
-                while (events := session.learner.events) < count:
-                    session.step()
-                    if events >= shown:
-                        shown += count // 50
-                        sizes.append((events, process.memory_info().rss))
-                        status.update(f"learned {events:,}, {sizes[-1][1] / 1e6:.1f} MB")
+    process, sizes, shown = psutil.Process(), [], 0
+    with session(servers, False) as running, console.status("learning") as status:
+        while (events := running.learner.events) < count:
+            running.step()
+            if events >= shown:
+                shown += count // 50
+                sizes.append((events, process.memory_info().rss))
+                status.update(f"learned {events:,}, {sizes[-1][1] / 1e6:.1f} MB")
     late = [size for events, size in sizes if events >= count // 10]
     return max(late) - late[0]
 
