@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,6 +31,7 @@ from connectors.stream import (
 )
 from connectors.telemetry import log_to_stderr
 
+log = logging.getLogger(__name__)
 FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
 TO = "Offset or time of the first record that is left out; the end of now by default."
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
@@ -56,7 +58,13 @@ def run_command(config: Config) -> None:
     with _exits():
         settings = settings_file.load(config)
         log_to_stderr(settings.telemetry.log)
-        run(settings)
+        try:
+            run(settings)
+        except Failure as failure:
+            if settings.telemetry.log == "text":
+                raise
+            log.error(str(failure), extra={"fields": {"exit_code": failure.code}})
+            raise typer.Exit(failure.code) from None
 
 
 run_command.__doc__ = f"{run_command.__doc__}\n    Exit codes:\n\n" + "".join(

@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -65,6 +65,9 @@ class Telemetry:
             "streamk_batch_seconds", "Time from the poll of a batch to its outputs", registry=r,
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
         )  # fmt: skip
+        self._delay = Gauge(
+            "streamk_delay_seconds", "From the time of the last record to its outputs", registry=r
+        )
         self._loss = Gauge(
             "streamk_loss", "Running mean of the log loss, or of the absolute error", registry=r
         )
@@ -84,12 +87,14 @@ class Telemetry:
         self._beaten = time.monotonic()
 
     def worked(
-        self, outcomes: Iterable[Outcome], tally: Tally, seconds: float, learner: KernelLearner
+        self, outcomes: Sequence[Outcome], tally: Tally, seconds: float, learner: KernelLearner
     ) -> None:
         """Count a batch."""
         self.beat()
         self._advanced = self._beaten
         self._seconds.observe(seconds)
+        if outcomes and outcomes[-1].raw.timestamp is not None:
+            self._delay.set(time.time() - outcomes[-1].raw.timestamp / 1000)
         for result, count in tally._asdict().items():
             self._events.labels(result).inc(count)
         losses = [

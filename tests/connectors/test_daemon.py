@@ -89,6 +89,15 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     assert f"{number.name}: finishing" in process.text()
 
 
+def test_failures_are_lines_of_a_json_log_too(stand):
+    write(stand.directory / "log.jsonl", [*events(10), "bad\n"])
+    done = run("run", settings(stand, dead_letters=None, telemetry={"log": "json"}))
+    assert done.returncode == 3
+    last = [json.loads(line) for line in done.stderr.splitlines()][-1]
+    assert (last["level"], last["exit_code"]) == ("error", 3)
+    assert "cannot be decoded" in last["message"]
+
+
 def test_a_model_rolled_back(stand):
     log = stand.directory / "log.jsonl"
     path = settings(stand, checkpoints__keep=10)
