@@ -34,7 +34,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from connectors.checkpoint import Store
-from connectors.daemon import open_ends
+from connectors.daemon import open_ends, settle
 from connectors.session import Session
 from connectors.settings import Settings
 from connectors.telemetry import Telemetry
@@ -83,16 +83,17 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
         isolation_level="read_committed", max_poll_records=2000, metrics_enabled=False,
     )  # fmt: skip
     consumer.assign([TopicPartition(TOPIC, 0)])
-    seen, began = 0, 0.0
+    seen = first = 0
     while seen < count:
         for records in consumer.poll(1000).values():
-            began = began or time.perf_counter()
             for record in records:
                 parse(record.value)
             seen += len(records)
+            if not first:
+                first, began = seen, time.perf_counter()
     seconds = time.perf_counter() - began
     consumer.close()
-    return count / seconds
+    return (count - first) / seconds
 
 
 @contextlib.contextmanager
@@ -109,18 +110,22 @@ def session(servers: str, predictions: bool) -> Iterator[Session]:
         })  # fmt: skip
         store = Store(settings.checkpoints.directory)
         with store.locked(), open_ends(settings, store) as (source, sinks):
-            yield Session(settings, store, source, sinks, Telemetry("classification"))
+            running = Session(settings, store, source, sinks, Telemetry("classification"))
+            while not running.learner.events:
+                running.step()
+            settle()  # as the daemon does
+            yield running
 
 
 def daemon(servers: str, count: int, predictions: bool) -> float:
     """Let the daemon's session do its work; return events a second."""
     with session(servers, predictions) as running:
-        learner, began = running.learner, 0.0
+        learner, began = running.learner, time.perf_counter()
+        first = learner.events
         while learner.events < count:
             running.step()
-            began = began or (time.perf_counter() if learner.events else 0.0)
         running.finish()
-        return count / (time.perf_counter() - began)
+        return (count - first) / (time.perf_counter() - began)
 
 
 def grown(servers: str, count: int, console: Console) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -68,9 +69,18 @@ def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threa
     """Run one session to its end."""
     with open_ends(settings, store) as (source, sinks):
         session = Session(settings, store, source, sinks, telemetry)
+        settled = False
         while not stop.is_set() and not session.step():
-            pass
+            if not settled and session.learner.events:
+                settle()
+                settled = True
         session.finish()
+
+
+def settle() -> None:
+    """Leave what is loaded by now out of garbage collections, which would go through it over and over."""
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

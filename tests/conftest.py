@@ -9,9 +9,14 @@ settings.register_profile("streamk", deadline=None, max_examples=60, derandomize
 settings.load_profile("streamk")
 
 
-def pytest_report_header():
+def pytest_configure(config):
+    """Say which Kafka the daemon is tested on; a header would not be shown where pytest is quiet."""
+    if hasattr(config, "workerinput"):
+        return
     if given := os.environ.get("STREAMK_TEST_KAFKA"):
-        return f"kafka: {given} (STREAMK_TEST_KAFKA)"
-    if why := lacking():
-        return f"kafka: a stand-in from pip, since {why}; what it cannot do is skipped with the reason"
-    return f"kafka: Apache Kafka {VERSION}"
+        kafka = f"{given} (STREAMK_TEST_KAFKA)"
+    elif why := lacking():
+        kafka = f"a stand-in from pip, since {why}; what it cannot do is skipped with the reason"
+    else:
+        kafka = f"Apache Kafka {VERSION}"
+    print(f"kafka: {kafka}")
