@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -41,8 +41,8 @@ def parser(
     return parse
 
 
-class Event(NamedTuple):
-    """A decoded record."""
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """A decoded record; a struct, which is made several times as fast as a tuple with names."""
 
     fields: dict[str, Any]
     target: Any  # None: to be predicted only
@@ -102,6 +102,10 @@ class Decoder:
         else:
             self._features = {name: name for name in features}
         roles = [name for name in (target, key, time, weight) if name is not None]
+        # the common way: every field is a feature, but for the target and some that are ignored
+        named = [target or ".", *ignore]
+        self._flat = key is time is weight is features is None and not any("." in name for name in named)
+        self._ignored = tuple(ignore)
         self._left_out = list(dict.fromkeys([*roles, *ignore]))
 
     def __call__(self, value: bytes) -> Event:
@@ -118,6 +122,11 @@ class Decoder:
             raise ValueError(f"cannot be decoded: {error}") from None
         if type(fields) is not dict:
             raise ValueError(f"an event must be an object of fields, not {type(fields).__name__}")
+        if self._flat:
+            target = fields.pop(self._target, None)
+            for name in self._ignored:
+                fields.pop(name, None)
+            return Event(fields, target, None, None, None)
         weight = self._weight and _take(fields, self._weight)
         if weight is not None:
             weight = check_weight(weight)

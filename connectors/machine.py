@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from connectors.events import Decoder, Event
 from connectors.stream import Raw
 from streamk.learners import KernelLearner
@@ -16,7 +18,7 @@ from streamk.rows import RowError
 _PIECE = 64  # events tried together where one of them is refused
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of a record: an event and its prediction, or the reason of its refusal."""
 
     raw: Raw

@@ -245,11 +245,14 @@ class Session:
             return []
         wanted = self._settings.predictions is not None
         outputs = []
-        for raw, event, prediction, reason in outcomes:
+        for outcome in outcomes:
+            raw, event = outcome.raw, outcome.event
             if event is None:
-                outputs.append(Output(True, partition, raw, reason.encode()))
+                outputs.append(Output(True, partition, raw, outcome.reason.encode()))
             elif wanted:
-                outputs.append(Output(False, partition, raw, _body(partition, raw, event, prediction)))
+                outputs.append(
+                    Output(False, partition, raw, _body(partition, raw, event, outcome.prediction))
+                )
         return outputs
 
     def _positions(self) -> dict[str, Committed]:

@@ -98,9 +98,9 @@ class Telemetry:
         for result, count in tally._asdict().items():
             self._events.labels(result).inc(count)
         losses = [
-            self._score(event.target, prediction)
-            for _, event, prediction, _ in outcomes
-            if event is not None and event.target is not None
+            self._score(outcome.event.target, outcome.prediction)
+            for outcome in outcomes
+            if outcome.event is not None and outcome.event.target is not None
         ]
         if losses:
             self._follow(np.array(losses).T)
@@ -112,6 +112,8 @@ class Telemetry:
             error = abs(float(target) - prediction)
             return error, error
         p = prediction.get(target, 0.0)
+        if p > 0.5:
+            return -math.log(p), 0.0
         wrong = p <= 0.0 or p < max(prediction.values())
         return -math.log(max(p, _LEAST)), float(wrong)
 
