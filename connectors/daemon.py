@@ -20,6 +20,7 @@ from connectors.stream import AWAY, Failure, Interruption, Sink, Source
 from connectors.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
+_REPEAT = 60.0  # seconds after which the log says again what has not changed
 _LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
 
 
@@ -41,7 +42,7 @@ def run(settings: Settings) -> None:
 
 def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
     away_since: float | None = None
-    pause = 0.1
+    pause, said, said_at = 0.1, "", 0.0
     while not stop.is_set():
         begun = time.monotonic()
         try:
@@ -57,12 +58,14 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
                 raise Failure(
                     AWAY, f"{error}; it has been so for {now - away_since:.0f} seconds (kafka.away_seconds)"
                 ) from None
-            log.warning("%s; beginning again from the checkpoint", error)
+            if str(error) != said or now - said_at > _REPEAT:
+                said, said_at = str(error), now
+                log.warning("%s; beginning again from the checkpoint", error)
             deadline = time.monotonic() + pause
             while not stop.is_set() and time.monotonic() < deadline:
                 telemetry.beat()
                 stop.wait(0.1)
-    log.warning("stopped without a checkpoint: the next run learns again from the last one")
+    log.warning("stopped while interrupted: the next run goes on from the last checkpoint")
 
 
 def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
