@@ -106,7 +106,7 @@ def fuzz(rng, huge):
 
 def test_ten_thousand_fuzzed_messages(stand):
     """All of them are dead letters, byte for byte, and the model is that of a run without them."""
-    stand.topics()
+    stand.topics(configs={"max.message.bytes": str(1 << 25)})
     rng = random.Random(3)
     good = [json.dumps(x).encode() for x in events(5000)]
     bad = [fuzz(rng, huge=True) for _ in range(10_000)]
@@ -288,7 +288,9 @@ def test_messagepack_and_csv(stand):
     ]
     stand.send(lines, topic="csv")
     bare = {"predictions": None, "dead_letters": None}
-    daemon = stand.start(stand.settings("a", events__format="msgpack", **bare))
+    daemon = stand.start(
+        stand.settings("a", events__format="msgpack", source__group=f"{stand.name}-a", **bare)
+    )
     daemon.until(learned(stand, 300, "a"))
     other = stand.start(
         stand.settings(
