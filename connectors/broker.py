@@ -44,8 +44,6 @@ def options(kafka: Kafka) -> dict[str, Any]:
         "metrics_enabled": False,
         "security_protocol": ("SASL_" if kafka.mechanism else "") + ("SSL" if kafka.tls else "PLAINTEXT"),
     }
-    if not kafka.mechanism and not kafka.tls:
-        found["security_protocol"] = "PLAINTEXT"
     context = _context(kafka) if kafka.tls else None
     if context:
         found["ssl_context"] = context

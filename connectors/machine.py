@@ -5,7 +5,7 @@ The model after a sequence of records depends on the records alone, not on how t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ from streamk.learners import KernelLearner
 from streamk.rows import RowError
 
 _PIECE = 64  # events tried together where one of them is refused
+_LONGEST = 300  # characters of a reason, which may quote what it refuses
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -25,9 +26,6 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     event: Event | None
     prediction: Any  # probabilities by label, or a number
     reason: str
-
-
-_LONGEST = 300  # characters of a reason, which may quote what it refuses
 
 
 def _known(prediction: Any) -> Any:
@@ -68,7 +66,9 @@ class Machine:
     def __init__(self, learner: KernelLearner, decoder: Decoder, task: str) -> None:
         self.learner, self._decode = learner, decoder
         model: Any = learner
-        self._pass = model.predict_proba_learn_many if task == "classification" else model.predict_learn_many
+        self._pass: Callable[..., Sequence[Any]] = (
+            model.predict_proba_learn_many if task == "classification" else model.predict_learn_many
+        )
 
     def work(self, records: Sequence[Raw], lenient: bool = True) -> list[Outcome]:
         """Predict each event, then learn it if it has a target.
@@ -119,8 +119,6 @@ class Machine:
     def _ask(self, events: Sequence[Event]) -> Sequence[Any]:
         xs, ys = [event.fields for event in events], [event.target for event in events]
         if None not in ys and all(event.weight is None for event in events):
-            found: Sequence[Any] = self._pass(xs, ys)
-            return found
+            return self._pass(xs, ys)
         weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
-        found = self._pass(xs, ys, weights)
-        return found  # noqa: RET504 (typed)
+        return self._pass(xs, ys, weights)

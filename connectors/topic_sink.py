@@ -53,7 +53,6 @@ class TopicSink:
         self._group = f"streamk-{member}"
         self._place = TopicPartition(next(iter(self._topics.values())), 0)
         self._options = options(kafka)
-        self._worker = Worker()
         self._check()
         with explained("predictions"):
             self._producer = KafkaProducer(
@@ -67,6 +66,7 @@ class TopicSink:
                 linger_ms=5,
                 batch_size=1 << 17,
             )
+            self._worker = Worker()  # no sooner: whoever fails before this has no thread to end
             try:
                 self._worker.do(self._producer.init_transactions, _LONGEST)
             except BaseException:
