@@ -1,0 +1,9 @@
+import pytest
+
+from connectors.checkpoint import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "kept").locked() as store:
+        yield store
