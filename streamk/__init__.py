@@ -22,7 +22,7 @@ from streamk.learners import (
     MatchingPursuitRegressor,
     merge,
 )
-from streamk.model_file import load, loads
+from streamk.learners.files import load, loads
 from streamk.random_features import RandomFeatures
 
 __version__ = "0.1.0"

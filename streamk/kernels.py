@@ -1,10 +1,9 @@
-"""Kernels as values: the exact similarity, and how to draw its random frequencies.
+"""Kernels as values: the exact similarity ``k(X, Z)``.
 
-Most are radial: a radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its
-frequencies are ``ω = √a · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the
-mixture). One scheme of directions ``z`` therefore serves every kernel here, and a kernel only has to say
-how ``√a`` is distributed. ``r = ‖x − z‖₂`` throughout and ``ℓ`` is the bandwidth, in the units of the
-inputs after scaling.
+Most are *radial*, functions of ``r = ‖x − z‖₂``; the Laplacian is one of ``‖x − z‖₁``; arc-cosine and
+polynomial kernels are functions of inner products. ``ℓ`` is the bandwidth, in the units of the inputs after
+scaling. Distances are sums of differences, never differences of sums, so far from the origin they are as exact as
+near it. How a kernel's random frequencies are drawn is the business of :mod:`streamk.features.spectra`.
 
 >>> import numpy as np
 >>> kernel("matern:2.5")
@@ -13,6 +12,9 @@ Matern(nu=2.5)
 >>> kernel("gaussian")(X, X, bandwidth=5.0).round(4)
 array([[1.    , 0.6065],
        [0.6065, 1.    ]])
+>>> kernel("laplacian")(X, X, bandwidth=7.0).round(4)
+array([[1.    , 0.3679],
+       [0.3679, 1.    ]])
 """
 
 from __future__ import annotations
@@ -23,33 +25,21 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.features.activation import COSINE, RAMP, SQUARED_RAMP, STEP
-from streamk.features.counter import mix64_int, uniforms
-
 Array = NDArray[np.float64]
 
 
 class Kernel(Protocol):
-    """A kernel: exact values, and the radial part of its frequencies."""
+    """A kernel: a name with numbers, and exact values."""
 
     name: ClassVar[str]
 
-    @property
-    def activation(self) -> int:
-        """What angles become: see :mod:`streamk.features.activation`."""
-        ...
-
-    def radii(self, key: int, count: int) -> Array:
-        """Return ``√a`` of features ``0 … count − 1`` of the stream ``key``, for bandwidth 1."""
-        ...
-
     def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
-        """Return the exact kernel matrix."""
+        """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
         ...
 
 
-class _Radial:
-    activation = COSINE
+class _Distance:
+    metric: ClassVar[str] = "euclidean"
 
     def profile(self, r: Array) -> Array:
         """Return ``k`` at distances ``r``, in units of the bandwidth."""
@@ -57,13 +47,14 @@ class _Radial:
 
     def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
         """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
-        squared = (X**2).sum(1)[:, None] + (Z**2).sum(1)[None, :] - 2.0 * (X @ Z.T)
-        return self.profile(np.sqrt(np.maximum(squared, 0.0)) / bandwidth)
+        from scipy.spatial.distance import cdist
+
+        return self.profile(np.asarray(cdist(X, Z, self.metric)) / bandwidth)
 
 
 @dataclass(frozen=True)
-class Gaussian(_Radial):
-    """``k = exp(−r²/2ℓ²)``; ``√a = 1/ℓ``."""
+class Gaussian(_Distance):
+    """``k = exp(−r²/2ℓ²)``."""
 
     name: ClassVar[str] = "gaussian"
 
@@ -71,17 +62,10 @@ class Gaussian(_Radial):
         """Return ``exp(−r²/2)``."""
         return np.exp(-0.5 * r * r)
 
-    def radii(self, key: int, count: int) -> Array:
-        """Return ones: a Gaussian's frequencies are Gaussian."""
-        return np.ones(count)
-
 
 @dataclass(frozen=True)
-class Laplace(_Radial):
-    """``k = exp(−r/ℓ)``, with the Euclidean norm; ``√a = 1/(ℓ|u|)``, ``u ~ N(0, 1)``.
-
-    The frequencies are multivariate Cauchy. The product kernel of the 1-norm is another kernel.
-    """
+class Laplace(_Distance):
+    """``k = exp(−r/ℓ)``, with the Euclidean norm: the Matérn kernel of order ½."""
 
     name: ClassVar[str] = "laplace"
 
@@ -89,81 +73,77 @@ class Laplace(_Radial):
         """Return ``exp(−r)``."""
         return np.exp(-r)
 
-    def radii(self, key: int, count: int) -> Array:
-        """Return ``1/|u|`` (the Matérn kernel of order ½, whose ``χ²₁`` is ``u²``)."""
-        return Matern(0.5).radii(key, count)
+
+@dataclass(frozen=True)
+class Laplacian(Laplace):
+    """``k = exp(−Σ_j |x_j − z_j|/ℓ)``: a product of one kernel an input, and not radial.
+
+    Its features depend on few inputs each, as trees do, which suits tables.
+    """
+
+    name: ClassVar[str] = "laplacian"
+    metric: ClassVar[str] = "cityblock"
 
 
 @dataclass(frozen=True)
-class Matern(_Radial):
+class Matern(_Distance):
     """Matérn kernel of order ``ν``: ``k = 2^{1−ν}/Γ(ν) · s^ν K_ν(s)``, ``s = √(2ν) r/ℓ``.
 
-    ``√a = √(2ν/χ²_{2ν})/ℓ`` (the frequencies are multivariate Student's t; Rasmussen and
-    Williams 2006, eqs. 4.14 and 4.15).
+    Rasmussen and Williams 2006, eq. 4.14. ``ν`` is at most 100, where it is Gaussian to 0.3 %.
     """
 
     nu: float = 1.5
     name: ClassVar[str] = "matern"
 
+    def __post_init__(self) -> None:
+        if self.nu > 100.0:
+            raise ValueError(
+                f"kernel 'matern:{self.nu:g}': the order must be at most 100; use 'gaussian', which it "
+                "approaches"
+            )
+
     def profile(self, r: Array) -> Array:
         """Return the Matérn function of distances in units of the bandwidth."""
-        from scipy.special import gamma, kv
+        from scipy.special import gammaln, kve
 
-        s = np.maximum(np.sqrt(2.0 * self.nu) * r, 1e-10)
-        value = 2.0 ** (1.0 - self.nu) / gamma(self.nu) * s**self.nu * kv(self.nu, s)
-        return np.where(r == 0.0, 1.0, value)
-
-    def radii(self, key: int, count: int) -> Array:
-        """Return ``√(ν/g)``, ``g ~ Gamma(ν, 1)``."""
-        return np.sqrt(self.nu / _gamma_quantile(self.nu, key, count))
+        s = np.sqrt(2.0 * self.nu) * np.asarray(r, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            logarithm = self.nu * np.log(s) + np.log(kve(self.nu, s)) - s
+            value = np.exp((1.0 - self.nu) * np.log(2.0) - gammaln(self.nu) + logarithm)
+            # where K_ν is too large for a float, two terms of its series at 0 are exact to 10⁻¹⁰
+            near = 1.0 - s * s / (4.0 * (self.nu - 1.0)) if self.nu > 1.0 else np.ones_like(s)
+        return np.where(np.isfinite(value), np.minimum(value, 1.0), np.where(s > self.nu, 0.0, near))
 
 
 @dataclass(frozen=True)
-class RationalQuadratic(_Radial):
-    """``k = (1 + r²/2aℓ²)^{−a}``; ``√a = √(g/a)/ℓ``, ``g ~ Gamma(a, 1)``."""
+class RationalQuadratic(_Distance):
+    """``k = (1 + r²/2aℓ²)^{−a}``."""
 
     a: float = 1.0
     name: ClassVar[str] = "rational-quadratic"
 
     def profile(self, r: Array) -> Array:
         """Return ``(1 + r²/2a)^{−a}``."""
-        return (1.0 + r * r / (2.0 * self.a)) ** -self.a
-
-    def radii(self, key: int, count: int) -> Array:
-        """Return ``√(g/a)``."""
-        return np.sqrt(_gamma_quantile(self.a, key, count) / self.a)
+        return np.exp(-self.a * np.log1p(r * r / (2.0 * self.a)))
 
 
 @dataclass(frozen=True)
-class ExponentialPower(_Radial):
-    """``k = exp(−(r/ℓ)^p)``, ``0 < p < 2``; ``√a = √(2S)/ℓ``, ``S`` positive ``p/2``-stable.
-
-    ``S`` is drawn by Kanter's (1975) representation: with ``α = p/2``, ``U`` uniform on (0, π) and
-    ``E`` exponential, ``S = sin(αU)/sin(U)^{1/α} · (sin((1 − α)U)/E)^{(1−α)/α}``, whose Laplace
-    transform is ``exp(−s^α)``.
-    """
+class ExponentialPower(_Distance):
+    """``k = exp(−(r/ℓ)^p)``, ``0.1 ≤ p < 2``; below, it is next to constant and its frequencies overflow."""
 
     p: float = 1.0
     name: ClassVar[str] = "exponential-power"
 
     def __post_init__(self) -> None:
-        if self.p >= 2.0:
+        if not 0.1 <= self.p < 2.0:
             raise ValueError(
-                f"kernel 'exponential-power:{self.p:g}': the power must be below 2; "
+                f"kernel 'exponential-power:{self.p:g}': the power must be from 0.1 to below 2; "
                 "for power 2 use 'gaussian'"
             )
 
     def profile(self, r: Array) -> Array:
         """Return ``exp(−r^p)``."""
         return np.exp(-(r**self.p))
-
-    def radii(self, key: int, count: int) -> Array:
-        """Return ``√(2S)``."""
-        alpha = self.p / 2.0
-        u = np.pi * uniforms(key, count)
-        e = -np.log(uniforms(mix64_int(key + 1), count))
-        tail = (np.sin((1.0 - alpha) * u) / e) ** ((1.0 - alpha) / alpha)
-        return np.sqrt(2.0 * np.sin(alpha * u) / np.sin(u) ** (1.0 / alpha) * tail)
 
 
 @dataclass(frozen=True)
@@ -180,15 +160,7 @@ class ArcCosine:
     def __post_init__(self) -> None:
         if self.order not in (0, 1, 2):
             raise ValueError(f"kernel 'arc-cosine:{self.order:g}': the order must be 0, 1 or 2")
-
-    @property
-    def activation(self) -> int:
-        """Return the ramp of the order."""
-        return (STEP, RAMP, SQUARED_RAMP)[int(self.order)]
-
-    def radii(self, key: int, count: int) -> Array:
-        """Return ones: the directions are Gaussian."""
-        return np.ones(count)
+        object.__setattr__(self, "order", int(self.order))
 
     def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
         """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
@@ -200,7 +172,7 @@ class ArcCosine:
             sine + (np.pi - angle) * cosine,
             3.0 * sine * cosine + (np.pi - angle) * (1.0 + 2.0 * cosine**2),
         )
-        value: Array = (lengths / bandwidth**2) ** self.order * shapes[int(self.order)] / np.pi
+        value: Array = (lengths / bandwidth**2) ** self.order * shapes[self.order] / np.pi
         return value
 
 
@@ -211,7 +183,6 @@ class Polynomial:
     degree: int = 2
     constant: float = 1.0
     name: ClassVar[str] = "polynomial"
-    activation: ClassVar[int] = COSINE
 
     def __post_init__(self) -> None:
         if self.degree != int(self.degree) or not 1 <= self.degree <= 8:
@@ -220,28 +191,18 @@ class Polynomial:
             )
         object.__setattr__(self, "degree", int(self.degree))
 
-    def radii(self, key: int, count: int) -> Array:
-        """Return ones: a sketch has no frequencies."""
-        return np.ones(count)
-
     def __call__(self, X: Array, Z: Array, bandwidth: float = 1.0) -> Array:
         """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
         value: Array = (X @ Z.T / bandwidth**2 + self.constant) ** self.degree
         return value
 
 
-def _gamma_quantile(shape: float, key: int, count: int) -> Array:
-    """Return ``Gamma(shape, 1)`` numbers by inverting the distribution function."""
-    from scipy.special import gammaincinv
-
-    # A shape near 0 has quantiles below the smallest float; a radius must stay finite.
-    quantiles: Array = gammaincinv(shape, uniforms(key, count))
-    return np.maximum(quantiles, 1e-60)
-
-
 _KERNELS: dict[str, Any] = {
-    k.name: k for k in (Gaussian, Laplace, Matern, RationalQuadratic, ExponentialPower, ArcCosine, Polynomial)
-}
+    k.name: k
+    for k in (
+        Gaussian, Laplace, Laplacian, Matern, RationalQuadratic, ExponentialPower, ArcCosine, Polynomial,
+    )
+}  # fmt: skip
 
 
 def kernel(text: str) -> Kernel:
@@ -250,9 +211,9 @@ def kernel(text: str) -> Kernel:
     Parameters
     ----------
     text
-        ``gaussian``, ``laplace``, ``matern[:ν]`` (default 1.5), ``rational-quadratic[:a]``
-        (default 1), ``exponential-power[:p]`` (default 1, below 2), ``arc-cosine[:n]`` (default 1) or
-        ``polynomial[:p[:c]]`` (default 2 and 1).
+        ``gaussian``, ``laplace``, ``laplacian``, ``matern[:ν]`` (default 1.5, at most 100),
+        ``rational-quadratic[:a]`` (default 1), ``exponential-power[:p]`` (default 1, from 0.1 to below 2),
+        ``arc-cosine[:n]`` (default 1) or ``polynomial[:p[:c]]`` (default 2 and 1).
 
     Raises
     ------

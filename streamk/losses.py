@@ -36,12 +36,16 @@ CODES = {("class", name): code for code, name in enumerate(CLASSIFICATION)} | {
 }
 SQUARED, MARGIN = CODES["class", "squared"], CODES["class", "margin"]
 FIRST_REGRESSION = CODES["number", "squared"]
-CURVATURE = {"logistic": 0.5, "hinge": 2.0, "smoothed_hinge": 2.0}  # 1 for the others
 _LOGISTIC, _HINGE, _SMOOTHED_HINGE = (CODES["class", k] for k in ("logistic", "hinge", "smoothed_hinge"))
 _HUBER, _EPSILON_INSENSITIVE, _QUANTILE = (
     CODES["number", k] for k in ("huber", "epsilon_insensitive", "quantile")
 )
 _DELTA, _EPSILON = 1.345, 0.1
+
+
+def curvature(loss: int) -> float:
+    """Return ``κ`` of a loss."""
+    return {_LOGISTIC: 0.5, _HINGE: 2.0, _SMOOTHED_HINGE: 2.0}.get(loss, 1.0)
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,73 +1,85 @@
-"""What a learner's parameters and sample weights may be."""
+"""What the parameters of learners and feature maps may be."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamk.batches import targets
-from streamk.features.directions import AUTO, DIRECTIONS
+from streamk.encoding.keys import AUTO, DIRECTIONS
+from streamk.encoding.targets import number
 from streamk.features.normal import GROUP
 from streamk.features.sketch import sketch_size
-from streamk.kernels import Polynomial
+from streamk.features.spectra import CAUCHY, family, mixable
+from streamk.kernels import Kernel, Polynomial
 from streamk.kernels import kernel as kernel_named
 from streamk.schedules import GROWTHS
 
-if TYPE_CHECKING:
-    from streamk.learners.state import LearnerState
-
-Array = NDArray[np.float64]
 CHOICES = (*DIRECTIONS, AUTO)
 
 
-def check_weight(weight: Any) -> float:
-    """Return a sample weight as a float, refusing what is not a finite number at least 0."""
-    value = _number(weight)
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
-    return value
+def kernels_of(kernel: Any) -> tuple[Kernel, ...]:
+    """Return the kernels that a parameter names: a text, or several texts.
+
+    Raises
+    ------
+    ValueError
+        If a kernel is unknown, or several are given and one of them is not of cosines.
+    """
+    texts = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,)
+    kernels = tuple(map(kernel_named, texts))
+    if not kernels:
+        raise ValueError(f"kernel={kernel!r}: kernel must name at least one kernel")
+    if len(kernels) > 1:
+        for text, each in zip(texts, kernels, strict=True):
+            if not mixable(each):
+                raise ValueError(f"kernel={kernel!r}: {text!r} cannot stand beside other kernels; use it alone")
+    return kernels
 
 
-def check_weights(w: Any, rows: int, what: str = "w") -> Array:
-    """Return sample weights of many rows (or models), ones if ``w`` is None."""
-    if w is None:
-        return np.ones(rows)
-    return np.array([check_weight(value) for value in targets(w, rows, what)], dtype=np.float64)
+def directions_of(kernels: tuple[Kernel, ...], directions: str) -> str:
+    """Return the directions in use: automatic ones are keyed where a kernel has none that are structured."""
+    return "keyed" if directions == AUTO and any(family(k) == CAUCHY for k in kernels) else directions
 
 
-def check_parameters(learner: LearnerState, losses: Sequence[str]) -> None:
+def check_parameters(values: Mapping[str, Any], losses: Sequence[str]) -> None:
     """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
-    bandwidth = 1.0 if learner.bandwidth is None else learner.bandwidth
-    check_map(learner.kernel, bandwidth, learner.scales, learner.features, learner.directions, learner.seed)
-    _require(("loss", learner.loss, _among(learner.loss, losses), " or ".join(map(repr, losses))))
-    for name, value in learner._get_params().items():
+    check_map(values)
+    loss = values["loss"]
+    _require(("loss", loss, _among(loss, losses), " or ".join(map(repr, losses))))
+    for name, value in values.items():
         if name in _CHECKS:
             valid, wanted = _CHECKS[name]
             _require((name, value, valid(value), wanted))
-    if learner.growth != "fixed":
-        features, most = learner.features, learner.max_features
+    if values["growth"] != "fixed":
+        features, most = values["features"], values["max_features"]
         _require(
             ("features", features, features % GROUP == 0, f"a multiple of {GROUP} if they grow"),
             ("max_features", most, most >= features, f"at least features={features}"),
         )
 
 
-def check_map(kernel: Any, bandwidth: Any, scales: Any, features: Any, directions: Any, seed: Any) -> None:
+def check_map(values: Mapping[str, Any]) -> None:
     """Raise a ValueError that names the first parameter of a feature map with a value it cannot have."""
-    named = kernel_named(kernel)
+    kernels, bandwidth = kernels_of(values["kernel"]), values["bandwidth"]
+    scales, features = values["scales"], values["features"]
+    directions, seed = values["directions"], values["seed"]
     _require(
-        ("bandwidth", bandwidth, _positive(bandwidth), "a number above 0"),
+        ("bandwidth", bandwidth, bandwidth is None or _positive(bandwidth), "None or a number above 0"),
         ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
         ("features", features, _whole(features, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
         ("directions", directions, _among(directions, CHOICES), " or ".join(map(repr, CHOICES))),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )
-    if isinstance(named, Polynomial):
+    if isinstance(kernels[0], Polynomial):
         sketch_size(features, len(scales))
+    if directions == "structured" and any(family(kernel) == CAUCHY for kernel in kernels):
+        raise ValueError(
+            "directions='structured': the laplacian kernel has a direction for every feature and input, which no "
+            "fast transform makes; use 'keyed' or 'dense'"
+        )
 
 
 def _require(*requirements: tuple[str, Any, bool, str]) -> None:
@@ -77,17 +89,7 @@ def _require(*requirements: tuple[str, Any, bool, str]) -> None:
 
 
 def _positive(value: Any, least: float = math.ulp(0.0)) -> bool:
-    return least <= _number(value) < math.inf and not isinstance(value, bool)
-
-
-def _number(value: Any) -> float:
-    """Return a number as a float, NaN if it is none or has no float."""
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, np.timedelta64):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
+    return least <= number(value) < math.inf and not isinstance(value, bool)
 
 
 def _all_positive(values: Sequence[Any]) -> bool:
@@ -116,11 +118,12 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "precondition": _FLAG,
     "step": (lambda v: v is None or (_positive(v) and v <= 1e12), "None or a number above 0, at most 1e12"),
     "revisits": (lambda v: _whole(v, 0, 2**31), "a whole number, at least 0"),
-    "quantile": (lambda v: 0.0 < _number(v) < 1.0, "a number between 0 and 1"),
+    "quantile": (lambda v: 0.0 < number(v) < 1.0, "a number between 0 and 1"),
     "ridge": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
     "regularization": (lambda v: _positive(v, 0.0), "a number, at least 0"),
     "memory": (lambda v: v is None or _whole(v, 0, 2**53), "None or a whole number"),
     "average": _FLAG,
     "block_size": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1 and below 2**31"),
     "scale_inputs": _FLAG,
+    "scale_target": _FLAG,
 }

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 from river import metrics
 
-from streamk.inputs import Event
-from streamk.rows import RowError
+from streamk.encoding.inputs import Event
+from streamk.encoding.rows import RowError
 
 TASKS = ("classification", "regression")
 CHUNK = 1000

@@ -5,22 +5,22 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from streamk.batches import Batch
+from streamk.encoding.batches import Batch
+from streamk.encoding.frames import batch
+from streamk.encoding.inputs import Event, Inputs
+from streamk.encoding.rows import MOST_SLOTS, Rows, first_bad, slices
 from streamk.features.choice import STRUCTURED, choose_for
-from streamk.features.feature_map import FeatureMap
+from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.matrix import empty, fill, fill_here, project
 from streamk.features.segments import slots_of_first
-from streamk.frames import batch
-from streamk.inputs import Event, Inputs
-from streamk.kernels import kernel as kernel_named
-from streamk.parameters import check_map
-from streamk.rows import MOST_SLOTS, Rows, slices
+from streamk.parameters import check_map, directions_of, kernels_of
 
 Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
@@ -37,13 +37,14 @@ class RandomFeatures(base.MiniBatchTransformer):
     Parameters
     ----------
     kernel
-        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"``,
-        ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or ``"polynomial[:p[:c]]"``.
+        ``"gaussian"``, ``"laplace"``, ``"laplacian"`` (of the 1-norm), ``"matern[:ν]"``,
+        ``"rational-quadratic[:a]"``, ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or
+        ``"polynomial[:p[:c]]"``. Several, such as ``("laplacian", "gaussian")``, take 64 features in turn.
     bandwidth
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
-        Multipliers of the bandwidth; every 32 features take the next of them, and the kernel is their mean if
-        the features are a multiple of 32 times their number.
+        Multipliers of the bandwidth; every 32 features of a kernel take the next of them, and the kernel is their
+        mean if the features are a multiple of 32 times their number (64, with several kernels).
     features
         Number of features ``F``.
     directions
@@ -81,7 +82,7 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def __init__(
         self,
-        kernel: str = "gaussian",
+        kernel: str | tuple[str, ...] = "gaussian",
         bandwidth: float = 1.0,
         scales: tuple[float, ...] = (1.0,),
         features: int = 512,
@@ -94,8 +95,12 @@ class RandomFeatures(base.MiniBatchTransformer):
         self.features = features
         self.directions = directions
         self.seed = seed
-        check_map(kernel, bandwidth, scales, features, directions, seed)
-        self._inputs = Inputs(directions, scaled=False)
+        check_map(self._get_params())
+        if bandwidth is None:
+            raise ValueError("bandwidth=None: bandwidth must be a number above 0")
+        kernels = kernels_of(kernel)
+        largest = largest_unscaled(kernels, bandwidth, tuple(scales))
+        self._inputs = Inputs(directions_of(kernels, directions), scaled=False, largest=largest)
         self._seed = secrets.randbits(63) if seed is None else seed
         self._places: tuple[Any, NDArray[np.int64], int] | None = None
         self._amplitude = np.float32(np.sqrt(2.0 / features))
@@ -109,7 +114,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         e = self._map
         if e is None or (structured and slots_of_first(first) != slots_of_first(e.slots or 0)):
             e = self._map = FeatureMap(
-                kernel_named(self.kernel), self.bandwidth, tuple(self.scales), self.features, self._seed,
+                kernels_of(self.kernel), self.bandwidth, tuple(self.scales), self.features, self._seed,
                 first if structured else None,
             )  # fmt: skip
         e.cover(slots)
@@ -122,8 +127,14 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _encode(self, x: Event, learning: bool) -> Rows:
         if not self._inputs.settled:
-            self._settle(self._inputs.encode_checked(x, False))
-        return self._inputs.encode_checked(x, learning)
+            self._settle(self._checked(x, False))
+        return self._checked(x, learning)
+
+    def _checked(self, x: Event, learning: bool) -> Rows:
+        rows = self._inputs.encode(x, learning)
+        if first_bad(rows, self._inputs.largest) >= 0:
+            self._inputs.check(x)
+        return rows
 
     def _prepare(self, rows: Batch, learned: Any) -> None:
         if len(rows) and not self._inputs.settled:
@@ -145,7 +156,9 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     @cached_property
     def _names(self) -> list[str]:
-        return [f"z{f}" for f in range(self.features)]
+        identity = repr((self.kernel, self.bandwidth, tuple(self.scales), self.directions, self._seed))
+        tag = blake2b(identity.encode(), digest_size=3).hexdigest()
+        return [f"z{tag}_{f}" for f in range(self.features)]
 
     @property
     def _supervised(self) -> bool:
@@ -164,7 +177,7 @@ class RandomFeatures(base.MiniBatchTransformer):
             self._learned(rows.rows(self._inputs, 0, 1))
 
     def transform_one(self, x: Event) -> dict[str, float]:  # type: ignore[override]
-        """Return the features of one event, ``z0 … z{F−1}``.
+        """Return the features of one event, ``z…_0`` to ``z…_{F−1}``, named after the map's parameters and seed.
 
         Raises
         ------

@@ -59,3 +59,56 @@ def events_before_opening(growth: str, period: int, opening: int) -> float:
     if growth == "fixed":
         return math.inf
     return float(period * ((opening**2 if growth == "sqrt" else opening) - 1))
+
+
+class Growth:
+    """When blocks of features are opened: a function of the events learned and of nothing else.
+
+    Parameters
+    ----------
+    growth, period
+        See :func:`openings_at`.
+    size
+        Features of a block.
+    most
+        What all features never exceed; blocks are opened again once there.
+    """
+
+    def __init__(self, growth: str, period: int, size: int, most: int) -> None:
+        self.growth, self.period, self.size = growth, period, size
+        self.most_blocks = 1 if growth == "fixed" else most // size
+        self.openings, self.next = 0, 0.0
+
+    def due(self, events: float) -> bool:
+        """Return whether a block opens before the event that follows so many."""
+        return events >= self.next
+
+    def openings_at(self, events: int) -> int:
+        """Return how often a block has been opened when the next event follows so many."""
+        return openings_at(self.growth, self.period, events)
+
+    def open(self, events: int) -> bool:
+        """Count the openings that are due; return whether the block of the last was never open before."""
+        before = self.blocks if self.openings else 0
+        self.count(self.openings_at(events))
+        return self.blocks > before
+
+    def count(self, openings: int) -> None:
+        """Say how often a block was opened."""
+        self.openings = openings
+        self.next = events_before_opening(self.growth, self.period, openings + 1)
+
+    def open_again(self) -> None:
+        """Let the next event open the block of the last opening again."""
+        self.next = 0.0
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are open, or have been."""
+        return max(1, min(self.openings, self.most_blocks))
+
+    @property
+    def columns(self) -> slice:
+        """The columns of the block that was opened last."""
+        first = (self.openings - 1) % self.most_blocks * self.size
+        return slice(first, first + self.size)

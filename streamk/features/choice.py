@@ -15,10 +15,10 @@ structured                 ``0.17 + 0.05 log₂ n/c``, ``n ≥ d`` the slots and
 
 from __future__ import annotations
 
+from streamk.encoding.rows import ABSENT, MOST_SLOTS, Rows
 from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.lanes import LANES
 from streamk.features.segments import slots_of_first
-from streamk.rows import ABSENT, MOST_SLOTS, Rows
 
 STRUCTURED, KEYED = "structured", "keyed"
 

@@ -1,9 +1,9 @@
 """Frequencies of an input: regenerated from keys, and kept in a bounded table while they are in use.
 
-The frequency of feature ``f`` along one input is ``W[f] = radius_f · z_f``: ``z`` standard normal,
-drawn from the stream of (block of ``f``, input key), and ``radius_f = √a_f / 2πℓ_f`` the kernel's
-radial part (:mod:`streamk.kernels`), in turns per unit of input. A block is 64 features, one group
-of normals.
+The frequency of feature ``f`` along one input is ``W[f] = radius_f · z_f``: ``z`` a standard normal or Cauchy
+number, drawn from the stream of (block of ``f``, input key), and ``radius_f = √a_f / 2πℓ_f`` the kernel's
+radial part (:mod:`streamk.features.spectra`), in turns per unit of input. A block is 64 features, one group
+of numbers of one family.
 
 The table is a cache and nothing else: it is wiped when full, dropped when a learner is pickled or
 saved, and a learner with a table of one event's inputs gives the same bytes as one with a large table.
@@ -15,8 +15,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.features.cauchy import fill_cauchy
 from streamk.features.counter import stream_key
 from streamk.features.normal import GROUP, fill_normals
+from streamk.features.spectra import CAUCHY
 
 CACHE_BYTES = 64 * 2**20
 _FIRST_ROWS = 32
@@ -24,19 +26,23 @@ _EMPTY = np.uint64(0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fill_frequencies(block_keys, radii, input_key, out, row):  # type: ignore[no-untyped-def]
+def fill_frequencies(block_keys, families, radii, input_key, out, row):  # type: ignore[no-untyped-def]
     """Fill one row of ``out`` (float32, 64 columns per block) with the frequencies of one input."""
     for b in range(block_keys.shape[0]):
-        fill_normals(stream_key(block_keys[b], input_key), out, row, b * GROUP)
+        key = stream_key(block_keys[b], input_key)
+        if families[b] == CAUCHY:
+            fill_cauchy(key, out, row, b * GROUP)
+        else:
+            fill_normals(key, out, row, b * GROUP)
     for f in range(out.shape[1]):
         out[row, f] = out[row, f] * radii[f]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def frequency_matrix(block_keys, radii, input_keys, out):  # type: ignore[no-untyped-def]
+def frequency_matrix(block_keys, families, radii, input_keys, out):  # type: ignore[no-untyped-def]
     """Fill row ``j`` of ``out`` with the frequencies of input ``input_keys[j]``."""
     for j in range(input_keys.shape[0]):
-        fill_frequencies(block_keys, radii, input_keys[j], out, j)
+        fill_frequencies(block_keys, families, radii, input_keys[j], out, j)
 
 
 @njit(cache=True, error_model="numpy")
@@ -50,13 +56,14 @@ def find(table, key):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def frequency_rows(keys, block_keys, waves, table, counts, rows, where):  # type: ignore[no-untyped-def]
-    """Set ``where[i, j]`` to the row of ``rows`` that holds the frequencies of ``keys[i, j]``.
+def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
+    """Set ``where[i, j]`` to the row of the frequency table that holds the frequencies of ``keys[i, j]``.
 
-    Missing rows are generated. If they do not fit, the table is wiped first (``counts`` holds the
-    rows in use and the number of wipes), so ``rows`` must have room for ``keys`` alone. Key 0 is no
-    input and gets row −1. The radii are row 1 of ``waves``.
+    ``features`` is a :class:`streamk.features.map.MapRecord`. Missing rows are generated. If they do not fit,
+    the table is wiped first (``counts`` holds the rows in use and the number of wipes), so there must be room
+    for ``keys`` alone. Key 0 is no input and gets row −1. The radii are row 1 of the waves.
     """
+    table, counts, rows = features.table, features.counts, features.frequencies
     absent = 0
     for i in range(keys.shape[0]):
         for j in range(keys.shape[1]):
@@ -79,7 +86,9 @@ def frequency_rows(keys, block_keys, waves, table, counts, rows, where):  # type
             if keys[i, j] != _EMPTY and (wiped or where[i, j] < 0):
                 cell = find(table, keys[i, j])
                 if table[0, cell] == _EMPTY:
-                    fill_frequencies(block_keys, waves[1], keys[i, j], rows, counts[0])
+                    fill_frequencies(
+                        features.block_keys, features.families, features.waves[1], keys[i, j], rows, counts[0]
+                    )
                     table[0, cell] = keys[i, j]
                     table[1, cell] = np.uint64(counts[0])
                     counts[0] += 1

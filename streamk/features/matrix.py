@@ -12,22 +12,21 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.encoding.rows import ABSENT, UNSCALED, Rows, slices
+from streamk.encoding.scaling import scale_of, scale_rows
 from streamk.features.activation import COSINE, activate
-from streamk.features.feature_map import BLOCK, FeatureMap
 from streamk.features.frequencies import CACHE_BYTES
 from streamk.features.keyed import fill_angles
 from streamk.features.lanes import LANES
+from streamk.features.map import BLOCK, FeatureMap
 from streamk.features.panel import ROWS, fill_panel_angles, pack
 from streamk.features.segments import Structured
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.features.structured import project_chunks, project_matrix
-from streamk.rows import ABSENT, LARGEST_UNSCALED, Rows, slices
-from streamk.scaling import scale_rows
 from streamk.threads import compiled_threads, on_threads
 
 Floats = NDArray[np.float32]
 _ROWS = 64  # rows a thread takes at once, a multiple of sixteen
-_LIMIT = np.nextafter(np.float32(LARGEST_UNSCALED), np.float32(0.0))  # rounding must not let more through
 _SHARES = 8  # of a matrix, if they are not too large
 
 
@@ -49,7 +48,9 @@ def fill(
     """
     if e.source is not None:
         _fill_by_rows(e, rows, statistics, amplitude, out)
-    elif len(rows.keys) == 1 and len(out) >= ROWS and (rows.slots < 0).all():
+    elif (
+        len(rows.keys) == 1 and len(out) >= ROWS and (rows.slots == UNSCALED).all() and len(e.exponents) == 1
+    ):
         _fill_alike(e, rows, amplitude, out)
     else:
         _fill_by_columns(e, rows, statistics, amplitude, out)
@@ -57,37 +58,31 @@ def fill(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _featurize_tiles(  # type: ignore[no-untyped-def]
-    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
-):  # fmt: skip
+def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
     """Do what ``featurize`` does, for no more rows at once than the cache has room for.
 
     Returns 0, or how much room the cache lacks to begin at all: how many frequencies a row has.
     """
     room = room_for_row(source, found)
-    if room > frequencies.shape[0]:
+    if room > features.frequencies.shape[0]:
         return room
-    rows, tile = found.shape[0], rows_at_once(room, found, frequencies)
+    rows, tile = found.shape[0], rows_at_once(room, found, features.frequencies)
     for start in range(0, rows, tile):
         stop = min(rows, start + tile)
         featurize(
-            source, inputs[start:stop], found[start:stop], counts[start:stop], block_keys, waves, table, used,
-            frequencies, kind, features, amplitude, phi[start:stop],
+            source, features, inputs[:, start:stop], found[start:stop], counts[start:stop], amplitude,
+            phi[start:stop],
         )  # fmt: skip
     return 0
 
 
 def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, phi: Floats) -> None:
     """Fill ``phi`` (n, width) with the features of rows, on this thread and with the map's own cache."""
-    scaled, found, counts = scale_rows(rows, statistics)
-    cache, room = e.cache, 1
-    while room:
-        room = _featurize_tiles(
-            e.source, scaled, found, counts, e.block_keys, e.waves, cache.table, cache.counts, cache.rows,
-            e.kind, e.features, amplitude, phi,
-        )  # fmt: skip
-        cache.reserve(room)
-    cache.grow()
+    scaled, found, counts = scale_rows(rows, statistics, e.exponents)
+    while room := _featurize_tiles(e.source, e.record, scaled, found, counts, amplitude, phi):
+        e.make_room(room)
+    if e.cache.counts[1]:
+        e.make_room()
 
 
 def project(
@@ -105,7 +100,8 @@ def project(
         return False
     X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
     waves = e.waves if e.features == e.width else np.ascontiguousarray(e.waves[:, : e.features])
-    count, limit = len(X), _LIMIT
+    # rounding must not let a larger number through
+    count, limit = len(X), np.nextafter(np.float32(e.largest), np.float32(0.0))
     size = min(max(1, count // _SHARES // LANES) * LANES, 2 * _ROWS)
     if count <= LANES:
         return bool(project_matrix(source, X, 0, count, places, limit, waves, amplitude, out, 0))
@@ -146,18 +142,21 @@ def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.floa
 
 
 def _fill_by_columns(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:
-    scaled, found, counts = scale_rows(rows, statistics)
+    scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     keys, place = np.unique(found, return_inverse=True)
     where = place.reshape(found.shape).astype(np.int32)
     e.hold_frequencies(keys)
     for tile in _tiles(e.width, len(keys)):
         frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
         waves = np.ascontiguousarray(e.waves[:, tile])
+        runs = e.runs_in(tile)
         used = min(e.features, tile.stop) - tile.start
 
-        def work(chunk: slice, f: Any = frequencies, w: Any = waves, u: int = used, t: slice = tile) -> None:
+        def work(
+            chunk: slice, f: Any = frequencies, w: Any = waves, r: Any = runs, u: int = used, t: slice = tile
+        ) -> None:
             phi = np.empty((chunk.stop - chunk.start, w.shape[1]), dtype=np.float32)
-            fill_angles(scaled[chunk], where[chunk], counts[chunk], f, w, phi)
+            fill_angles(scaled[:, chunk], where[chunk], counts[chunk], f, w, r, phi)
             activate(e.kind, amplitude, phi, len(phi), u)
             out[chunk, t.start : t.start + u] = phi[:, :u]
 
@@ -165,10 +164,12 @@ def _fill_by_columns(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.f
 
 
 def _fill_alike(e: FeatureMap, rows: Rows, amplitude: np.float32, out: Floats) -> None:
-    present = rows.keys[0] != ABSENT
-    keys = rows.keys[0][present]
+    order = np.argsort(rows.keys[0], kind="stable")
+    order = order[rows.keys[0][order] != ABSENT]
+    keys = rows.keys[0][order]
     inputs = np.zeros((len(out) + -len(out) % ROWS, len(keys)), dtype=np.float32)
-    inputs[: len(out)] = rows.values[:, present]
+    factor = np.float64(scale_of(len(keys), e.exponents[0]))
+    inputs[: len(out)] = rows.values[:, order].astype(np.float32) * factor
     e.hold_frequencies(keys)
     for tile in _tiles(e.width, len(keys)):
         panels = pack(e.frequencies(keys, slice(None), tile))

@@ -64,7 +64,7 @@ def log_unit(b: Any, u: Value) -> Value:
     return fma(b, b.sitofp(e, u.type), constant(np.log(2.0)), b.fmul(t, horner(b, t, _LOGARITHM)))
 
 
-def _bits32(b: Any, low: Value, high: Value, first: int) -> Value:
+def counter_words(b: Any, low: Value, high: Value, first: int) -> Value:
     """Return the words of counters ``first … first + 15``: ``bits32`` of the counter, in lanes."""
     golden = ir.Constant(_WORDS, [(first + lane) * 0x9E3779B9 & 0xFFFFFFFF for lane in range(LANES)])
     x = b.add(golden, low)
@@ -73,19 +73,23 @@ def _bits32(b: Any, low: Value, high: Value, first: int) -> Value:
     return b.xor(x, b.lshr(x, whole(15)))
 
 
+def halves(b: Any, key: Value) -> tuple[Value, Value]:
+    """Return the lower and the upper word of a stream key, in every lane."""
+    word = ir.IntType(32)
+    return spread(b, b.trunc(key, word)), spread(b, b.trunc(b.lshr(key, index(32)), word))
+
+
 @intrinsic
 def _fill_normals(typing_context, key, out, row, start):  # type: ignore[no-untyped-def]
     """Fill columns ``start … start + 63`` of a row of ``out`` (float32) with the group of a stream key."""
     n = types.intp
 
     def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        word = ir.IntType(32)
-        low = spread(b, b.trunc(arguments[0], word))
-        high = spread(b, b.trunc(b.lshr(arguments[0], index(32)), word))
+        low, high = halves(b, arguments[0])
         width = shape(context, b, signature, arguments, 1)[1]
         target = at(b, data(context, b, signature, arguments, 1), b.mul(arguments[2], width), arguments[3])
         for first in range(0, _PAIRS, LANES):
-            words = _bits32(b, low, high, first)
+            words = counter_words(b, low, high, first)
             u = _unit(b, b.lshr(words, whole(16)))
             v = _unit(b, b.and_(words, whole(0x7FFF)))
             sign = b.shl(b.and_(words, whole(0x8000)), whole(16))

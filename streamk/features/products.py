@@ -6,18 +6,20 @@ how many threads there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from streamk.encoding.rows import slices
 from streamk.features.activation import AMPLITUDE, activate
-from streamk.features.feature_map import FeatureMap
-from streamk.rows import slices
+from streamk.features.map import FeatureMap
 from streamk.threads import on_threads
 
 Floats = NDArray[np.float32]
@@ -29,32 +31,43 @@ _Result = TypeVar("_Result")
 
 
 def distinct_inputs(found: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
-    """Return the distinct keys of some rows, ascending, and the rows over them, ``(n, keys)``.
+    """Return the distinct keys of some rows, ascending, and the rows over them, ``(families, n, keys)``.
 
-    The order is that of the keys and not of the fields, so a frame and the same rows given as dicts
-    make the same product. Key 0 is no input.
+    Key 0 is no input.
     """
     distinct, place = np.unique(found, return_inverse=True)
-    dense = np.zeros((len(scaled), len(distinct)), dtype=np.float32)
-    dense[np.arange(len(scaled))[:, None], place.reshape(scaled.shape)] = scaled
+    families, rows, _ = scaled.shape
+    dense = np.zeros((families, rows, len(distinct)), dtype=np.float32)
+    dense[:, np.arange(rows)[:, None], place.reshape(found.shape)] = scaled
     present = slice(1 if len(distinct) and distinct[0] == 0 else 0, None)
-    return distinct[present], np.ascontiguousarray(dense[:, present])
+    return distinct[present], np.ascontiguousarray(dense[:, :, present])
 
 
 def features_of(e: FeatureMap, keys: NDArray[np.uint64], dense: Floats, tile: slice) -> Floats:
     """Return the features of one tile of columns, ``(rows, tile)``."""
-    angles = np.zeros((len(dense), tile.stop - tile.start), dtype=np.float32)
+    angles = np.zeros((dense.shape[1], tile.stop - tile.start), dtype=np.float32)
     for start in range(0, len(keys), _INPUTS):
         chunk = slice(start, start + _INPUTS)
-        angles += dense[:, chunk] @ e.frequencies(keys, chunk, tile)
+        frequencies = e.frequencies(keys, chunk, tile)
+        for inputs, columns in zip(dense, e.columns_by_inputs(tile), strict=True):
+            angles[:, columns] += inputs[:, chunk] @ frequencies[:, columns]
     angles += e.phases[tile]
     activate(e.kind, AMPLITUDE, angles, len(angles), max(0, min(e.features, tile.stop) - tile.start))
     return angles
 
 
-def tiles_of(width: int) -> list[slice]:
-    """Return the tiles of so many columns."""
-    return slices(width, _TILE)
+def tiles_of(start: int, stop: int) -> list[slice]:
+    """Return the tiles of columns ``start … stop − 1``."""
+    return [slice(start + tile.start, start + tile.stop) for tile in slices(stop - start, _TILE)]
+
+
+def total(parts: Iterable[Floats]) -> Floats:
+    """Return the sum of some arrays, in their order."""
+    first, *others = parts
+    result = first
+    for part in others:
+        result = result + part
+    return result
 
 
 def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
@@ -72,11 +85,45 @@ def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) 
     products_on_threads(work, slices(len(out), _GRAM_TILE))
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep matrix products on the thread that asks for them, so that their sums have one order."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+class _BlasLimit:
+    """The limit of one BLAS thread, which is one for the whole process: held while anybody asks for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limit.restore_original_limits()
+
+
+    def after_fork(self) -> None:
+        """Forget the holders, whose threads are not in this process."""
+        if self._holders:
+            self._limit.restore_original_limits()
+        self._lock, self._holders = Lock(), 0
+
+
+_limit = _BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.after_fork)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Keep matrix products on the thread that asks for them, so that their sums have one order.
+
+    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores it.
+    """
+    return _limit
 
 
 @cache

@@ -1,6 +1,6 @@
 """Rows of inputs to features, whatever the features are made from.
 
-The *source* is None for frequencies in a table, tables of :class:`streamk.features.segments.Structured` for
+The *source* is None for frequencies in a table, or tables of :class:`streamk.features.segments.Structured` for
 fast transforms, or those of :class:`streamk.features.sketch.Sketch`; Numba compiles the way that its type
 asks for and no other.
 """
@@ -20,30 +20,25 @@ from streamk.features.lanes import LANES
 from streamk.features.segments import Structured
 from streamk.features.sketch import Sketch, tensor_sketch
 from streamk.features.structured import add_projections
-from streamk.rows import ABSENT, MOST_SLOTS
+from streamk.encoding.rows import ABSENT, MOST_SLOTS
 
 
 def featurize(
-    source: Any, inputs: Any, found: Any, counts: Any, block_keys: Any, waves: Any, table: Any, used: Any,
-    frequencies: Any, kind: Any, features: Any, amplitude: Any, phi: Any,
-) -> None:  # fmt: skip
+    source: Any, features: Any, inputs: Any, found: Any, counts: Any, amplitude: Any, phi: Any
+) -> None:
     """Fill ``phi`` with the features of rows of scaled inputs (in compiled code).
 
     Parameters
     ----------
     source
         See the module.
-    inputs, found, counts
-        Inputs that are not 0, first in their row, ``(n, w)`` float32; their keys, ``(n, w)`` uint64; how
-        many there are, ``(n,)``.
-    block_keys, waves
-        Of the map: keys of blocks, and phases and radii of features.
-    table, used, frequencies
-        Of the frequency cache, with room for the inputs.
-    kind, amplitude
-        See :func:`streamk.features.activation.activate`.
     features
-        Features in use, at most the columns of ``phi``.
+        The :class:`streamk.features.map.MapRecord`; its table has room for the inputs.
+    inputs, found, counts
+        Inputs that are not 0, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)`` uint64;
+        how many there are, ``(n,)``.
+    amplitude
+        See :func:`streamk.features.activation.activate`.
     phi
         ``(≥ n, width)`` float32.
     """
@@ -87,53 +82,45 @@ def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
 
 
 @overload(featurize, jit_options={"error_model": "numpy"})
-def _featurize(  # type: ignore[no-untyped-def]
-    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
-) -> Any:  # fmt: skip
+def _featurize(source, features, inputs, found, counts, amplitude, phi) -> Any:  # type: ignore[no-untyped-def]
     if isinstance(source, types.NoneType):
         return _keyed
     return {Structured: _structured, Sketch: _sketch}[source.instance_class]
 
 
-def _keyed(  # type: ignore[no-untyped-def]
-    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
-):  # fmt: skip
+def _keyed(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
     where = np.empty(found.shape, dtype=np.int32)
-    frequency_rows(found, block_keys, waves, table, used, frequencies, where)
-    fill_angles(inputs, where, counts, frequencies, waves, phi)
-    activate(kind, amplitude, phi, counts.shape[0], features)
+    frequency_rows(features, found, where)
+    fill_angles(inputs, where, counts, features.frequencies, features.waves, features.runs, phi)
+    activate(features.kind, amplitude, phi, counts.shape[0], features.count)
 
 
-def _structured(  # type: ignore[no-untyped-def]
-    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
-):  # fmt: skip
-    rows = counts.shape[0]
+def _structured(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+    rows, waves = counts.shape[0], features.waves
     keyed = _without_slots(inputs, found, counts)
     if keyed[2].max() > 0:
         where = np.empty(found.shape, dtype=np.int32)
-        frequency_rows(keyed[1], block_keys, waves, table, used, frequencies, where)
-        fill_angles(keyed[0], where, keyed[2], frequencies, waves, phi)
+        frequency_rows(features, keyed[1], where)
+        fill_angles(keyed[0], where, keyed[2], features.frequencies, waves, features.runs, phi)
         begin = False
     else:
         begin = True
-    final = amplitude if kind == COSINE else np.float32(0.0)
-    projected = add_projections(source, inputs, found, counts, begin, waves, final, phi)
+    final = amplitude if features.kind == COSINE else np.float32(0.0)
+    projected = add_projections(source, inputs[0], found, counts, begin, waves, final, phi)
     if begin and not projected:
         for i in range(rows):
             for f in range(phi.shape[1]):
                 phi[i, f] = waves[PHASES, f]
-    if projected and kind == COSINE:
+    if projected and features.kind == COSINE:
         for i in range(rows):
-            for f in range(features, phi.shape[1]):
+            for f in range(features.count, phi.shape[1]):
                 phi[i, f] = np.float32(0.0)
     else:
-        activate(kind, amplitude, phi, rows, features)
+        activate(features.kind, amplitude, phi, rows, features.count)
 
 
-def _sketch(  # type: ignore[no-untyped-def]
-    source, inputs, found, counts, block_keys, waves, table, used, frequencies, kind, features, amplitude, phi
-):  # fmt: skip
-    tensor_sketch(source, inputs, found, counts, features, amplitude, phi)
+def _sketch(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+    tensor_sketch(source, inputs[0], found, counts, features.count, amplitude, phi)
 
 
 @njit(cache=True, error_model="numpy")
@@ -144,6 +131,6 @@ def _without_slots(inputs, found, counts):  # type: ignore[no-untyped-def]
     for i in range(counts.shape[0]):
         for j in range(counts[i]):
             if found[i, j] > MOST_SLOTS:
-                values[i, kept[i]], keys[i, kept[i]] = inputs[i, j], found[i, j]
+                values[0, i, kept[i]], keys[i, kept[i]] = inputs[0, i, j], found[i, j]
                 kept[i] += 1
     return values, keys, kept

@@ -3,13 +3,9 @@
 from streamk.learners.base import KernelLearner
 from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, DoublyStochasticRegressor
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
+from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, KaczmarzPursuitRegressor
+from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
 from streamk.learners.merge import merge
-from streamk.learners.pursuit import (
-    KaczmarzPursuitClassifier,
-    KaczmarzPursuitRegressor,
-    MatchingPursuitClassifier,
-    MatchingPursuitRegressor,
-)
 
 LEARNERS: dict[str, type[KernelLearner]] = {
     cls.__name__: cls

@@ -1,167 +1,209 @@
-"""What every learner shares: the way rows reach the compiled loop."""
+"""What every learner shares: the way rows reach the compiled loop, one by one, many, or by blocks."""
 
 from __future__ import annotations
 
-import math
+import itertools
 import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import typeof
 from numpy.typing import NDArray
 
-from streamk.batches import Batch
-from streamk.expansion import Expansion
+from streamk.encoding.batches import Batch
+from streamk.encoding.codec import EVENTS, outputs_after
+from streamk.encoding.inputs import Event
+from streamk.encoding.rows import Rows, first_bad, slices
+from streamk.experts.blocks import HEAVIEST, look
+from streamk.experts.expert import FINAL, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
-from streamk.inputs import Event
-from streamk.kernels import kernel
-from streamk.learners import blocks
-from streamk.learners.blocks import Gathered
-from streamk.learners.events import DONE, EVENTS, LACKING, OVERFLOWED, outputs_after, run
+from streamk.features.map import FeatureMap
+from streamk.learners.events import (
+    DONE,
+    LACKING,
+    OVERFLOWED,
+    adapt_many,
+    combine_many,
+    observe_block,
+    run,
+)
 from streamk.learners.state import LearnerState
-from streamk.rows import Rows, slices
 from streamk.threads import on_threads
 
 _PIECE = 4096  # rows encoded at once
 _ROWS = 64  # rows a thread predicts at once
-_NO_OUT = np.zeros((0, 1, 1))
 Array = NDArray[np.float64]
 
 
 class KernelLearner(LearnerState):
     """The row handling of a learner: checked, encoded, and on to the compiled loop or to blocks."""
 
-    def _ready(self, rows: Rows, outputs: int) -> Expansion:
-        """Return the expansion, made on the first event that is learned, with room for ``outputs``."""
-        if self._expansion is None:
+    _arguments: tuple[Any, ...] | None = None  # of the compiled loop, beside the rows; None: to be made anew
+    _entry: Any = None  # the compiled loop for arguments of these types
+    _goal: Array
+    _out: Array
+
+    def _ready(self, rows: Rows, outputs: int) -> FeatureMap:
+        """Return the map, made on the first event that is learned, with room for ``outputs``."""
+        made = self._map
+        if made is None:
             seed = secrets.randbits(63) if self.seed is None else self.seed
-            bandwidth = math.sqrt(max(rows.fields(), 1)) if self.bandwidth is None else self.bandwidth
-            self._expansion = Expansion(
-                kernel(self.kernel),
-                bandwidth,
-                tuple(self.scales),
-                self.features,
-                seed,
-                rows.most_slots() if self._inputs.directions == STRUCTURED else None,
-                sets=2 if self.average else 1,
-                outputs=max(outputs, 1),
-            )
-            self._make_scratch()
-        elif outputs > self._expansion.outputs:
-            self._expansion.add_outputs(outputs)
-            self._make_scratch()
+            structured = self._codec.inputs.directions == STRUCTURED
+            made = self._make_map(seed, rows.most_slots() if structured else None)
+            self._grow(max(outputs, 1), made.features)
+            self._arguments = None
+        elif outputs > self._outputs:
+            self._grow(outputs, made.features)
+            self._arguments = None
         self._open_due()
-        return self._expansion
+        return made
+
+    def _open_due(self) -> None:
+        """Open the block of features that is due."""
+        growth = self._growth
+        if self._map is not None and growth.due(self._codec.counts[EVENTS]):
+            fresh = growth.open(self.events)
+            self._grow(self._outputs, growth.blocks * growth.size)
+            for expert in self._experts:
+                expert.opened(growth.openings, growth.columns, fresh)
+            self._arguments = None
+
+    def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
+        """Return the arguments of the compiled loop between rows and goal."""
+        found = self._arguments
+        if (
+            found is None
+            or found[0].statistics is not self._codec.inputs.statistics
+            or found[2] is not e.record
+        ):
+            coding = self._codec.coding(np.array(e.exponents))
+            groups = tuple(
+                tuple(expert.record for expert in group)
+                for _, group in itertools.groupby(self._experts, key=type)
+            )
+            found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
+            self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
+        return found
 
     def _predict_event(self, x: Event) -> Array | None:
         """Return the compiled prediction of one event, ``(K,)``, or None before any learning."""
-        rows = self._inputs.encode(x, False)
-        expansion = self._expansion
-        if expansion is None:
-            self._inputs.check(x)
+        rows = self._codec.inputs.encode(x, False)
+        made = self._map
+        if made is None:
+            self._codec.inputs.check(x)
             return None
-        if self._run(expansion, False, rows, self._target, self._out) >= 0:
-            self._inputs.check(x)
-        prediction: Array = self._out[0, 0]
+        if self._run_event(made, False, rows) >= 0:
+            self._codec.inputs.check(x)
+        prediction: Array = self._out[0]
         return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
         if self._gathers:
-            goal = np.array([[target], [weight]])
-            self._gather(self._encode_learned(x).copy(), goal, None)
+            self._gather(self._encode_learned(x).copy(), np.array([[target], [weight]]), None)
             return
-        expansion, due = self._expansion, self._next_opening
-        if (
-            expansion is None
-            or outputs > expansion.outputs
-            or (due < math.inf and self._state[EVENTS] >= due)
-        ):
+        made = self._map
+        if made is None or outputs > self._outputs or self._growth.due(self._codec.counts[EVENTS]):
             rows = self._encode_learned(x)
-            expansion = self._ready(rows, outputs)
+            made = self._ready(rows, outputs)
         else:
-            rows = self._inputs.encode(x, True)
-        goal = self._target
-        goal[0, 0] = target
-        goal[1, 0] = weight
-        if self._run(expansion, True, rows, goal, _NO_OUT) >= 0:
-            self._inputs.check(x)
+            rows = self._codec.inputs.encode(x, True)
+        if self._run_event(made, True, rows, target, weight) >= 0:
+            self._codec.inputs.check(x)
 
     def _encode_learned(self, x: Event) -> Rows:
-        rows = self._inputs.encode_checked(x, True)
-        if self._settles(rows):
-            rows = self._inputs.encode_checked(x, True)
-        return rows
+        """Return an event, checked, with its names registered and its directions settled."""
+        inputs = self._codec.inputs
+        rows = inputs.encode(x, True)
+        if first_bad(rows, inputs.largest) >= 0:
+            inputs.check(x)
+        return inputs.encode(x, True) if self._settles(rows) else rows
 
     def _settles(self, rows: Rows) -> bool:
         """Choose automatic directions by the first event learned; return whether it must be encoded again."""
-        if self._inputs.settled:
+        if self._codec.inputs.settled:
             return False
         chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self._together)
-        self._inputs.settle(chosen)
+        self._codec.inputs.settle(chosen)
         return chosen == KEYED
 
-    def _run(self, e: Expansion, learning: bool, rows: Rows, goal: Array, out: Array) -> int:
-        """Run the compiled loop; return −1, or the flat index of a value that cannot be taken."""
-        cache = e.cache
-        slots, keys, values = rows
+    def _run_event(
+        self, e: FeatureMap, learning: bool, rows: Rows, target: float = 0.0, weight: float = 1.0
+    ) -> int:
+        """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
+
+        It is entered directly, since finding out the types of its arguments would take as long as an event.
+        """
         if e.slots is not None:
             self._cover(e, rows)
-        code: int = run(
-            learning, slots, keys, values, self._inputs.statistics, e.source, e.block_keys, e.waves, e.kind,
-            e.features, cache.table, cache.counts, cache.rows, e.coefficients,
-            self._active if learning else None, self._rules, self._state,
-            goal, out,
-        )  # fmt: skip
-        if code == OVERFLOWED:
-            cache.grow()
-            return DONE
-        if code < LACKING:
-            cache.reserve(LACKING - code)
-            return self._run(e, learning, rows, goal, out)
-        return code
+        arguments = self._all_but_rows(e)
+        self._goal[0, 0], self._goal[1, 0] = target, weight
+        everything = (learning, rows, *arguments, self._goal, self._out)
+        if self._entry is None:
+            code = run(*everything)
+            self._entry = run.overloads[tuple(map(typeof, everything))].entry_point
+        else:
+            code = self._entry(*everything)
+        if code == DONE or code >= 0:
+            return int(code)
+        if self._makes_room(e, code):
+            return self._run_event(e, learning, rows, target, weight)
+        return DONE
 
-    def _cover(self, e: Expansion, rows: Rows) -> None:
+    def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
+        """Run the compiled loop on rows whose values have been checked."""
+        self._cover(e, rows)
+        if not len(out):
+            out = np.zeros((0, self._outputs))
+        code = run(learning, rows, *self._all_but_rows(e), goal, out)
+        if code >= 0:
+            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
+        if code != DONE and self._makes_room(e, code):
+            self._run(e, learning, rows, goal, out)
+
+    def _makes_room(self, e: FeatureMap, code: int) -> bool:
+        """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""
+        e.make_room(LACKING - code if code < LACKING else 0)
+        return code != OVERFLOWED
+
+    def _cover(self, e: FeatureMap, rows: Rows) -> None:
         """Open the slots that these rows have."""
         if e.slots is not None:
-            e.cover(len(self._inputs.numbers) if self.scale_inputs else rows.most_slots())
-
-    def _run_checked(self, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
-        """Run the compiled loop on rows whose values have been checked."""
-        if self._expansion is None or self._run(self._expansion, learning, rows, goal, out) >= 0:
-            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
+            e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
 
     def _predict_batch(self, rows: Batch) -> Array:
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
-        rows.prepare(self._inputs, None)
-        if self._expansion is None:
+        inputs = self._codec.inputs
+        rows.prepare(inputs, None)
+        if self._map is None:
             return np.zeros((len(rows), 0))
-        out = np.zeros((len(rows), 1, self._outputs))
+        out = np.zeros((len(rows), self._outputs))
         for part in slices(len(rows), _PIECE):
-            piece = rows.rows(self._inputs, part.start, part.stop)
-            self._predict_rows(piece, out[part])
-        return out[:, 0]
+            self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part])
+        return out
 
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         """Learn the rows in order and, if ``wanted``, return the predictions made before each.
 
         ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
         """
-        out = np.zeros((len(rows) if wanted else 0, 1, max(outputs, self._outputs)))
+        most = max(outputs, self._outputs)
+        out = np.zeros((len(rows) if wanted else 0, most))
         for part in slices(len(rows), _PIECE):
-            piece = rows.rows(self._inputs, part.start, part.stop)
+            piece = rows.rows(self._codec.inputs, part.start, part.stop)
             goals = goal[:, part]
             if self._gathers:
                 self._gather(piece, goals, out[part] if wanted else None)
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
             if len(learned):
-                self._ready(piece.select(learned[:1]), outputs)
-            elif self._expansion is None:
+                self._ready(piece.select(learned[:1]), most)
+            elif self._map is None:
                 continue
             self._learn_rows(piece, goals, learned, out[part])
-        return out[:, 0]
+        return out
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
         """Learn rows one by one, cut where a block of features opens; ``learned`` are those with weight."""
@@ -170,27 +212,36 @@ class KernelLearner(LearnerState):
             stop = goal.shape[1]
             if done < len(learned):
                 self._open_due()
-                done += self._next_opening - self._state[EVENTS]
+                done += self._growth.next - self._codec.counts[EVENTS]
                 if done < len(learned):
                     stop = int(learned[int(done)])
             part = slice(start, stop)
-            self._run_checked(True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
+            assert self._map is not None
+            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
             start = stop
 
     def _predict_rows(self, rows: Rows, out: Array) -> None:
         """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
-        e = self._expansion
+        e = self._map
         if e is None:
+            return
+        if out.shape[1] > self._outputs:
+            narrow = np.zeros((len(out), self._outputs))
+            self._predict_rows(rows, narrow)
+            out[:, : self._outputs] = narrow
             return
         self._cover(e, rows)
         if self._gathers and e.source is None:
-            blocks.predict(e, rows, self._inputs.statistics, self._rules, self._state, out)
+            statistics = self._codec.inputs.statistics
+            outputs, _ = look(e, rows, statistics, self._experts, False)
+            coding, _, _, _, combiner = self._all_but_rows(e)
+            combine_many(coding, combiner, _both(outputs), out)
         elif e.needs_cache(rows):
-            self._run_checked(False, rows, np.zeros((2, len(out))), out)
+            self._run(e, False, rows, np.zeros((2, len(out))), out)
         else:
 
             def work(part: slice) -> None:
-                self._run_checked(False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
+                self._run(e, False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
 
             on_threads(work, slices(len(out), _ROWS))
 
@@ -234,27 +285,45 @@ class KernelLearner(LearnerState):
         """Learn a batch; return it with the predictions made before each row, if ``wanted``."""
 
     def flush(self) -> None:
-        """Learn the events that wait for their block to fill, as one shorter block."""
-        if len(self._pending):
-            rows, goal = self._pending.pop()
-            grown = outputs_after(goal[0].max(), self._rules, self._state)
-            expansion = self._ready(rows, grown)
-            self._cover(expansion, rows)
-            blocks.learn(expansion, rows, goal, self._inputs.statistics, self._rules, self._state, self._fit)
+        """Learn the events that wait for their block to fill, as one shorter block.
 
-    def _merge_open_blocks(self, models: Sequence[Any]) -> None:
-        """Take the open blocks of merged learners into this one; most learners have none."""
-
-    def _fit(self, e: Expansion, block: Gathered) -> None:
-        """Move the coefficients by a block of events; only for learners that gather some."""
-        raise NotImplementedError
+        Inputs and targets are scaled by the statistics of the blocks before this one; the first block by its
+        own, for want of any.
+        """
+        if not len(self._pending):
+            return
+        rows, goal = self._pending.pop()
+        targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
+        codec = self._codec
+        e = self._ready(rows, codec.outputs)
+        self._cover(e, rows)
+        coding, _, _, _, combiner = self._all_but_rows(e)
+        counts = codec.counts.copy()
+        if first := counts[EVENTS] == 0.0:
+            observe_block(coding, rows, targets)
+            after = codec.counts.copy()
+            codec.counts[:] = counts
+        known, aims = outputs_after(coding, targets.max()), np.empty(len(targets))
+        outputs, kept = look(e, rows, codec.inputs.statistics, self._experts, True)
+        adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
+        for expert, given, features in zip(self._experts, outputs, kept, strict=True):
+            expert.step_many(Lesson(given, features, aims, weights, known))
+        if first:
+            codec.counts[:] = after
+        else:
+            observe_block(coding, rows, targets)
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""
-        learned = weights > 0.0
-        with self._inputs.forgetting_on_error():
-            if learned.any() and not self._inputs.settled:
+        learned, inputs = weights > 0.0, self._codec.inputs
+        with inputs.forgetting_on_error():
+            if learned.any() and not inputs.settled:
                 first = int(learned.argmax())
-                rows.prepare(self._inputs, np.arange(len(rows)) == first)
-                self._settles(rows.rows(self._inputs, first, first + 1))
-            rows.prepare(self._inputs, learned)
+                rows.prepare(inputs, np.arange(len(rows)) == first)
+                self._settles(rows.rows(inputs, first, first + 1))
+            rows.prepare(inputs, learned)
+
+
+def _both(outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return outputs of experts ``(sets, m, K)`` as ``(E, 2, m, K)``: the iterates', and those to predict with."""
+    return np.array([given if len(given) > FINAL else given.repeat(2, axis=0) for given in outputs])

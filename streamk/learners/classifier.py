@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from streamk.batches import targets
-from streamk.frames import batch
-from streamk.inputs import Event
-from streamk.labels import Label, Labels, plain
+from streamk.encoding.frames import batch
+from streamk.encoding.inputs import Event
+from streamk.encoding.labels import Label, Labels
+from streamk.encoding.targets import check_weight, check_weights, targets
 from streamk.learners.base import KernelLearner
-from streamk.learners.events import KNOWN, LEAST_OUTPUTS
-from streamk.parameters import check_weight, check_weights
 
 Array = NDArray[np.float64]
 
@@ -24,24 +22,21 @@ Array = NDArray[np.float64]
 class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
     """A kernel learner whose targets are classes; outputs are one per class."""
 
-    _target_kind = "class"
-
-    def _initialise(self, parameters: dict[str, Any]) -> None:
-        self._labels = Labels()
-        super()._initialise(parameters)
+    _classifies = True
 
     @property
     def _multiclass(self) -> bool:
         return True
 
     @property
+    def _labels(self) -> Labels:
+        assert self._codec.labels is not None
+        return self._codec.labels
+
+    @property
     def labels(self) -> list[Label]:
         """The classes known so far, in the order of the columns of ``predict_proba_many``."""
         return list(self._labels.values)
-
-    def _register(self, labels: Sequence[Label]) -> None:
-        self._labels.register(labels)
-        self._rules[:, LEAST_OUTPUTS] = self._labels.least
 
     def learn_one(self, x: Event, y: Label, w: float = 1.0) -> None:
         """Learn one event.
@@ -61,18 +56,18 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         ValueError
             If a value, the label or the weight cannot be taken; nothing was then learned.
         """
-        labels = self._labels
+        codec, labels = self._codec, self._labels
         if type(w) is not float or w != 1.0:
             w = check_weight(w)
         code = labels.codes.get(y) if type(y) is labels.type else None
         if code is None or w == 0.0:
             label = labels.check(y)
-            self._inputs.check(x)
+            codec.inputs.check(x)
             if w == 0.0:
                 return
             if label not in labels.codes:
-                self._inputs.encode(x, True)
-                self._register([label])
+                codec.inputs.encode(x, True)
+                codec.register([label])
             code = labels.codes[label]
         self._learn_event(x, code, w, len(labels.values))
 
@@ -142,7 +137,7 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         labels = self._labels.check_many(targets(y, len(rows)), learned.tolist())
         self._prepare(rows, weights)
         before = len(self._labels)
-        self._register(list(itertools.compress(labels, learned.tolist())))
+        self._codec.register(list(itertools.compress(labels, learned.tolist())))
         codes = list(map(self._labels.codes.get, labels, itertools.repeat(0)))
         goal = np.array([codes, weights], dtype=np.float64)
         out = self._learn_batch(rows, goal, len(self._labels), wanted)
@@ -172,19 +167,3 @@ class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
         for row in np.flatnonzero(~known).tolist():
             labels[row] = None
         return labels
-
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        header, arrays = super()._to_parts()
-        return {**header, "labels": [plain(v) for v in self._labels.values]}, arrays
-
-    @classmethod
-    def _from_parts(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        self = super()._from_parts(header, arrays)
-        self._register(self._labels.check_many(header["labels"], [True] * len(header["labels"])))
-        count, waiting = len(self._labels), self._pending.targets()
-        if not waiting <= set(range(count)):
-            raise ValueError("a pending event has no label")
-        room = count if self._expansion is None else max(self._outputs, max(waiting, default=-1) + 1)
-        if not max(self._state[KNOWN], self._expansion is not None) <= count <= room:
-            raise ValueError(f"{count} labels do not fit")
-        return self

@@ -1,129 +1,104 @@
-"""The way of an event, compiled: scale → features → evaluate → the learner's rule.
+"""The way of an event, compiled: codec → map → experts → combiner.
 
 One function serves ``predict_one``, ``learn_one``, their many-row forms and the prequential pass, so they
 cannot drift apart: a pass over rows *is* the loop over events, to the last bit. Rows are handled in small
 tiles only so that frequencies are found in the processor's cache; no result depends on the tile.
 
-The state vector (float64) of a learner
-    ``[events, steps, outputs known, target count, target mean, target m2, calibration…]``
+Experts come in *groups* of one type each, and Numba compiles a loop for each group: twelve experts of three
+rules are three loops.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
+from numba.extending import overload
 
-from streamk.expansion import evaluate
+from streamk.combining.combiner import adapt, combine
+from streamk.encoding.codec import aim_of, is_learned, observe_target, outputs_after
+from streamk.encoding.rows import first_bad
+from streamk.encoding.scaling import observe_row, scale_row
+from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
 from streamk.features.lanes import empty_aligned
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.learners.rules import move
-from streamk.losses import FIRST_REGRESSION, residuals
-from streamk.probabilities import STATE, calibrate, probabilities
-from streamk.rows import first_bad
-from streamk.scaling import observe, observe_row, scale_row, spread, standardise
-from streamk.schedules import averaging_weight, regularization_at
+from streamk.learners.borrowed import borrowed, keep
 
-EVENTS, STEPS, KNOWN, TARGET, CALIBRATION = 0, 1, 2, 3, 6
-LOSS, RHO, MEMORY, LEAST_OUTPUTS = 0, 1, 2, 3
-TARGET_CLIP = 6.0
 DONE, OVERFLOWED, LACKING = -1, -2, -3
 
 
-@njit(cache=True, error_model="numpy")
-def predict(loss, outputs, state, expert, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with class probabilities of the known outputs, or the target in its own units."""
-    if loss >= FIRST_REGRESSION:
-        out[0] = state[TARGET + 1] + spread(state, TARGET) * outputs[0]
-        return
-    out[:] = 0.0
-    known = int(state[KNOWN])
-    if known > 0:
-        memory = state[CALIBRATION + STATE * expert : CALIBRATION + STATE * (expert + 1)]
-        probabilities(loss, outputs[:known], memory, out[:known])
+def evaluate_all(groups: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
+    """Let every expert fill its part of ``outputs``, the first being number ``e`` (in compiled code)."""
+    raise NotImplementedError("for compiled code")
 
 
-@njit(cache=True, error_model="numpy")
-def average(coefficients, first, outputs, step):  # type: ignore[no-untyped-def]
-    """Move the average (the ``outputs`` rows after the iterate's) towards the iterate."""
-    weight = np.float32(averaging_weight(step))
-    for k in range(first, first + outputs):
-        for f in range(coefficients.shape[1]):
-            mean = coefficients[k + outputs, f]
-            coefficients[k + outputs, f] = mean + weight * (coefficients[k, f] - mean)
+def step_all(
+    groups: Any, phi: Any, i: Any, outputs: Any, e: Any, aim: Any, known: Any, weight: Any, residual: Any
+) -> None:
+    """Let every expert learn the event of row ``i`` (in compiled code)."""
+    raise NotImplementedError("for compiled code")
 
 
-@njit(cache=True, error_model="numpy")
-def outputs_after(target, rules, state):  # type: ignore[no-untyped-def]
-    """Return how many outputs are known once an event with this target is learned."""
-    grown = max(int(state[KNOWN]), int(rules[0, LEAST_OUTPUTS]))
-    if int(rules[0, LOSS]) < FIRST_REGRESSION:
-        grown = max(grown, int(target) + 1)
-    return grown
+@overload(evaluate_all, jit_options={"error_model": "numpy"})
+def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+    if not len(groups):
+        return lambda groups, phi, i, outputs, e: None
+
+    def each(groups, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+        group = groups[0]
+        for g in range(len(group)):
+            evaluate(group[g], phi, i, outputs, e + g)
+        evaluate_all(groups[1:], phi, i, outputs, e + len(group))
+
+    return each
 
 
-@njit(cache=True, error_model="numpy")
-def learn_event(  # type: ignore[no-untyped-def]
-    coefficients, active, phi, i, features, rules, state, target, weight, outputs, work
-):  # fmt: skip
-    """Learn the event of row ``i``, whose outputs ``(experts, sets, K)`` are already evaluated.
+@overload(step_all, jit_options={"error_model": "numpy"})
+def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if not len(groups):
+        return lambda groups, phi, i, outputs, e, aim, known, weight, residual: None
 
-    ``coefficients`` are flat rows, ``work`` is scratch of shape ``(2, K)`` float64.
-    """
-    known = int(state[KNOWN])
-    classes = int(rules[0, LOSS]) < FIRST_REGRESSION
-    aim = target if classes else standardise(target, state, TARGET, TARGET_CLIP)
-    grown = outputs_after(target, rules, state)
-    experts, sets, most = outputs.shape
-    for e in range(experts):
-        loss, first = int(rules[e, LOSS]), e * sets * most
-        if classes and target < known:
-            memory = state[CALIBRATION + STATE * e : CALIBRATION + STATE * (e + 1)]
-            final = outputs[e, sets - 1, :known]
-            given = work[0, :known]
-            probabilities(loss, final, memory, given)
-            calibrate(loss, final, given, int(target), state[EVENTS], memory)
-        residual = work[1, :grown]
-        length = residuals(loss, outputs[e, 0, :grown], aim, residual)
-        rho = regularization_at(rules[e, RHO], rules[e, MEMORY], state[EVENTS]) / weight
-        move(active, coefficients, first, phi, i, length, residual, rho * features, weight)
-        if sets > 1:
-            average(coefficients, first, most, state[STEPS] + 1.0)
-    if not classes:
-        observe(target, state, TARGET)
-    state[KNOWN] = grown
-    state[EVENTS] += 1.0
-    state[STEPS] += 1.0
+    def each(groups, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        group = groups[0]
+        for g in range(len(group)):
+            step(group[g], phi, i, outputs, e + g, aim, known, weight, residual)
+        step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
+
+    return each
+
+
+def count_all(groups: Any) -> int:
+    """Return how many experts there are (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(count_all)
+def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
+    count = sum(len(group) for group in groups)
+    return lambda groups: count
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run(  # type: ignore[no-untyped-def]
-    learning, slots, keys, values, statistics, source, block_keys, waves, kind, features, table, counts,
-    frequencies, coefficients, active, rules, state, targets, out,
-):  # fmt: skip
+def run(learning, rows, coding, source, features, groups, combiner, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
     ----------
     learning : bool
-    slots, keys, values
-        Encoded rows (:class:`streamk.rows.Rows`): ``(n or 1, w)`` int32, uint64; ``(n, w)`` float64.
-    statistics
-        Of the inputs, ``(slots, 3)`` float64; changed by learning.
-    source, block_keys, waves, kind, features, coefficients
-        Of the expansion; coefficients are changed by learning.
-    table, counts, frequencies
-        The frequency cache; never changes a result.
-    active
-        The open block of features, or None (:mod:`streamk.learners.rules`); changed by learning.
-    rules
-        ``(experts, 4)`` float64: loss, ρ, memory, least number of outputs.
-    state
-        See the module; changed by learning.
-    targets
+    rows
+        Encoded rows (:class:`streamk.encoding.rows.Rows`).
+    coding, source, features
+        The codec (:class:`streamk.encoding.codec.Coding`; changed by learning), and the map
+        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache never
+        changes a result.
+    groups, combiner
+        Records of experts, in a tuple for each rule, and of the combiner; changed by learning.
+    goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
-        ``(n, experts, K)`` float64, or ``(0, …)`` if predictions are not wanted.
+        ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted.
 
     Returns
     -------
@@ -132,43 +107,80 @@ def run(  # type: ignore[no-untyped-def]
         changed: ``LACKING − r`` if the cache must have room for ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
-    bad = first_bad(slots, keys, values)
+    rows, coding, source, features = borrowed(rows), borrowed(coding), borrowed(source), borrowed(features)
+    groups, combiner, goal, out = borrowed(groups), borrowed(combiner), borrowed(goal), borrowed(out)
+    bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
-    n, w = values.shape
-    experts, sets, most, width = coefficients.shape
-    flat = coefficients.reshape(experts * sets * most, width)
-    spreads = statistics.reshape(statistics.size)
-    room = room_for_row(source, keys)
-    if room > frequencies.shape[0]:
+    n, w = rows.values.shape
+    width, most = features.waves.shape[1], out.shape[1]
+    room = room_for_row(source, rows.keys)
+    if room > features.frequencies.shape[0]:
         return LACKING - room
-    tile = max(1, min(n, rows_at_once(room, keys, frequencies)))
-    inputs = np.empty((tile, w), dtype=np.float32)
-    found = np.empty((tile, w), dtype=np.uint64)
-    widths = np.empty(tile, dtype=np.int64)
-    phi = empty_aligned(tile * width).reshape(tile, width)
-    outputs = np.empty((experts, sets, most), dtype=np.float32)
-    work = np.empty((2, most), dtype=np.float64)
+    tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
+    scratch = (
+        np.empty((coding.exponents.shape[0], tile, w), dtype=np.float32),
+        np.empty((tile, w), dtype=np.uint64),
+        np.empty(tile, dtype=np.int64),
+        empty_aligned(tile * width).reshape(tile, width),
+        np.empty((count_all(groups), 2, most), dtype=np.float32),
+        np.empty(most, dtype=np.float32),
+        np.empty(most, dtype=np.float64),
+    )
+    inputs, found, widths, phi, outputs, mixed, residual = borrowed(scratch)
     for start in range(0, n, tile):
-        rows = min(tile, n - start)
-        for i in range(rows):
-            shared = min(start + i, slots.shape[0] - 1)
-            widths[i] = scale_row(slots, keys, shared, values, start + i, spreads, inputs, found, i)
-            if learning and targets[1, start + i] > 0.0:
-                observe_row(slots, shared, values, start + i, spreads)
-        featurize(
-            source, inputs, found[:rows], widths[:rows], block_keys, waves, table, counts, frequencies,
-            kind, features, AMPLITUDE, phi,
-        )  # fmt: skip
-        for i in range(rows):
-            for e in range(experts):
-                for s in range(sets):
-                    evaluate(flat, (e * sets + s) * most, phi, i, outputs[e, s])
-                if out.shape[0] > 0:
-                    predict(int(rules[e, LOSS]), outputs[e, sets - 1], state, e, out[start + i, e])
-            if learning and targets[1, start + i] > 0.0:
-                learn_event(
-                    flat, active, phi, i, features, rules, state,
-                    targets[0, start + i], targets[1, start + i], outputs, work,
-                )  # fmt: skip
-    return OVERFLOWED if counts[1] > 0 else DONE
+        size = min(tile, n - start)
+        for i in range(size):
+            widths[i] = scale_row(rows, start + i, coding.statistics, coding.exponents, inputs, found, i)
+            if learning and goal[1, start + i] > 0.0:
+                observe_row(rows, start + i, coding.statistics, coding.horizon)
+        featurize(source, features, inputs, found[:size], widths[:size], AMPLITUDE, phi)
+        for i in range(size):
+            evaluate_all(groups, phi, i, outputs, 0)
+            given = out[start + i] if out.shape[0] > 0 else residual
+            combine(combiner, coding, outputs, mixed, given)
+            target, weight = goal[0, start + i], goal[1, start + i]
+            if learning and weight > 0.0:
+                adapt(combiner, coding, outputs, mixed, given, target)
+                if is_learned(coding, target):
+                    aim, known = aim_of(coding, target), outputs_after(coding, target)
+                    step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
+                observe_target(coding, target)
+    keep(scratch)
+    return OVERFLOWED if features.counts[1] > 0 else DONE
+
+
+@njit(cache=True, error_model="numpy")
+def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
+    experts, _, rows, most = outputs.shape
+    mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
+    for i in range(rows):
+        one[:] = outputs[:, :, i]
+        combine(combiner, coding, one, mixed, out[i])
+
+
+@njit(cache=True, error_model="numpy")
+def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: ignore[no-untyped-def]
+    """Let the combiner learn from a block; fill ``aims``, and take the weight of strays."""
+    experts, _, rows, most = outputs.shape
+    mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
+    given = np.empty(most)
+    events = coding.counts[0]
+    for i in range(rows):
+        one[:] = outputs[:, :, i]
+        combine(combiner, coding, one, mixed, given)
+        adapt(combiner, coding, one, mixed, given, targets[i])
+        coding.counts[0] += 1.0
+        aims[i] = aim_of(coding, targets[i])
+        if not is_learned(coding, targets[i]):
+            weights[i] = 0.0
+    coding.counts[0] = events
+
+
+@njit(cache=True, error_model="numpy")
+def observe_block(coding, rows, targets):  # type: ignore[no-untyped-def]
+    """Let scales and counters learn from a block."""
+    for i in range(targets.shape[0]):
+        observe_row(rows, i, coding.statistics, coding.horizon)
+        observe_target(coding, targets[i])

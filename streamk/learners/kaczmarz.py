@@ -13,63 +13,62 @@ pass ends near the ridge solution, where a constant ``ρ`` follows a stream that
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from streamk.expansion import Expansion
+from streamk.experts.projection import Projection
 from streamk.learners.base import KernelLearner
-from streamk.learners.block_projection import project_block
-from streamk.learners.blocks import Gathered
 from streamk.learners.classifier import KernelClassifier
 from streamk.learners.regressor import KernelRegressor
+from streamk.schedules import Growth
 
 
+@dataclass(eq=False, repr=False)
 class _Kaczmarz(KernelLearner):
-    """The parameters of the Kaczmarz learners, and what a block of events does."""
+    """The parameters of the Kaczmarz learners: one projection over all features."""
 
-    _losses: ClassVar[dict[str, tuple[str, ...]]] = {
-        "class": ("squared", "margin"),
-        "number": ("squared", "huber", "epsilon_insensitive"),
+    kernel: str | tuple[str, ...] = "gaussian"
+    bandwidth: float | None = None
+    scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
+    features: int = 512
+    growth: str = "fixed"
+    period: int = 1000
+    max_features: int = 16384
+    loss: str = "squared"
+    regularization: float = 0.3
+    memory: int | None = None
+    average: bool = False
+    block_size: int = 1
+    scale_inputs: bool = True
+    directions: str = "keyed"
+    seed: int | None = None
+    _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
+        True: ("squared", "margin"),
+        False: ("squared", "huber", "epsilon_insensitive"),
     }
 
-    def __init__(
-        self,
-        kernel: str = "gaussian",
-        bandwidth: float | None = None,
-        scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5),
-        features: int = 512,
-        growth: str = "fixed",
-        period: int = 1000,
-        max_features: int = 16384,
-        loss: str = "squared",
-        regularization: float = 0.3,
-        memory: int | None = None,
-        average: bool = False,
-        block_size: int = 1,
-        scale_inputs: bool = True,
-        directions: str = "keyed",
-        seed: int | None = None,
-    ) -> None:
-        self._initialise(locals())
-
-    def _fit(self, e: Expansion, block: Gathered) -> None:
-        project_block(e, block)
+    def __post_init__(self) -> None:
+        expert = Projection(self._check(), self.average, self.regularization, self.memory)
+        growth = Growth(self.growth, self.period, self.features, self.max_features)
+        self._begin([expert], growth, self.block_size, memory=self.memory)
 
 
+@dataclass(eq=False, repr=False)
 class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     """Kernel classifier that learns one event at a time by projections.
 
     Parameters
     ----------
     kernel
-        ``"gaussian"``, ``"laplace"``, ``"matern[:ν]"``, ``"rational-quadratic[:a]"``,
-        ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or ``"polynomial[:p[:c]]"``
-        (:mod:`streamk.kernels`).
+        ``"gaussian"``, ``"laplace"``, ``"laplacian"`` (of the 1-norm), ``"matern[:ν]"``,
+        ``"rational-quadratic[:a]"``, ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or
+        ``"polynomial[:p[:c]]"`` (:mod:`streamk.kernels`). Several, such as ``("laplacian", "gaussian")``, take
+        64 features in turn.
     bandwidth
-        Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d``, ``d`` being the
-        number of fields present in the first event learned (the most in the first block, if blocks
-        are learned).
+        Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d`` (``d`` for ``"laplacian"``), ``d``
+        being the number of fields present in each event.
     scales
-        Multipliers of the bandwidth; every 32 features take the next of them.
+        Multipliers of the bandwidth; every 32 features of a kernel take the next of them.
     features
         Number of random features ``F``, of each block if they grow; the model is ``4 F`` bytes per class.
     growth
@@ -86,14 +85,16 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
         ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
     memory
         Events after which ``ρ_t`` stops growing. None never stops, for data in random order; 0 keeps the
-        gain constant, for streams that change or whose neighbours resemble each other.
+        gain constant, for streams that change or whose neighbours resemble each other. Scales of inputs and
+        target follow the stream unless it is None.
     average
         Predict with a running average of the coefficients (polynomial decay, η = 3). Twice the size.
     block_size
         Events projected onto together. 1 learns at once; larger blocks suit shuffled data, and wait
         until they are full (see :meth:`flush`).
     scale_inputs
-        Standardise numbers by the events before (clipped to ±4). Switch off behind a river scaler.
+        Standardise numbers by the events before (:mod:`streamk.encoding.scaling`). Switch off behind a river
+        scaler; numbers beyond 10⁵ bandwidths are then refused.
     directions
         ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
         ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from
@@ -113,7 +114,7 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
 
     Notes
     -----
-    Probabilities are calibrated on the run: see :mod:`streamk.probabilities`.
+    Probabilities are calibrated on the fly: see :mod:`streamk.combining.calibration`.
     A learner is not for use by several threads at once.
 
     References
@@ -137,11 +138,12 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
         yield {"features": 128, "loss": "margin", "memory": 0, "average": True, "seed": 7}
 
 
+@dataclass(eq=False, repr=False)
 class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
     """Kernel regressor that learns one event at a time by projections.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
-    back in its own units, so no target can make the learner diverge.
+    back in its own units, so no target can make the learner diverge; one without precedent is not learned.
 
     Parameters
     ----------
@@ -154,7 +156,10 @@ class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
     regularization
         ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
     memory
-        Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant.
+        Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant. Scales of inputs and
+        target follow the stream unless it is None.
+    scale_target
+        Standardise the target. If not, losses are in its own units, and it should be of size 1.
 
     Attributes
     ----------
@@ -175,6 +180,8 @@ class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
     MAE: 0.299052
     """
+
+    scale_target: bool = True
 
     @classmethod
     def _unit_test_params(cls) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from streamk.batches import targets
-from streamk.frames import batch
-from streamk.inputs import Event, kind_of
+from streamk.encoding.frames import batch
+from streamk.encoding.inputs import Event
+from streamk.encoding.targets import check_target, check_targets, check_weight, check_weights, targets
 from streamk.learners.base import KernelLearner
-from streamk.parameters import check_weight, check_weights
-from streamk.rows import LARGEST, RowError
 
 Array = NDArray[np.float64]
 
 
 class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
-    """A kernel learner whose target is a number, standardised on the run and clipped to ±6."""
+    """A kernel learner whose target is a number, standardised on the fly (:mod:`streamk.encoding.codec`)."""
 
-    _target_kind = "number"
+    _classifies = False
 
     def learn_one(self, x: Event, y: float, w: float = 1.0) -> None:
         """Learn one event.
@@ -45,7 +42,7 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
         """
         target = check_target(y)
         if (type(w) is not float or w != 1.0) and (w := check_weight(w)) == 0.0:
-            self._inputs.check(x)
+            self._codec.inputs.check(x)
             return
         self._learn_event(x, target, w, 1)
 
@@ -76,32 +73,6 @@ class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
         goal = np.array([check_targets(values, weights.tolist()), weights], dtype=np.float64)
         self._prepare(rows, goal[1])
         return rows, self._learn_batch(rows, goal, 1, wanted)
-
-
-def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float]:
-    """Return targets as floats, naming the row of the first that is refused; without weight, None is 0."""
-    checked = []
-    for row, value in enumerate(values):
-        try:
-            checked.append(0.0 if value is None and not weights[row] else check_target(value))
-        except ValueError as error:
-            raise RowError(row, str(error)) from None
-    return checked
-
-
-def check_target(y: Any) -> float:
-    """Return a target as a float, refusing what is not a finite number."""
-    if kind_of(type(y)) == "number":
-        try:
-            value = float(y)
-        except (OverflowError, ValueError):
-            value = math.inf
-        if abs(value) <= LARGEST:
-            return value
-    raise ValueError(
-        f"the target is {str(y)[:40]} ({type(y).__name__}); a regression target must be a "
-        f"finite number, at most {LARGEST:g} in size"
-    )
 
 
 def _column(out: Array, rows: int) -> list[float]:

@@ -14,8 +14,8 @@ a category, which has no position, stays tied to its name and value.
 
 A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless it is a slot::
 
-    number   "n" + name                 BLAKE2b of 8 bytes
-    number   mix64(i + 1)               dense: the i-th number, from 0
+    number   "n" + name                  BLAKE2b of 8 bytes
+    number   "p" + 8 bytes of i          dense: the i-th number, from 0
     number   i + 1                      structured: a slot
     category "c" + length of name + name + "=" + value
 """
@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from streamk.features.counter import mix64_int
-from streamk.rows import MOST_SLOTS
+from streamk.encoding.rows import MOST_SLOTS
 
 DIRECTIONS = ("keyed", "dense", "structured")
 AUTO = "auto"
@@ -48,7 +47,7 @@ def category_key(name: str, value: str) -> int:
 
 def number_position_key(index: int) -> int:
     """Return the dense direction of the ``index``-th number."""
-    return mix64_int(index + 1) or 1
+    return _digest(b"p" + index.to_bytes(8, "little"))
 
 
 def number_slot_key(index: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.rows import Rows, first_bad, stack
+from streamk.encoding.rows import LARGEST, UNSCALED, Rows, first_bad, stack, typed
 
 Array = NDArray[np.float64]
 
@@ -51,7 +51,9 @@ class Pending:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int) -> Pending:
+    def from_arrays(
+        cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int, largest: float = LARGEST
+    ) -> Pending:
         """Return the events that :meth:`arrays` described, if they fit a learner with so many slots."""
         count, width = arrays["pending.values"].shape
         shared = len(arrays["pending.keys"]) == 1
@@ -61,10 +63,11 @@ class Pending:
             typed(arrays, "pending.keys", np.uint64, shape),
             typed(arrays, "pending.values", np.float64, (count, width)),
         )
-        if not 0 < count < block_size or (width and rows.slots.max() >= slots) or (rows.slots < -1).any():
+        named = np.where(rows.slots < UNSCALED, -2 - rows.slots, rows.slots)
+        if not 0 < count < block_size or (width and named.max() >= slots):
             raise ValueError(f"{count} pending events do not fit")
         goal = typed(arrays, "pending.goal", np.float64, (2, count))
-        if first_bad(*rows) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
+        if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
             raise ValueError("a pending event has an impossible value")
         pending = cls()
         pending.add(rows, goal)
@@ -73,13 +76,3 @@ class Pending:
     def targets(self) -> set[float]:
         """Return the targets that wait."""
         return {target for goal in self._goals for target in goal[0].tolist()}
-
-
-def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array of a model file, if it is what compiled code may be given."""
-    array = arrays[name]
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(
-            f"its {name} are {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}"
-        )
-    return array

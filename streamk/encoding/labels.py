@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.rows import RowError
+from streamk.encoding.rows import RowError
 
 Label = bool | int | str
 _TYPES = (bool, int, str)

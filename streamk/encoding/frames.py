@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from river.utils import dataframe
 
-from streamk.batches import Batch, EventBatch, Mask
-from streamk.inputs import MOST_NAMES, Inputs, check_number, kind_of, unaccepted
-from streamk.rows import ABSENT, LARGEST, LARGEST_UNSCALED, UNSCALED, RowError, Rows
+from streamk.encoding.batches import Batch, EventBatch, Mask
+from streamk.encoding.inputs import MOST_NAMES, Inputs, check_number, kind_of, name_of, unaccepted
+from streamk.encoding.rows import ABSENT, UNSCALED, RowError, Rows, missing
 
 
 def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
@@ -32,7 +32,7 @@ def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
     if nw.dependencies.is_pandas_dataframe(X):
         if X.columns.nlevels > 1:
             raise ValueError("X has columns of several levels; give them one name each")
-        check_distinct([str(label) for label in X.columns])
+        check_distinct([name_of(label) for label in X.columns])
     try:
         frame = nw.from_native(X, eager_only=True)
     except TypeError:
@@ -48,6 +48,17 @@ class _Column:
 
     def __init__(self, name: str, numbers: Any = None, present: Mask | None = None, texts: Any = None):
         self.name, self.numbers, self.present, self.texts = name, numbers, present, texts
+
+    def values(self) -> list[Any]:
+        """Return what a dict would hold: None where it is missing."""
+        if self.texts is not None:
+            return list(self.texts)
+        if self.present is None:
+            return list(self.numbers.tolist())
+        return [
+            v if there else None
+            for v, there in zip(self.numbers.tolist(), self.present.tolist(), strict=True)
+        ]
 
     def first(self, active: Mask) -> int:
         """Return the first active row where the field is present, −1 if there is none."""
@@ -72,15 +83,14 @@ class FrameBatch:
 
     def prepare(self, inputs: Inputs, active: Mask | None) -> None:
         """Check every number; register the names of the active rows, in order of appearance."""
-        largest = LARGEST if inputs.scaled else LARGEST_UNSCALED
         for column in self._numbers:
-            bad = ~(np.abs(column.numbers.astype(np.float64)) <= largest)
+            bad = ~(np.abs(column.numbers.astype(np.float64)) <= inputs.largest)
             if column.present is not None:
                 bad &= column.present
             if bad.any():
                 row = int(bad.argmax())
                 try:
-                    check_number(column.name, column.numbers[row], largest)
+                    check_number(column.name, column.numbers[row], inputs.largest)
                 except ValueError as error:
                     raise RowError(row, str(error)) from None
         self._known = np.full(len(self), len(inputs.numbers))
@@ -110,7 +120,8 @@ class FrameBatch:
             mask = None if column.present is None else column.present[start:stop]
             present: Any = slice(None) if mask is None else mask
             values[:, j] = column.numbers[start:stop]
-            slots[present, j] = inputs.slot(column.name)
+            slot = inputs.slot(column.name)
+            slots[present, j] = slot
             position = inputs.numbers.get(column.name, MOST_NAMES)
             met = position < known
             if not inputs.positional or met.all():
@@ -121,6 +132,9 @@ class FrameBatch:
                 new[present] += ~met[present]
             if mask is not None:
                 values[~mask, j] = 0.0
+                if slot != UNSCALED:  # explicitly missing, where the name was known
+                    gone = met & ~mask
+                    slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, position)
         for j, column in enumerate(self._texts, len(numbers)):
             name = column.name
             keys[:, j] = [
@@ -157,7 +171,7 @@ def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
         raise ValueError("X is an array: give names=[…], one per column")
     if len(names) != X.shape[1]:
         raise ValueError(f"X has {X.shape[1]} columns and names has {len(names)}; they must be the same")
-    texts = [str(name) for name in names]
+    texts = [name_of(name) for name in names]
     check_distinct(texts)
     if X.dtype.kind == "b":
         return FrameBatch(
@@ -178,12 +192,12 @@ class _MixedBatch(EventBatch):
 
 
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
-    columns = []
+    columns, mixed = [], False
     for label in frame.columns:
-        column, name = frame.get_column(label), str(label)
+        column, name = frame.get_column(label), name_of(label)
         dtype = column.dtype
-        missing = column.is_null().to_numpy()
-        present = ~missing if missing.any() else None
+        null = column.is_null().to_numpy()
+        present = ~null if null.any() else None
         if dtype.is_numeric():
             if present is not None and isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
                 # pandas' own float columns have no missing, only NaN, which is refused like any NaN
@@ -194,17 +208,22 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
             columns.append(_Column(name, numbers=numbers, present=present))
         elif isinstance(dtype, (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Object)):
             values = column.to_list()
-            if missing.any():
-                values = [None if gone else v for v, gone in zip(values, missing, strict=True)]
+            if null.any():
+                values = [None if gone else v for v, gone in zip(values, null, strict=True)]
             kinds = {kind_of(t) for t in set(map(type, values))}
-            if "number" in kinds or None in kinds:
-                return _MixedBatch(frame.rows(named=True), frame)
-            texts = [None if v is None else str(v) for v in values]
-            columns.append(_Column(name, present=present, texts=texts))
+            mixed = mixed or "number" in kinds or None in kinds
+            columns.append(_Column(name, present=present, texts=values))
         elif column.is_null().all():
             columns.append(_Column(name, present=present, texts=[None] * len(column)))
         else:
             raise ValueError(f"column {name!r} is of type {dtype}; {_accepted(column)}")
+    if mixed:
+        fields = [column.values() for column in columns]
+        names = [column.name for column in columns]
+        check_distinct(names)
+        return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
+    for column in columns:
+        column.texts = column.texts and [None if v is None else str(v) for v in column.texts]
     return FrameBatch(columns, len(frame), frame)
 
 

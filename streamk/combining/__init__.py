@@ -1,0 +1,1 @@
+"""Combiners: the outputs of experts to one honest prediction."""

@@ -1,0 +1,170 @@
+"""Honest probabilities from the outputs of experts, calibrated on the fly: the combiner of classifiers.
+
+**Squared loss.** With targets in {0, 1} the output ``f_k`` estimates ``P(k|x)`` itself, so the
+probabilities are the Euclidean projection of ``f`` onto the simplex (a softmax of a perfect (1, 0)
+would say 0.73). A finite sample makes ``f`` overconfident; the projection ``s`` is therefore mixed
+with the uniform distribution, ``p = (1 − λ) s + λ/K``, and ``λ`` is learned by online expectation
+maximisation: the share of the last events that the uniform part explains better.
+
+**Margin loss.** Outputs are scores, so ``p = softmax(e^θ f)`` with the inverse temperature ``e^θ``
+learned by AdaGrad on the log loss.
+
+Both calibrations are one or two numbers of state, learned from the prediction made *before* each event is learned.
+Neither changes the order of the classes. The outputs of several experts are averaged first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.encoding.codec import EVENTS, KNOWN
+from streamk.encoding.rows import typed
+from streamk.losses import SQUARED
+
+_HOTTEST = 10.0  # of an inverse temperature's logarithm
+_LEAST_SHARE = 1e-6
+_SLOWEST_RATE = 1e-3
+
+
+@njit(cache=True, error_model="numpy")
+def project_simplex(outputs, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with the closest point of the probability simplex (Michelot 1986).
+
+    ``p_k = max(f_k − τ, 0)`` where ``τ`` makes the sum 1: start from all classes and drop those
+    that fall to 0, until none does.
+    """
+    threshold = -np.inf
+    while True:
+        total, count = 0.0, 0
+        for k in range(outputs.shape[0]):
+            if outputs[k] > threshold:
+                total += np.float64(outputs[k])
+                count += 1
+        if count == 0:
+            break
+        raised = (total - 1.0) / count
+        if raised <= threshold:
+            break
+        threshold = raised
+    for k in range(outputs.shape[0]):
+        out[k] = max(np.float64(outputs[k]) - threshold, 0.0)
+
+
+class Calibrating(NamedTuple):
+    """The combiner as compiled code sees it: a loss, and ``(λ, ·)`` or ``(θ, Σ gradient²)``."""
+
+    loss: int
+    state: NDArray[np.float64]
+
+
+class Calibration:
+    """Calibrated probabilities of the mean output.
+
+    Parameters
+    ----------
+    loss
+        The code of the loss that the experts have.
+    """
+
+    def __init__(self, loss: int) -> None:
+        self.loss = loss
+        self.state: NDArray[np.float64] = np.array([0.5 if loss == SQUARED else 0.0, 0.0])
+
+    @property
+    def record(self) -> Calibrating:
+        """The combiner as compiled code sees it."""
+        return Calibrating(self.loss, self.state)
+
+    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+        """Become the merge of several: the weighted mean."""
+        self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {"calibration": self.state}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        state = typed(arrays, "calibration", np.float64, (2,))
+        least = 0.0 if self.loss == SQUARED else -_HOTTEST
+        if not (least <= state[0] <= _HOTTEST and 0.0 <= state[1] < np.inf):
+            raise ValueError("its calibration is impossible")
+        self.state = state.copy()
+
+
+@njit(cache=True, error_model="numpy")
+def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` (float64, ``K``) with the calibrated class probabilities of ``outputs``."""
+    count = outputs.shape[0]
+    if loss == SQUARED:
+        project_simplex(outputs, out)
+        for k in range(count):
+            out[k] = (1.0 - state[0]) * out[k] + state[0] / count
+        return
+    inverse = np.exp(state[0])
+    highest = -np.inf
+    for k in range(count):
+        out[k] = inverse * outputs[k]
+        highest = max(highest, out[k])
+    total = 0.0
+    for k in range(count):
+        out[k] = np.exp(out[k] - highest)
+        total += out[k]
+    for k in range(count):
+        out[k] /= total
+
+
+@njit(cache=True, error_model="numpy")
+def calibrate(loss, outputs, given, target, events, state):  # type: ignore[no-untyped-def]
+    """Learn the calibration from one event: ``given`` are its probabilities before learning."""
+    count = outputs.shape[0]
+    if count < 2:
+        return
+    if loss == SQUARED:
+        explained = (state[0] / count) / given[target]
+        rate = max(1.0 / (events + 2.0), _SLOWEST_RATE)
+        state[0] = min(max(state[0] + rate * (explained - state[0]), _LEAST_SHARE), 1.0)
+        return
+    expected = 0.0
+    for k in range(count):
+        expected += given[k] * outputs[k]
+    gradient = np.exp(state[0]) * (expected - outputs[target])
+    state[1] += gradient * gradient
+    if state[1] > 0.0:
+        state[0] = min(max(state[0] - 0.5 * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
+
+
+@overload(combine, jit_options={"error_model": "numpy"})
+def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Calibrating:
+        return None
+
+    def calibrated(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+        out[:] = 0.0
+        known = int(coding.counts[KNOWN])
+        if known > 0:
+            mean_output(outputs, mixed)
+            probabilities(combiner.loss, mixed[:known], combiner.state, out[:known])
+
+    return calibrated
+
+
+@overload(adapt, jit_options={"error_model": "numpy"})
+def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Calibrating:
+        return None
+
+    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+        known = int(coding.counts[KNOWN])
+        if target < known:
+            events = coding.counts[EVENTS]
+            calibrate(combiner.loss, mixed[:known], given[:known], int(target), events, combiner.state)
+
+    return learn

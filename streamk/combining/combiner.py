@@ -1,0 +1,40 @@
+"""What a combiner is: it makes one honest prediction of the outputs of experts.
+
+Compiled code sees its *record*, whose type says the way, through the verbs :func:`combine` and :func:`adapt`; a
+file of this folder adds its own with ``@overload``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> None:
+    """Fill ``out`` (float64) with class probabilities of the known outputs, or a number in the target's units.
+
+    ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In compiled
+    code.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+def adapt(combiner: Any, coding: Any, outputs: Any, mixed: Any, given: Any, target: Any) -> None:
+    """Learn from an event, whose outputs :func:`combine` made ``mixed`` and ``given`` of (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+@njit(cache=True, error_model="numpy")
+def mean_output(outputs, mixed):  # type: ignore[no-untyped-def]
+    """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
+    experts = outputs.shape[0]
+    for k in range(mixed.shape[0]):
+        mixed[k] = outputs[0, 1, k]
+    for e in range(1, experts):
+        for k in range(mixed.shape[0]):
+            mixed[k] += outputs[e, 1, k]
+    if experts > 1:
+        for k in range(mixed.shape[0]):
+            mixed[k] /= np.float32(experts)

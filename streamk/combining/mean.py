@@ -1,0 +1,54 @@
+"""The mean of the experts' numbers: the combiner of regressors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.encoding.codec import decode
+
+
+class Averaging(NamedTuple):
+    """The combiner as compiled code sees it."""
+
+    experts: int
+
+
+class Mean:
+    """The mean of the experts' numbers, in the units of the target."""
+
+    def __init__(self, experts: int) -> None:
+        self.record = Averaging(experts)
+
+    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+        """Become the merge of several; there is nothing to merge."""
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file."""
+
+
+@overload(combine, jit_options={"error_model": "numpy"})
+def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Averaging:
+        return None
+
+    def average(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+        mean_output(outputs, mixed)
+        out[0] = decode(coding, mixed[0])
+
+    return average
+
+
+@overload(adapt, jit_options={"error_model": "numpy"})
+def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Averaging:
+        return None
+    return lambda combiner, coding, outputs, mixed, given, target: None

@@ -1,0 +1,1 @@
+"""Events to rows: names, labels and targets, and the scales that follow them."""

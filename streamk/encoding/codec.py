@@ -1,0 +1,226 @@
+"""The codec of a learner: names, scales, labels or targets; events to rows, outputs to answers.
+
+Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of inputs and
+target learn from an event) and *decode* (an output to a number in the target's units, a column to a label). The
+target of a regression is standardised by the same statistics as inputs are (:mod:`streamk.encoding.scaling`) and
+clipped to ±6; a *stray* target, without precedent ten deviations off, is learned by no expert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.keys import AUTO, DIRECTIONS
+from streamk.encoding.labels import Label, Labels, plain
+from streamk.encoding.rows import LARGEST, typed
+from streamk.encoding.scaling import (
+    COUNT,
+    HELD,
+    MEAN,
+    TARGET_CLIP,
+    horizon_of,
+    is_stray,
+    kept_numbers,
+    observe,
+    pooled,
+    spread,
+    standardise,
+)
+
+EVENTS, KNOWN, LEAST = 0, 1, 2
+_MOST_EVENTS = 2.0**53
+Array = NDArray[np.float64]
+
+
+class Coding(NamedTuple):
+    """A codec as compiled code sees it; ``exponents`` are the map's (:func:`streamk.features.map.exponents_of`).
+
+    ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``standard``
+    says whether numbers are standardised.
+    """
+
+    statistics: Array
+    target: Array
+    counts: Array
+    exponents: Array
+    horizon: float
+    largest: float
+    classes: bool
+    standard: bool
+
+
+@njit(cache=True, error_model="numpy")
+def aim_of(coding, target):  # type: ignore[no-untyped-def]
+    """Return what an event asks of the experts: a class, or a number as they see it."""
+    if coding.classes or not coding.standard:
+        return target
+    return standardise(target, coding.target, 0, TARGET_CLIP)
+
+
+@njit(cache=True, error_model="numpy")
+def is_learned(coding, target):  # type: ignore[no-untyped-def]
+    """Return whether experts learn from a target: any but a stray number."""
+    return coding.classes or not coding.standard or not is_stray(target, coding.target, 0)
+
+
+@njit(cache=True, error_model="numpy")
+def outputs_after(coding, target):  # type: ignore[no-untyped-def]
+    """Return how many outputs are known once an event of this target is learned."""
+    known = max(int(coding.counts[KNOWN]), int(coding.counts[LEAST]))
+    return max(known, int(target) + 1) if coding.classes else known
+
+
+@njit(cache=True, error_model="numpy")
+def observe_target(coding, target):  # type: ignore[no-untyped-def]
+    """Count an event that was learned."""
+    coding.counts[KNOWN] = outputs_after(coding, target)
+    coding.counts[EVENTS] += 1.0
+    if not coding.classes and coding.standard:
+        observe(target, coding.target, 0, coding.horizon)
+
+
+@njit(cache=True, error_model="numpy")
+def decode(coding, output):  # type: ignore[no-untyped-def]
+    """Return a number as experts see it in the units of the target."""
+    if not coding.standard:
+        return output
+    return coding.target[0, MEAN] + spread(coding.target, 0) * output
+
+
+class Unit(NamedTuple):
+    """A learner's standardised targets in those of another: ``scale · z + offset``."""
+
+    scale: float
+    offset: float
+
+
+class Codec:
+    """Names, scales, labels or targets of one learner.
+
+    Parameters
+    ----------
+    inputs
+        The names, and the statistics of numbers.
+    labels
+        The classes; None for numbers.
+    memory
+        Of the learner: None never forgets (:func:`streamk.encoding.scaling.horizon_of`).
+    standard
+        Whether numeric targets are standardised.
+    """
+
+    def __init__(
+        self, inputs: Inputs, labels: Labels | None, memory: int | None = None, standard: bool = True
+    ) -> None:
+        self.inputs, self.labels, self.standard = inputs, labels, standard
+        self.horizon = horizon_of(memory)
+        self.target: Array = np.zeros((1, kept_numbers(self.horizon)))
+        self.counts: Array = np.array([0.0, 0.0, 0.0 if labels is not None else 1.0])
+
+    @property
+    def events(self) -> int:
+        """Events learned so far."""
+        return int(self.counts[EVENTS])
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs a learner has, at least 1."""
+        return 1 if self.labels is None else max(1, len(self.labels))
+
+    def coding(self, exponents: Array) -> Coding:
+        """Return the codec as compiled code sees it, until names are registered."""
+        inputs = self.inputs
+        return Coding(
+            inputs.statistics, self.target, self.counts, exponents, self.horizon, inputs.largest,
+            self.labels is not None, self.standard,
+        )  # fmt: skip
+
+    def register(self, labels: Iterable[Label]) -> None:
+        """Give columns to the labels not seen before, in order."""
+        assert self.labels is not None
+        self.labels.register(labels)
+        self.counts[LEAST] = self.labels.least
+
+    def unit_in(self, other: Codec) -> Unit:
+        """Return this codec's standardised targets in those of another."""
+        if self.labels is not None or not self.standard:
+            return Unit(1.0, 0.0)
+        ours, theirs = spread(self.target, 0), spread(other.target, 0)
+        if theirs == 0.0:
+            return Unit(0.0, 0.0)
+        return Unit(ours / theirs, (self.target[0, MEAN] - other.target[0, MEAN]) / theirs)
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what a model file keeps."""
+        inputs = self.inputs
+        header: dict[str, Any] = {
+            "directions": inputs.directions if inputs.settled else AUTO,
+            "numbers": list(inputs.numbers),
+        }
+        if self.labels is not None:
+            header["labels"] = [plain(v) for v in self.labels.values]
+        statistics = inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0]
+        return header, {"statistics": statistics, "target": self.target, "counts": self.counts}
+
+    def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the parts that a model file kept, if they are possible."""
+        inputs, names, kept = self.inputs, header["numbers"], self.target.shape[1]
+        if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
+            raise ValueError("its names of numbers are not distinct texts")
+        if not inputs.settled and header["directions"] != AUTO:
+            if header["directions"] not in DIRECTIONS:
+                raise ValueError(f"its directions are {header['directions']!r}")
+            inputs.settle(header["directions"])
+        statistics = typed(arrays, "statistics", np.float64, (len(names) if inputs.scaled else 0, kept))
+        self.target = typed(arrays, "target", np.float64, (1, kept)).copy()
+        for values in (*statistics, *self.target):
+            known = values[np.arange(kept) != HELD]
+            if not np.isfinite(known).all() or values[COUNT] < 0.0 or abs(values[HELD]) > LARGEST:
+                raise ValueError("its statistics are impossible")
+        inputs.set_names(names, statistics)
+        counts = typed(arrays, "counts", np.float64, (3,))
+        if not (counts == np.clip(counts.round(), 0.0, _MOST_EVENTS)).all():
+            raise ValueError("its counters are impossible")
+        if self.labels is not None:
+            self.register(self.labels.check_many(header["labels"], [True] * len(header["labels"])))
+        if counts[LEAST] != self.counts[LEAST] or counts[KNOWN] > self.outputs:
+            raise ValueError("its counters are impossible")
+        self.counts = counts.copy()
+
+    def absorb(self, others: Sequence[Codec]) -> None:
+        """Know what some codecs know together; this one knows nothing yet."""
+        names = list(dict.fromkeys(chain.from_iterable(other.inputs.numbers for other in others)))
+        inputs = self.inputs
+        if not inputs.settled:
+            for other in others:
+                if other.inputs.settled:
+                    inputs.settle(other.inputs.directions)
+        statistics = np.zeros((len(names) if inputs.scaled else 0, self.target.shape[1]))
+        for slot in range(len(statistics)):
+            seen = (o.inputs.statistics[place] for o in others
+                    if (place := o.inputs.numbers.get(names[slot])) is not None)  # fmt: skip
+            statistics[slot] = pooled(list(seen), self.horizon)
+        inputs.set_names(names if inputs.registers else [], statistics)
+        self.target[0] = pooled([other.target[0] for other in others], self.horizon)
+        if self.labels is not None:
+            self.register(
+                chain.from_iterable(other.labels.values for other in others if other.labels is not None)
+            )
+        self.counts[EVENTS] = sum(other.counts[EVENTS] for other in others)
+        known = [int(other.counts[KNOWN]) for other in others]
+        self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)
+
+    def _known_of(self, others: Sequence[Codec]) -> int:
+        """Return how many labels, in this codec's order, some other has learned; those that wait come last."""
+        assert self.labels is not None
+        learned = {
+            label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]
+        }
+        return max((self.labels.codes[label] + 1 for label in learned), default=0)

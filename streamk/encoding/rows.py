@@ -1,0 +1,141 @@
+"""Encoded rows: what a dict or a frame becomes before it is scaled.
+
+A field of a row is a *slot* (where its statistics live; −1 for a field that is not scaled; −2 − slot for a
+number that is explicitly missing), a *key* (its direction in feature space, 0 for a field that is absent) and a
+value. A small key is a slot of structured directions (:mod:`streamk.features.segments`). The order of fields
+means nothing: whoever adds them up does so in the order of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+UNSCALED, ABSENT = -1, 0
+_MISSING = -2
+MOST_SLOTS = 65_536  # of structured directions; keys up to this are slots, counted from 1
+LARGEST = 1e100  # of a number that is scaled: its square must stay finite
+LARGEST_UNSCALED = 1e15
+
+
+def missing(slot: int) -> int:
+    """Return the slot of a number that is explicitly missing, and so at its mean."""
+    return _MISSING - slot
+
+
+class RowError(ValueError):
+    """A value of one of many rows was refused: the row, counted from 0, and the reason."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row, self.reason = row, reason
+
+
+class Rows(NamedTuple):
+    """Encoded rows. ``slots`` and ``keys`` have one row for all if every row has the same fields."""
+
+    slots: NDArray[np.int32]
+    keys: NDArray[np.uint64]
+    values: NDArray[np.float64]
+
+    def select(self, rows: NDArray[np.intp] | slice) -> Rows:
+        """Return some of the rows, copied if ``rows`` is an array of row numbers."""
+        if len(self.keys) == 1:
+            return Rows(self.slots, self.keys, self.values[rows])
+        return Rows(self.slots[rows], self.keys[rows], self.values[rows])
+
+    def copy(self) -> Rows:
+        """Return rows that share no memory with these."""
+        return Rows(self.slots.copy(), self.keys.copy(), self.values.copy())
+
+    def most_slots(self) -> int:
+        """Return the number of structured slots that hold all the rows' slots, 0 if there are none."""
+        return int(np.where(self.keys <= MOST_SLOTS, self.keys, 0).max(initial=0))
+
+
+def stack(parts: Sequence[Rows]) -> Rows:
+    """Return the rows of all parts, as one and the same arrays however they were portioned.
+
+    Fields are in the order of their keys, absent ones at the end, and the width is that of the fullest row; slots
+    and keys are shared if all rows have the same.
+    """
+    first = parts[0]
+    if all(len(p.keys) == 1 and _same(p.keys, first.keys) and _same(p.slots, first.slots) for p in parts):
+        return _in_order(Rows(first.slots, first.keys, np.concatenate([part.values for part in parts])))
+    whole = empty_rows(sum(len(p.values) for p in parts), max(p.values.shape[1] for p in parts))
+    start = 0
+    for part in parts:
+        rows, columns = slice(start, start + len(part.values)), slice(part.values.shape[1])
+        whole.slots[rows, columns] = part.slots
+        whole.keys[rows, columns] = part.keys
+        whole.values[rows, columns] = part.values
+        start += len(part.values)
+    slots, keys, values = _in_order(whole)
+    if len(keys) and (keys == keys[0]).all() and (slots == slots[0]).all():
+        return Rows(slots[:1], keys[:1], values)
+    return Rows(slots, keys, values)
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one is other or np.array_equal(one, other)
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Return rows whose fields are in the order of their keys, without those that all lack."""
+    slots, keys, values = rows
+    places = np.where(keys == ABSENT, np.uint64(2**64 - 1), keys)
+    width = int((keys != ABSENT).sum(axis=1).max(initial=0))
+    if width < keys.shape[1] or (places[:, 1:] < places[:, :-1]).any():
+        order = np.argsort(places, axis=1, kind="stable")[:, :width]
+        everywhere = order if len(order) == len(values) else order.repeat(len(values), axis=0)
+        slots, keys = np.take_along_axis(slots, order, axis=1), np.take_along_axis(keys, order, axis=1)
+        values = np.take_along_axis(values, everywhere, axis=1)
+    gone = keys == ABSENT
+    if gone.any():
+        slots, values = np.where(gone, np.int32(UNSCALED), slots), np.where(gone, 0.0, values)
+    return Rows(slots, keys, values)
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """Return consecutive slices of at most ``size``, from 0 to ``count``."""
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def empty_rows(count: int, width: int) -> Rows:
+    """Return rows in which every field is absent."""
+    return Rows(
+        np.full((count, width), UNSCALED, dtype=np.int32),
+        np.zeros((count, width), dtype=np.uint64),
+        np.zeros((count, width)),
+    )
+
+
+def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array of a model file, if it is what compiled code may be given."""
+    array = arrays[name]
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"its {name} are {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}"
+        )
+    return array
+
+
+@njit(cache=True, error_model="numpy")
+def first_bad(rows, largest):  # type: ignore[no-untyped-def]
+    """Return the flat index of the first value that is not finite or too large, else −1.
+
+    ``largest`` bounds numbers that are not scaled.
+    """
+    slots, keys, values = rows
+    width = values.shape[1]
+    for i in range(values.shape[0]):
+        shared = min(i, slots.shape[0] - 1)
+        for j in range(width):
+            unscaled = slots[shared, j] == UNSCALED and keys[shared, j] != ABSENT
+            if not abs(values[i, j]) <= (largest if unscaled else LARGEST):
+                return i * width + j
+    return -1

@@ -1,0 +1,292 @@
+"""Running standardisation: each number is scaled by the statistics of the events before it.
+
+The statistics of one number are ``(count, mean, squares, held)``: Welford's recurrence in float64 ::
+
+    count += 1;   δ = v − mean;   mean += δ/count;   squares += δ (v − mean)
+
+and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Scaling by the past alone keeps a prediction
+honest: it can be made before the event is learned, and learning the event scales it by the same numbers.
+
+**One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a farther
+one takes its place, so a single absurd value never counts, whether it is the first or the last. And no value
+moves the variance by more than a sixteenth (or by sixteen variances, while counts are small).
+
+**Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
+been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
+is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
+nothing where all events have the number. Inputs that are not scaled are themselves.
+
+**Scales follow the stream** if ``horizon`` is finite: ``count`` ends there, so that older values fade, and what
+has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations from the
+mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square, than ever
+before (another unit). Numbers that stay the same for long, or switch between few values, do neither. Six more
+numbers are kept then: ``(run, previous, step, least, recent, age)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.encoding.rows import ABSENT, UNSCALED, Rows
+
+COUNT, MEAN, SQUARES, HELD, RUN, PREVIOUS, STEP, LEAST, RECENT, AGE = range(10)
+FIXED, FOLLOWING = 4, 10  # numbers kept of each input
+CLIP = 4.0
+TARGET_CLIP = 6.0
+_CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
+_SHARE = 16.0  # one value moves the variance by a 16th at most, or by so many variances
+_FAR, _MOST_RUN = 6.0, 32.0
+_WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
+_STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
+_SLOWEST = 10_000.0  # events in which scales forget at the fastest
+Array = NDArray[np.float64]
+
+
+def horizon_of(memory: int | None) -> float:
+    """Return how many events the scales of a learner with this memory count: infinite if it never forgets."""
+    return np.inf if memory is None else max(float(memory), _SLOWEST)
+
+
+def kept_numbers(horizon: float) -> int:
+    """Return how many numbers are kept of each input."""
+    return FOLLOWING if horizon < np.inf else FIXED
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def _varies(statistics, at):  # type: ignore[no-untyped-def]
+    """Return whether an input has varied by more than rounding."""
+    count, mean = statistics[at, COUNT], statistics[at, MEAN]
+    return count >= 2.0 and statistics[at, SQUARES] > count * mean * mean * _CONSTANT**2
+
+
+@njit(cache=True, error_model="numpy")
+def spread(statistics, at):  # type: ignore[no-untyped-def]
+    """Return the standard deviation in row ``at`` of the statistics, 0 if the input has not varied."""
+    if not _varies(statistics, at):
+        return 0.0
+    return np.sqrt(statistics[at, SQUARES] / statistics[at, COUNT])
+
+
+@njit(cache=True, error_model="numpy")
+def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
+    """Return ``(value − mean)/deviation`` clipped to ±``clip``, 0 while there is no deviation."""
+    if not _varies(statistics, at):
+        return 0.0
+    inverse = np.sqrt(statistics[at, COUNT] / statistics[at, SQUARES])
+    return min(max((value - statistics[at, MEAN]) * inverse, -clip), clip)
+
+
+@njit(cache=True, error_model="numpy")
+def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
+    """Return whether a value is without precedent: ten deviations off, and thrice as far as any before it."""
+    distance = abs(value - statistics[at, MEAN])
+    return (
+        statistics[at, COUNT] >= _KNOWN_WELL
+        and distance > _STRAY * spread(statistics, at)
+        and distance > _BEYOND * abs(statistics[at, HELD] - statistics[at, MEAN])
+    )
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+    """Add one value to row ``at`` of the statistics."""
+    if horizon < np.inf and _departs(value, statistics, at):
+        statistics[at, COUNT] = 0.0
+    if statistics[at, COUNT] < 2.0:
+        _begin(value, statistics, at)
+    else:
+        held, mean = statistics[at, HELD], statistics[at, MEAN]
+        counted = value
+        if abs(value - mean) > abs(held - mean):
+            statistics[at, HELD], counted = value, held
+        add(counted, statistics, at, horizon)
+
+
+@njit(cache=True, error_model="numpy")
+def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
+    """Add one of the first three values: of three, the two nearest to each other count."""
+    first, held = statistics[at, MEAN], statistics[at, HELD]
+    if statistics[at, COUNT] == 0.0:
+        statistics[at, COUNT], statistics[at, MEAN], statistics[at, SQUARES] = 1.0, value, 0.0
+        statistics[at, HELD] = np.nan
+    elif np.isnan(held):
+        statistics[at, HELD] = value
+    else:
+        low, high = min(first, held, value), max(first, held, value)
+        middle = max(min(first, held), min(max(first, held), value))
+        held = low if middle - low > high - middle else high
+        other = high if held == low else low
+        statistics[at, COUNT], statistics[at, HELD] = 2.0, held
+        statistics[at, MEAN] = middle + 0.5 * (other - middle)
+        statistics[at, SQUARES] = 0.5 * (other - middle) ** 2
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def add(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+    """Count one value, bounded in what it does to the variance."""
+    count, squares = statistics[at, COUNT], statistics[at, SQUARES]
+    delta = value - statistics[at, MEAN]
+    bound = max(_SHARE, count / _SHARE) * squares
+    if delta * delta * count > bound and squares > 0.0:
+        delta = np.copysign(np.sqrt(bound / count), delta)
+    if count < horizon:
+        count += 1.0
+        statistics[at, COUNT] = count
+    else:
+        squares -= squares / count
+    part = delta / count
+    statistics[at, MEAN] += part
+    statistics[at, SQUARES] = squares + delta * (delta - part)
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def _departs(value, statistics, at):  # type: ignore[no-untyped-def]
+    """Note one value of an input that is followed; return whether its statistics must begin anew.
+
+    ``age`` counts up to the window, and then from the window to the end of an epoch, again and again.
+    """
+    change, age = value - statistics[at, PREVIOUS], statistics[at, AGE] + 1.0
+    statistics[at, PREVIOUS], statistics[at, AGE] = value, age
+    departed = False
+    if age > 1.0 and change != 0.0:
+        change *= change
+        distance, squares = value - statistics[at, MEAN], statistics[at, SQUARES]
+        far = distance * distance * statistics[at, COUNT] > _FAR * _FAR * squares and squares > 0.0
+        run = statistics[at, RUN] + 1.0 if far else 0.0
+        step, least = statistics[at, STEP], statistics[at, LEAST]
+        if step > 0.0:
+            change = min(change, _SHARE * step)
+        step += (change - step) * (1.0 / _WINDOW if age >= _WINDOW else 1.0 / (age - 1.0))
+        statistics[at, STEP], statistics[at, RUN] = step, run
+        departed = run >= _MOST_RUN or step < least / _SHRUNK
+        if age > _WINDOW:
+            recent = statistics[at, RECENT]
+            statistics[at, RECENT] = step if recent == 0.0 else min(recent, step)
+            if age >= _WINDOW + _EPOCH:
+                _end_epoch(statistics, at)
+        if departed:
+            _forget(value, statistics, at)
+    return departed
+
+
+@njit(cache=True, error_model="numpy")
+def _end_epoch(statistics, at):  # type: ignore[no-untyped-def]
+    least, recent = statistics[at, LEAST], statistics[at, RECENT]
+    statistics[at, LEAST] = recent if least == 0.0 else min(least, recent)
+    statistics[at, RECENT], statistics[at, AGE] = statistics[at, STEP], _WINDOW
+
+
+@njit(cache=True, error_model="numpy")
+def _forget(value, statistics, at):  # type: ignore[no-untyped-def]
+    statistics[at, RUN:] = 0.0
+    statistics[at, PREVIOUS], statistics[at, AGE] = value, 1.0
+
+
+def pooled(parts: Sequence[Array], horizon: float) -> Array:
+    """Return the statistics of all that some others have seen (Chan, Golub and LeVeque 1979).
+
+    Of the values held, the farthest is held again and the others are counted.
+    """
+    seen = [part for part in parts if part[COUNT] > 0.0]
+    if len(seen) < 2:
+        return seen[0].copy() if seen else np.zeros(kept_numbers(horizon))
+    whole, table = np.zeros(kept_numbers(horizon)), np.array(seen)
+    counts, means = table[:, COUNT], table[:, MEAN]
+    whole[COUNT], whole[MEAN] = counts.sum(), counts @ means / counts.sum()
+    whole[SQUARES] = table[:, SQUARES].sum() + counts @ (means - whole[MEAN]) ** 2
+    held = table[~np.isnan(table[:, HELD]), HELD]
+    order = np.argsort(np.abs(held - whole[MEAN]), kind="stable")
+    whole[HELD] = held[order[-1]] if len(held) else np.nan
+    for value in held[order[:-1]]:
+        add(value, whole[None], 0, np.inf)
+    whole[COUNT] = min(whole[COUNT], horizon)
+    if whole[COUNT] < counts.sum():
+        whole[SQUARES] *= whole[COUNT] / (counts.sum() + max(len(held) - 1, 0))
+    if len(whole) == FOLLOWING:
+        whole[PREVIOUS], whole[AGE] = table[-1, PREVIOUS], table[:, AGE].max()
+        whole[STEP] = counts @ table[:, STEP] / counts.sum()
+        for column in (LEAST, RECENT):
+            known = table[table[:, column] > 0.0, column]
+            whole[column] = known.min() if len(known) else 0.0
+    return whole
+
+
+@njit(cache=True, inline="always", error_model="numpy")
+def scale_of(present, exponent):  # type: ignore[no-untyped-def]
+    """Return ``present`` to the power of 0, −½ or −1."""
+    if exponent == 0.0 or present < 2:
+        return 1.0
+    return 1.0 / present if exponent == -1.0 else 1.0 / np.sqrt(present)
+
+
+@njit(cache=True, error_model="numpy")
+def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[no-untyped-def]
+    """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
+
+    Inputs that are absent or 0 add nothing to an angle and are left out; the others are put in the order of
+    their keys. ``out`` is ``(families, ·, w)``: for every family of directions, inputs are multiplied by the
+    ``exponents`` power of the fields present.
+    """
+    slots, keys, values = rows
+    shared = min(i, slots.shape[0] - 1)
+    count = present = 0
+    for j in range(slots.shape[1]):
+        key, slot = keys[shared, j], slots[shared, j]
+        if key == ABSENT:
+            continue
+        z = values[i, j]
+        if slot != UNSCALED:
+            missing = slot < UNSCALED
+            at = -2 - slot if missing else slot
+            if statistics[at, COUNT] == 0.0:
+                continue
+            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, CLIP)
+        present += 1
+        if z != 0.0:
+            place = count
+            while place > 0 and found[to, place - 1] > key:
+                found[to, place], out[0, to, place] = found[to, place - 1], out[0, to, place - 1]
+                place -= 1
+            found[to, place], out[0, to, place] = key, z
+            count += 1
+    for j in range(count, slots.shape[1]):
+        found[to, j] = 0
+        for k in range(out.shape[0]):
+            out[k, to, j] = 0.0
+    for k in range(out.shape[0] - 1, -1, -1):  # the first is multiplied last: all are made from it
+        factor = scale_of(present, exponents[k])
+        for j in range(count):
+            out[k, to, j] = out[0, to, j] * factor
+    return count
+
+
+@njit(cache=True, error_model="numpy")
+def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
+    """Add row ``i`` to the statistics of its inputs."""
+    slots, _, values = rows
+    shared = min(i, slots.shape[0] - 1)
+    for j in range(slots.shape[1]):
+        if slots[shared, j] >= 0:
+            observe(values[i, j], statistics, slots[shared, j], horizon)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _scale_rows(rows, statistics, exponents, out, found, counts):  # type: ignore[no-untyped-def]
+    for i in range(counts.shape[0]):
+        counts[i] = scale_row(rows, i, statistics, exponents, out, found, i)
+
+
+def scale_rows(
+    rows: Rows, statistics: Array, exponents: tuple[float, ...]
+) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64]]:
+    """Return scaled inputs ``(families, n, w)``, their keys ``(n, w)``, and how many each row has."""
+    count, width = rows.values.shape
+    scaled = np.empty((len(exponents), count, width), dtype=np.float32)
+    found = np.empty((count, width), dtype=np.uint64)
+    counts = np.empty(count, dtype=np.int64)
+    _scale_rows(rows, statistics, np.array(exponents), scaled, found, counts)
+    return scaled, found, counts

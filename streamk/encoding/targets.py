@@ -1,0 +1,87 @@
+"""Targets and weights: what a label, a number or a sample weight may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.inputs import kind_of
+from streamk.encoding.rows import LARGEST, RowError
+
+Array = NDArray[np.float64]
+
+
+def targets(y: Any, rows: int, what: str = "y") -> list[Any]:
+    """Return a series, array or sequence as a list of ``rows`` values."""
+    values = y
+    if not isinstance(y, (list, tuple)):
+        if isinstance(y, np.ndarray):
+            values = y.tolist()
+        else:
+            try:
+                values = nw.from_native(y, series_only=True).to_list()
+            except TypeError:
+                raise ValueError(
+                    f"{what} must be a series, an array or a list, not {type(y).__name__}"
+                ) from None
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{what} must have one value a row, and it is a single value")
+    if len(values) != rows:
+        raise ValueError(f"X has {rows} rows and {what} has {len(values)}; they must be the same")
+    return list(values)
+
+
+def check_target(y: Any) -> float:
+    """Return a target as a float, refusing what is not a finite number."""
+    if kind_of(type(y)) == "number":
+        try:
+            value = float(y)
+        except (OverflowError, ValueError):
+            value = math.inf
+        if abs(value) <= LARGEST:
+            return value
+    raise ValueError(
+        f"the target is {str(y)[:40]} ({type(y).__name__}); a regression target must be a "
+        f"finite number, at most {LARGEST:g} in size"
+    )
+
+
+def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float]:
+    """Return targets as floats, naming the row of the first that is refused; without weight, None is 0."""
+    checked = []
+    for row, value in enumerate(values):
+        try:
+            checked.append(0.0 if value is None and not weights[row] else check_target(value))
+        except ValueError as error:
+            raise RowError(row, str(error)) from None
+    return checked
+
+
+def number(value: Any) -> float:
+    """Return a number as a float, NaN if it is none or has no float."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, np.timedelta64):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def check_weight(weight: Any) -> float:
+    """Return a sample weight as a float, refusing what is not a finite number at least 0."""
+    value = number(weight)
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
+    return value
+
+
+def check_weights(w: Any, rows: int, what: str = "w") -> Array:
+    """Return sample weights of many rows (or models), ones if ``w`` is None."""
+    if w is None:
+        return np.ones(rows)
+    return np.array([check_weight(value) for value in targets(w, rows, what)], dtype=np.float64)

@@ -1,0 +1,197 @@
+"""What an expert is: a rule of learning over some columns of a feature map, with coefficients and a clock of its own.
+
+An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the verbs
+:func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an :class:`Expert`,
+whose verbs are ``grow``, ``opened``, ``wanted`` and ``step_many`` (a block of events), ``merged``, ``averaged``,
+``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns does not depend on its
+neighbours.
+
+Coefficients are ``(sets, outputs, columns)`` float32: a set is the iterate alone, or the iterate and its average
+(polynomial decay, Shamir and Zhang 2013). Columns beyond the features in use are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import Unit
+from streamk.encoding.rows import typed
+from streamk.experts.vectors import inner_products
+from streamk.features.lanes import aligned
+from streamk.schedules import averaging_weight
+
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+EVENTS, STEPS = 0, 1  # of a clock
+LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
+ITERATE, FINAL = 0, 1  # of outputs
+
+
+def evaluate(expert: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
+    """Fill ``outputs[e]`` ``(2, K)``: the iterate's outputs for row ``i`` of ``phi``, and those to predict with.
+
+    In compiled code.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+def step(
+    expert: Any, phi: Any, i: Any, outputs: Any, e: Any, aim: Any, known: Any, weight: Any, residual: Any
+) -> None:
+    """Learn the event of row ``i`` of ``phi`` (in compiled code).
+
+    Parameters
+    ----------
+    expert
+        The record; changed.
+    phi, i
+        The event's features.
+    outputs, e
+        ``outputs[e]`` are this expert's own, from :func:`evaluate`.
+    aim, known, weight
+        Class or number asked for, outputs known once the event is learned, weight of the event.
+    residual
+        Scratch, ``(K,)`` float64.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+@overload(evaluate, jit_options={"error_model": "numpy"})
+def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+    if "coefficients" not in expert.fields:
+        return None
+
+    def linear(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+        coefficients = expert.coefficients
+        sets, most, columns = coefficients.shape
+        start = i * phi.shape[1] + expert.first
+        inner_products(coefficients, sets * most, phi, start, columns, outputs, e * 2 * most)
+        if sets == 1:
+            for k in range(most):
+                outputs[e, FINAL, k] = outputs[e, ITERATE, k]
+
+    return linear
+
+
+@njit(cache=True, error_model="numpy")
+def count_step(expert):  # type: ignore[no-untyped-def]
+    """Count one event that was learned, and move the average, if there is one, towards the iterate."""
+    expert.clock[EVENTS] += 1.0
+    expert.clock[STEPS] += 1.0
+    coefficients = expert.coefficients
+    if coefficients.shape[0] > 1:
+        weight = np.float32(averaging_weight(expert.clock[STEPS]))
+        for k in range(coefficients.shape[1]):
+            for f in range(coefficients.shape[2]):
+                mean = coefficients[FINAL, k, f]
+                coefficients[FINAL, k, f] = mean + weight * (coefficients[ITERATE, k, f] - mean)
+
+
+class Lesson(NamedTuple):
+    """A block of ``m`` events as an expert sees it.
+
+    ``outputs`` are its own, ``(sets, m, K)``; ``kept`` the features in the columns that it ``wanted``; ``known``
+    as for :func:`step`.
+    """
+
+    outputs: Floats
+    kept: list[Floats]
+    aims: Array
+    weights: Array
+    known: int
+
+
+class Expert:
+    """The part that linear experts share: coefficients, a clock, an average.
+
+    Parameters
+    ----------
+    loss
+        A code of :mod:`streamk.losses`.
+    average
+        Whether predictions come from a running average of the coefficients.
+    """
+
+    rule: ClassVar[str]
+
+    def __init__(self, loss: int, average: bool = False) -> None:
+        self.loss, self.first, self.features = loss, 0, 0
+        self.clock: Array = np.zeros(2)
+        self.coefficients: Floats = np.zeros((2 if average else 1, 1, 0), dtype=np.float32)
+
+    @property
+    def record(self) -> Any:
+        """The expert as compiled code sees it, until it grows or opens a block."""
+        raise NotImplementedError
+
+    def grow(self, outputs: int, features: int, columns: int) -> None:
+        """Make room; what is new is 0 and what is old unchanged. ``columns`` are features and padding."""
+        self.features = features
+        sets, had, width = self.coefficients.shape
+        if (max(outputs, had), columns) != (had, width):
+            grown = np.zeros((sets, max(outputs, had), columns), dtype=np.float32)
+            grown[:, :had, :width] = self.coefficients
+            self.coefficients = aligned(grown)
+
+    def opened(self, opening: int, block: slice, fresh: bool) -> None:
+        """Begin with a block of columns: the ``opening``-th that is opened, ``fresh`` if it never was before."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can learn an event; if not, its block must be opened again."""
+        return True
+
+    def close(self) -> None:
+        """Forget what is kept of the open block beside its coefficients."""
+
+    def wanted(self) -> list[slice]:
+        """Return the columns of the map whose features the next block of events is to be learned from."""
+        raise NotImplementedError
+
+    def step_many(self, lesson: Lesson) -> None:
+        """Learn a block of events."""
+        raise NotImplementedError
+
+    def count_block(self, events: int) -> None:
+        """Count a block of events that was learned, and move the average."""
+        self.clock[EVENTS] += events
+        self.clock[STEPS] += 1.0
+        if len(self.coefficients) > 1:
+            weight = np.float32(averaging_weight(self.clock[STEPS]))
+            self.coefficients[FINAL] += weight * (self.coefficients[ITERATE] - self.coefficients[FINAL])
+
+    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+        """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
+
+        Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of their
+        outputs (the averaging of Andrecut 2016, eqs. 67 and 68).
+        """
+        mean = np.zeros(self.coefficients.shape)
+        for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
+            count, width = len(rows), expert.coefficients.shape[2]
+            mean[:, rows, :width] += share * unit.scale * expert.coefficients[:, :count]
+        self.coefficients[:] = mean
+        self.clock[:] = sum(expert.clock for expert in experts)
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {"coefficients": self.coefficients, "clock": self.clock}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible; there is room for them."""
+        coefficients = typed(arrays, "coefficients", np.float32, self.coefficients.shape)
+        if not np.isfinite(coefficients).all():
+            raise ValueError("its coefficients are not finite")
+        clock = typed(arrays, "clock", np.float64, self.clock.shape)
+        if not (clock == np.clip(clock.round(), 0.0, 2.0**53)).all():
+            raise ValueError("its counters are impossible")
+        self.coefficients, self.clock = aligned(coefficients), clock.copy()
+
+
+Columns = Sequence[tuple[list[int], Unit]]  # of merged experts: where their outputs go, and in what units

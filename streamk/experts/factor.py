@@ -1,0 +1,139 @@
+"""The inverse of a growing information matrix, kept as ``P = U D Uᵀ`` (Bierman 1976).
+
+``U`` has ones on its diagonal and zeros below, ``D`` is positive and only shrinks, so ``P`` stays symmetric and
+positive however many events come, where the textbook's ``P − k kᵀ`` loses both to rounding. The columns of ``U``
+above the diagonal stand one after the other, each filled up with zeros to a multiple of 16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from streamk.features.lanes import DOUBLE, LANES, at, data, fma, fold, load, spread, store, times, vector
+
+Array = NDArray[np.float64]
+
+
+def factor_size(size: int) -> int:
+    """Return how many numbers a packed factor of so many columns has."""
+    return sum(-(-j // LANES) * LANES for j in range(size))
+
+
+def _columns(size: int) -> Iterator[tuple[int, slice]]:
+    """Yield every column of ``U`` and its place in the packed factor."""
+    at = 0
+    for j in range(size):
+        yield j, slice(at, at + j)
+        at += -(-j // LANES) * LANES
+
+
+def unpacked(factor: Array, size: int) -> Array:
+    """Return ``U``, ``(size, size)``."""
+    upper = np.eye(size)
+    for j, place in _columns(size):
+        upper[:j, j] = factor[place]
+    return upper
+
+
+def information(diagonal: Array, factor: Array) -> Array:
+    """Return ``P⁻¹ = U⁻ᵀ D⁻¹ U⁻¹``."""
+    from scipy.linalg import solve_triangular
+
+    size = len(diagonal)
+    inverse = solve_triangular(unpacked(factor, size), np.eye(size), unit_diagonal=True)
+    return np.asarray(inverse.T @ (inverse / diagonal[:, None]))
+
+
+def of_information(matrix: Array) -> tuple[Array, Array]:
+    """Return ``D`` and the packed ``U`` of the inverse of a symmetric positive matrix.
+
+    With ``P⁻¹ = L Lᵀ`` the upper triangle ``L⁻ᵀ`` is ``U √D``.
+    """
+    from scipy.linalg import solve_triangular
+
+    size = len(matrix)
+    upper = solve_triangular(np.linalg.cholesky(matrix), np.eye(size), lower=True).T
+    lengths = upper.diagonal()
+    factor = np.zeros(factor_size(size))
+    for j, place in _columns(size):
+        factor[place] = upper[:j, j] / lengths[j]
+    return lengths**2, factor
+
+
+@intrinsic
+def _inner_product(typing_context, factor, start, x, vectors):  # type: ignore[no-untyped-def]
+    """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        other = data(context, b, signature, arguments, 2)
+        zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
+        total = cgutils.alloca_once_value(b, zero)
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            b.store(fma(b, load(b, at(b, column, k)), load(b, at(b, other, k)), b.load(total)), total)
+        return fold(b, b.load(total))
+
+    return types.float64(factor, types.intp, x, types.intp), generate
+
+
+@intrinsic
+def _turn_column(typing_context, factor, start, gain, vectors, back, g):  # type: ignore[no-untyped-def]
+    """Turn a column ``u`` and the gain ``b`` over so many vectors: ``u ← u + b·back`` and ``b ← b + u·g``."""
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        gains = data(context, b, signature, arguments, 2)
+        back, g = spread(b, arguments[4]), spread(b, arguments[5])
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            u_place, b_place = at(b, column, k), at(b, gains, k)
+            u, old = load(b, u_place), load(b, b_place)
+            store(b, fma(b, old, back, u), u_place)
+            store(b, fma(b, u, g, old), b_place)
+        return context.get_dummy_value()
+
+    n, number = types.intp, types.float64
+    return types.void(factor, n, gain, n, number, number), generate
+
+
+# Numba's annotations count the typing context among the arguments
+_inner: Any = _inner_product
+_turn: Any = _turn_column
+
+
+@njit(cache=True, error_model="numpy")
+def update(diagonal, factor, x, noise, gain):  # type: ignore[no-untyped-def]
+    """Add an event to the information; return ``noise + xᵀPx``.
+
+    Parameters
+    ----------
+    diagonal, factor
+        ``D`` and ``U``; changed.
+    x
+        The event's features, float64, filled up with zeros to a multiple of 16.
+    noise
+        The inverse of the event's weight.
+    gain
+        As long as ``x`` and 0; becomes ``Px``, with ``P`` as it was.
+    """
+    left, at = noise, 0
+    for j in range(diagonal.shape[0]):
+        vectors = (j + LANES - 1) // LANES
+        f = x[j] + _inner(factor, at, x, vectors)
+        g = diagonal[j] * f
+        before = left
+        left = before + f * g
+        diagonal[j] *= before / left
+        _turn(factor, at, gain, vectors, -f / before, g)
+        gain[j] = g
+        at += vectors * LANES
+    return left

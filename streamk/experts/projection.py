@@ -1,0 +1,194 @@
+"""The Kaczmarz expert: each event, or block of events, is an equation to project onto.
+
+``A ← A + φ r/(φᵀφ + ρ_t F/w)`` is the least change of ``A``, in the norm regularised by ``ρ_t = ρ (1 + min(n,
+memory)/256)``, that explains the residual ``r`` of an event of weight ``w`` (Kaczmarz 1937; Andrecut 2016, §3.2).
+``ρ`` is multiplied by ``F`` so that it is in units of the kernel, whatever the features. With residuals ``R``
+(``m × K``) on a row block ``Φ`` (``m × F``) it is, in the primal,
+
+    A ← A + Φᵀ (ΦΦᵀ + ρ_t F W⁻¹)⁻¹ R            W = diag(weights)
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
+from streamk.experts.vectors import add_scaled, inner_product
+from streamk.features.products import one_blas_thread, products_on_threads, tiles_of, total
+from streamk.losses import MARGIN, residuals
+from streamk.schedules import regularization_at
+
+_JITTER = 1e-6
+LARGEST_RIDGE = 1e100  # of a row with next to no weight
+
+
+class Projecting(NamedTuple):
+    """The expert as compiled code sees it; see :class:`Projection`."""
+
+    first: int
+    features: int
+    coefficients: Floats
+    clock: Array
+    loss: int
+    rho: float
+    memory: float
+
+
+class Projection(Expert):
+    """Kaczmarz projections.
+
+    Parameters
+    ----------
+    loss, average
+        As for :class:`streamk.experts.expert.Expert`: squared, margin, huber or epsilon-insensitive.
+    rho
+        ``ρ``.
+    memory
+        Events after which ``ρ_t`` stops growing; None for never.
+    """
+
+    rule = "projection"
+
+    def __init__(self, loss: int, average: bool, rho: float, memory: int | None) -> None:
+        super().__init__(loss, average)
+        self.rho, self.memory = float(rho), np.inf if memory is None else float(memory)
+
+    @property
+    def record(self) -> Projecting:
+        """The expert as compiled code sees it."""
+        return Projecting(
+            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory
+        )
+
+    def wanted(self) -> list[slice]:
+        """Return all columns, in tiles."""
+        return tiles_of(self.first, self.first + self.coefficients.shape[2])
+
+    def step_many(self, lesson: Lesson) -> None:
+        """Project onto a block of rows by their Gram matrix."""
+        gram = total(products_on_threads(lambda phi: phi @ phi.T, lesson.kept)).astype(np.float64)
+        residual = residuals_of(self.loss, lesson)
+        rho = regularization_at(self.rho, self.memory, self.clock[EVENTS]) * self.features
+        solve = margin_multipliers if self.loss == MARGIN else multipliers
+        with one_blas_thread():
+            change = solve(gram, residual, ridges(rho, lesson.weights)).astype(np.float32)
+
+        def move(job: tuple[slice, Floats]) -> None:
+            tile, phi = job
+            self.coefficients[ITERATE, :, tile] += change.T @ phi
+
+        tiles = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()]
+        products_on_threads(move, list(zip(tiles, lesson.kept, strict=True)))
+        self.count_block(len(lesson.aims))
+
+
+@overload(step, jit_options={"error_model": "numpy"})
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is not Projecting:
+        return None
+
+    def project(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+        _project(expert, phi, i, length, residual, known, rho)
+        count_step(expert)
+
+    return project
+
+
+@njit(cache=True, error_model="numpy")
+def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-untyped-def]
+    """Project an expert's coefficients onto one row's equation, as :func:`project_around` does."""
+    place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
+    whole = length * np.float64(inner_product(phi, place, phi, place, columns)) + rho
+    for k in range(known):
+        if residual[k] != 0.0 and whole > 0.0:
+            add_scaled(
+                expert.coefficients, k * columns, np.float32(residual[k] / whole), phi, place, columns
+            )
+
+
+@njit(cache=True, error_model="numpy")
+def project_around(expert, start, stop, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
+    """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
+
+    ``A_k ← A_k + φ r_k/(length · φᵀφ + ρ)``, in place: ``residual`` is ``(K,)`` float64, ``length`` the squared
+    length of the step's direction in units of ``φᵀφ`` (2 for a margin, which moves two outputs), ``rho`` is
+    ``ρF/w``.
+    """
+    place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
+    whole = np.float64(inner_product(phi, place, phi, place, start))
+    whole += np.float64(inner_product(phi, place + stop, phi, place + stop, columns - stop))
+    whole = length * whole + rho
+    for k in range(residual.shape[0]):
+        if residual[k] != 0.0 and whole > 0.0:
+            gain, row = np.float32(residual[k] / whole), k * columns
+            add_scaled(expert.coefficients, row, gain, phi, place, start)
+            add_scaled(expert.coefficients, row + stop, gain, phi, place + stop, columns - stop)
+
+
+def residuals_of(loss: int, lesson: Lesson) -> Array:
+    """Return the residual of every row, ``(m, K)``; outputs not yet known have none."""
+    outputs = lesson.outputs[ITERATE]
+    out = np.zeros(outputs.shape)
+    _residuals(loss, outputs, lesson.aims, lesson.known, out)
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def _residuals(loss, outputs, aims, known, out):  # type: ignore[no-untyped-def]
+    for i in range(outputs.shape[0]):
+        residuals(loss, outputs[i, :known], aims[i], out[i, :known])
+
+
+def ridges(rho: float, weights: Array) -> Array:
+    """Return ``ρ_t F/w`` of every row."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(weights > 0.0, np.minimum(rho / weights, LARGEST_RIDGE), LARGEST_RIDGE))
+
+
+def multipliers(gram: Array, residual: Array, rho: Array) -> Array:
+    """Return ``C = (ΦΦᵀ + diag ρ)⁻¹ R``, so that ``A ← A + CᵀΦ`` projects onto a row block.
+
+    Parameters
+    ----------
+    gram
+        ``ΦΦᵀ``, ``(m, m)``.
+    residual
+        ``R``, ``(m, K)``.
+    rho
+        ``ρF/w`` of each row, ``(m,)``.
+    """
+    return np.asarray(np.linalg.solve(_regularised(gram, rho), residual))
+
+
+def margin_multipliers(gram: Array, residual: Array, rho: Array) -> NDArray[np.float64]:
+    """Return the multipliers of a block of violated margins.
+
+    The residual of row ``i`` is ``l_i (e_{y_i} − e_{c_i})``, so its equation is along
+    ``φ_i ⊗ (e_{y_i} − e_{c_i})`` and the Gram matrix of the equations is ``ΦΦᵀ ∘ SSᵀ``, ``S`` the
+    signs of the residuals. Rows without a violation take no part.
+    """
+    signs = np.sign(residual)
+    violated = np.flatnonzero(signs.any(axis=1))
+    out = np.zeros_like(residual)
+    if len(violated):
+        s = signs[violated]
+        system = _regularised(gram[np.ix_(violated, violated)] * (s @ s.T), rho[violated])
+        amount = np.linalg.solve(system, np.abs(residual[violated]).max(axis=1))
+        out[violated] = amount[:, None] * s
+    return out
+
+
+def _regularised(gram: Array, rho: Array) -> Array:
+    """Return the system of a block, solvable also when ``ρ`` is 0 and two rows are the same.
+
+    The Gram matrix has the rounding of float32, and so is the least that is added to its diagonal.
+    """
+    least = _JITTER * (float(gram.diagonal().max()) or 1.0)
+    return np.asarray(gram + np.diag(np.maximum(rho, least)))

@@ -1,0 +1,321 @@
+"""Recursive least squares on one open block of features, the others standing still or being projected.
+
+After events ``i = 1 … n`` of weights ``w_i``, the coefficients ``α`` of the open block minimise, exactly,
+
+    Σ_i w_i (r_i − φ_iᵀα)² + ridge · F ‖α − α₀‖²
+
+where ``r_i`` is what the rest of the expansion left of event ``i``, and ``α₀`` what the block began with (matching
+pursuit by whole blocks; Andrecut 2016, §3.3). With ``P = (Σ w φφᵀ + ridge F I)⁻¹`` an event moves ``α`` by
+``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.experts.factor`); a block of events moves it by ``P ΦᵀW r``, from the sum itself.
+All of it is float64, the coefficients too: after millions of events a step is smaller than half the last bit of a
+float32. If the others are ``projected``, they explain what the open block left (:mod:`streamk.experts.projection`).
+
+Two that opened the same block merge exactly: information and information vectors add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from streamk.encoding.rows import typed
+from streamk.experts import factor
+from streamk.experts.expert import (
+    EVENTS,
+    ITERATE,
+    LARGEST_COEFFICIENT,
+    Array,
+    Columns,
+    Expert,
+    Floats,
+    Lesson,
+    count_step,
+    step,
+)
+from streamk.experts.projection import multipliers, project_around, residuals_of, ridges
+from streamk.features.lanes import LANES
+from streamk.features.products import add_gram, one_blas_thread, products_on_threads, tiles_of, total
+from streamk.losses import residuals
+from streamk.schedules import regularization_at
+
+_JITTER = 1e-12  # of the trace
+_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
+_MOST = 1e100  # of the numbers in a factor
+
+
+class Recursing(NamedTuple):
+    """The expert as compiled code sees it; see :class:`Recursion`."""
+
+    first: int
+    features: int
+    coefficients: Floats
+    clock: Array
+    loss: int
+    rho: float
+    memory: float
+    projected: bool
+    begin: int
+    diagonal: Array
+    factor: Array
+    weights: Array
+    sums: Array
+
+
+class Recursion(Expert):
+    """Recursive least squares.
+
+    Parameters
+    ----------
+    loss, average
+        As for :class:`streamk.experts.expert.Expert`: squared, huber or epsilon-insensitive.
+    ridge
+        The penalty, in units of one event.
+    together
+        Whether blocks of events are learned, and ``P⁻¹`` is kept instead of ``P``.
+    projected
+        Whether the other blocks are projected, with ``rho`` and ``memory`` as for
+        :class:`streamk.experts.projection.Projection`.
+    """
+
+    rule = "recursion"
+
+    def __init__(
+        self,
+        loss: int,
+        average: bool,
+        ridge: float,
+        together: bool,
+        projected: bool = False,
+        rho: float = 0.0,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(loss, average)
+        self.ridge, self.together = float(ridge), together
+        self.projected, self.rho = projected, float(rho)
+        self.memory = np.inf if memory is None else float(memory)
+        self.close()
+
+    def close(self) -> None:
+        """Forget what the open block has seen; it must be opened again before an event is learned."""
+        self.opening, self.begin = 0, 0
+        self.start: Array = np.zeros((1, 0))
+        self.weights: Array = np.zeros((1, 0))
+        self.sums: Array = np.zeros(0)
+        self.diagonal: Array = np.zeros(0)
+        self.factor: Array = np.zeros(0)
+        self.gram: Array = np.zeros((0, 0))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can learn an event."""
+        return len(self.sums) > 0
+
+    @property
+    def record(self) -> Recursing:
+        """The expert as compiled code sees it."""
+        return Recursing(
+            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory,
+            self.projected, self.begin, self.diagonal, self.factor, self.weights, self.sums,
+        )  # fmt: skip
+
+    def grow(self, outputs: int, features: int, columns: int) -> None:
+        """Make room; what is new is 0 and what is old unchanged."""
+        super().grow(outputs, features, columns)
+        more = self.coefficients.shape[1] - len(self.weights)
+        if more:
+            self.weights = np.pad(self.weights, ((0, more), (0, 0)))
+            self.start = np.pad(self.start, ((0, more), (0, 0)))
+
+    def opened(self, opening: int, block: slice, fresh: bool) -> None:
+        """Open a block of columns, which has seen nothing: ``P = I/(ridge F)``."""
+        size, penalty = block.stop - block.start, self.ridge * self.features
+        self.opening, self.begin = opening, block.start
+        self.start = self.coefficients[ITERATE, :, block].astype(np.float64)
+        self.weights, self.sums = self.start.copy(), np.zeros(size)
+        if self.together:
+            self.gram = penalty * np.eye(size)
+        else:
+            self.diagonal, self.factor = np.full(size, 1.0 / penalty), np.zeros(factor.factor_size(size))
+
+    @property
+    def _block(self) -> slice:
+        return slice(self.begin, self.begin + len(self.sums))
+
+    def wanted(self) -> list[slice]:
+        """Return the open block, and all columns in tiles if the others move too."""
+        block = slice(self.first + self.begin, self.first + self.begin + len(self.sums))
+        others = self.projected and self.coefficients.shape[2] > len(self.sums)
+        return [block, *(tiles_of(self.first, self.first + self.coefficients.shape[2]) if others else ())]
+
+    def step_many(self, lesson: Lesson) -> None:
+        """Fit the open block to a block of events; then project the others onto what is left."""
+        residual = residuals_of(self.loss, lesson)
+        opened = lesson.kept[0].astype(np.float64)
+        weighted = opened * lesson.weights[:, None]
+        add_gram(self.gram, weighted, opened)
+        self.sums += weighted.sum(axis=0)
+        with one_blas_thread():
+            move = cho_solve(cho_factor(_solvable(self.gram), lower=True), weighted.T @ residual)
+            np.clip(self.weights + move.T, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=self.weights)
+            self.coefficients[ITERATE, :, self._block] = self.weights
+        if len(lesson.kept) > 1:
+            self._project_others(lesson, residual - opened @ move)
+        self.count_block(len(lesson.aims))
+
+    def _project_others(self, lesson: Lesson, left: Array) -> None:
+        tiles = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()[1:]]
+        features = []
+        for tile, kept in zip(tiles, lesson.kept[1:], strict=True):
+            low, high = (min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop))
+            phi = kept
+            if low < high:
+                phi = kept.copy()
+                phi[:, low - tile.start : high - tile.start] = 0.0
+            features.append(phi)
+        gram = total(products_on_threads(lambda phi: phi @ phi.T, features)).astype(np.float64)
+        rho = regularization_at(self.rho, self.memory, self.clock[EVENTS]) * self.features
+        with one_blas_thread():
+            change = multipliers(gram, left, ridges(rho, lesson.weights)).astype(np.float32)
+            for tile, phi in zip(tiles, features, strict=True):
+                self.coefficients[ITERATE, :, tile] += change.T @ phi
+
+    @property
+    def information(self) -> Array:
+        """The open block's ``P⁻¹``, ``(F_b, F_b)``."""
+        if not self.together:
+            return factor.information(self.diagonal, self.factor)
+        lower = np.tril(self.gram)
+        return np.asarray(lower + np.tril(lower, -1).T)
+
+    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+        """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
+
+        Whoever has not opened that block yet says nothing of it. A share counts for as many events as it is of
+        all events: shares by events leave the information as it is.
+        """
+        super().take(experts, shares, columns)
+        latest = max(expert.opening for expert in experts)
+        told = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
+        if not told:
+            return
+        self.opened(latest, experts[told[0]]._block, False)
+        penalty, events = self.ridge * self.features, sum(expert.clock[EVENTS] for expert in experts)
+        gram, known = penalty * np.eye(len(self.sums)), np.zeros(self.weights.shape)
+        self.start[:] = 0.0
+        part = sum(shares[k] for k in told)
+        for k in told:
+            expert, (rows, unit) = experts[k], columns[k]
+            counts = len(rows)
+            evidence = shares[k] * events / max(expert.clock[EVENTS], 1.0)
+            seen = expert.information
+            moved = (expert.weights @ seen - penalty * expert.start)[:counts]
+            known[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)
+            gram += evidence * (seen - penalty * np.eye(len(seen)))
+            self.start[rows] += shares[k] / part * unit.scale * expert.start[:counts]
+            self.sums += evidence * expert.sums
+        with one_blas_thread():
+            solved = cho_solve(cho_factor(_solvable(gram), lower=True), (known + penalty * self.start).T).T
+            self.weights = np.ascontiguousarray(np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
+            if self.together:
+                self.gram = np.tril(gram)
+            else:
+                self.diagonal, self.factor = factor.of_information(_solvable(gram))
+        change = self.weights - self.coefficients[ITERATE, :, self._block]
+        self.coefficients[:, :, self._block] += change.astype(np.float32)
+        self.coefficients[ITERATE, :, self._block] = self.weights
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        kept = super().parts()
+        if self.is_open:
+            matrix = {"gram": self.gram} if self.together else {"diagonal": self.diagonal, "factor": self.factor}
+            kept |= {"start": self.start, "weights": self.weights, "sums": self.sums, **matrix}
+        return kept
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file; without those of the open block, it is closed."""
+        super().restore(arrays)
+        if "sums" not in arrays:
+            self.close()
+            self.grow(self.coefficients.shape[1], self.features, self.coefficients.shape[2])
+            return
+        size, outputs = len(self.sums), len(self.weights)
+        kept = {name: typed(arrays, name, np.float64, (outputs, size)).copy() for name in ("start", "weights")}
+        kept["sums"] = typed(arrays, "sums", np.float64, (size,)).copy()
+        _require(all(np.isfinite(array).all() for array in kept.values()))
+        _require((abs(kept["weights"]) <= LARGEST_COEFFICIENT).all())
+        if self.together:
+            kept["gram"] = typed(arrays, "gram", np.float64, (size, size)).copy()
+            _require(_is_positive(kept["gram"]))
+        else:
+            diagonal = kept["diagonal"] = typed(arrays, "diagonal", np.float64, (size,)).copy()
+            shape = (factor.factor_size(size),)
+            packed = kept["factor"] = typed(arrays, "factor", np.float64, shape).copy()
+            _require((diagonal >= 0.0).all() and (diagonal <= _MOST).all() and (abs(packed) <= _MOST).all())
+        self.__dict__.update(kept)
+
+
+def _require(possible: bool | np.bool_) -> None:
+    if not possible:
+        raise ValueError("its open block is impossible")
+
+
+def _is_positive(gram: Array) -> bool:
+    """Return whether the lower triangle is that of a Gram matrix that can be solved for."""
+    try:
+        cho_factor(_solvable(gram), lower=True)
+    except (ValueError, np.linalg.LinAlgError):
+        return False
+    return bool((gram.diagonal() > 0.0).all())
+
+
+def _solvable(gram: Array) -> Array:
+    """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
+    return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
+
+
+@overload(step, jit_options={"error_model": "numpy"})
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is not Recursing:
+        return None
+
+    def recur(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        left = _pursue(expert, phi, i, residual[:known], weight)
+        if expert.projected:
+            for k in range(known):
+                residual[k] *= left
+            rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+            stop = expert.begin + expert.sums.shape[0]
+            project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
+        count_step(expert)
+
+    return recur
+
+
+@njit(cache=True, error_model="numpy")
+def _pursue(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
+    """Fit the open block to the event of row ``i``; return the share of the residual that is left."""
+    size, begin = expert.sums.shape[0], expert.begin
+    padded = (size + LANES - 1) // LANES * LANES
+    x, gain = np.zeros(padded), np.zeros(padded)
+    noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
+    for j in range(size):
+        x[j] = phi[i, expert.first + begin + j]
+        expert.sums[j] += x[j] / noise
+    left = factor.update(expert.diagonal, expert.factor, x, noise, gain)
+    for k in range(residual.shape[0]):
+        if residual[k] != 0.0:
+            length = residual[k] / left
+            for j in range(size):
+                moved = expert.weights[k, j] + gain[j] * length
+                moved = min(max(moved, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
+                expert.weights[k, j] = moved
+                expert.coefficients[ITERATE, k, begin + j] = np.float32(moved)
+    return noise / left

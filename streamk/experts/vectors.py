@@ -1,0 +1,121 @@
+"""Inner products whose order of summation is fixed, and which still use the widest registers.
+
+A compiler may vectorise a sum only if it may reorder it, and then the result depends on the
+compiler. Here the order is part of the definition: lane ``l`` of 32 adds the products of indices
+``l, l + 32, l + 64, …`` in turn, by fused multiply-adds, and the lanes are then folded in halves
+(16, 8, 4, 2, 1)::
+
+    s_l = Σ_t a[32t + l] · b[32t + l]          fold:  s_l ← s_l + s_{l+h},  h = 16, 8, 4, 2, 1
+
+Written as plain loops this costs 200 ns for 512 numbers, because the 32 partial sums do not stay
+in registers; as vector instructions with the same meaning, 20 ns, and half of that a product if four
+are summed side by side, so that one need not wait for its own last addition.
+
+Operands are contiguous float32 arrays of any shape, taken as flat: ``a, i`` is the numbers of ``a`` from place
+``i`` on. Lengths are multiples of 32.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from streamk.features.lanes import Value, at, data, fma, fold, index, load, spread, store, times, vector
+
+LANES = 32
+_FOUR = 4
+
+
+@intrinsic
+def _inner_product(typing_context, a, i, b, j, length):  # type: ignore[no-untyped-def]
+    """Return ``Σ_l a[i + l] b[j + l]``, ``l < length``."""
+    if not _are_flat(a, b):
+        return None
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _products(context, builder, signature, arguments, 1)[0]
+
+    n = types.intp
+    return types.float32(a, n, b, n, n), generate
+
+
+def _storing(count: int) -> Any:
+    @intrinsic
+    def products(typing_context, a, i, b, j, length, out, k):  # type: ignore[no-untyped-def]
+        """Set ``out[k + r]`` to the inner product of row ``r < count`` of ``a, i`` with ``b, j``."""
+        if not _are_flat(a, b, out):
+            return None
+
+        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            target = at(builder, data(context, builder, signature, arguments, 5), arguments[6])
+            for r, total in enumerate(_products(context, builder, signature, arguments, count)):
+                builder.store(total, at(builder, target, index(r)))
+            return context.get_dummy_value()
+
+        n = types.intp
+        return types.void(a, n, b, n, n, out, n), generate
+
+    return products
+
+
+@intrinsic
+def _add_scaled(typing_context, out, i, factor, values, j, length):  # type: ignore[no-untyped-def]
+    """Add ``factor`` times the numbers of ``values`` from ``j`` on to those of ``out`` from ``i`` on."""
+    if not _are_flat(out, values):
+        return None
+    n = types.intp
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        target = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        source = at(b, data(context, b, signature, arguments, 3), arguments[4])
+        scale = spread(b, arguments[2])
+        lanes = scale.type.count
+        with cgutils.for_range(b, b.udiv(arguments[5], index(lanes))) as loop:
+            start = times(b, loop.index, lanes)
+            place = at(b, target, start)
+            store(b, fma(b, scale, load(b, at(b, source, start)), load(b, place)), place)
+        return context.get_dummy_value()
+
+    return types.void(out, n, types.float32, values, n, n), generate
+
+
+# Numba's annotations count the typing context among the arguments
+inner_product: Any = _inner_product
+add_scaled: Any = _add_scaled
+_four, _one = _storing(_FOUR), _storing(1)
+
+
+@njit(cache=True, error_model="numpy")
+def inner_products(a, rows, b, j, length, out, k):  # type: ignore[no-untyped-def]
+    """Set ``out[k + r]`` (flat, float32) to the inner product of row ``r < rows`` of ``a`` and ``b, j``."""
+    fours = rows - rows % _FOUR
+    for r in range(0, fours, _FOUR):
+        _four(a, r * length, b, j, length, out, k + r)
+    for r in range(fours, rows):
+        _one(a, r * length, b, j, length, out, k + r)
+
+
+def _are_flat(*operands: Any) -> bool:
+    return all(
+        isinstance(x, types.Array) and (x.dtype, x.layout) == (types.float32, "C") for x in operands
+    )
+
+
+def _products(context: Any, b: Any, signature: Any, arguments: Any, count: int) -> list[Value]:
+    """Return the inner products of ``count`` rows of ``a`` with one of ``b``."""
+    length = arguments[4]
+    first = at(b, data(context, b, signature, arguments, 0), arguments[1])
+    rows = [at(b, first, b.mul(index(r), length)) for r in range(count)]
+    shared = at(b, data(context, b, signature, arguments, 2), arguments[3])
+    zero = ir.Constant(vector(LANES), [0.0] * LANES)
+    partial = [cgutils.alloca_once_value(b, zero) for _ in rows]
+    with cgutils.for_range(b, b.udiv(length, index(LANES))) as loop:
+        start = times(b, loop.index, LANES)
+        y = load(b, at(b, shared, start), LANES)
+        for row, total in zip(rows, partial, strict=True):
+            b.store(fma(b, load(b, at(b, row, start), LANES), y, b.load(total)), total)
+    return [fold(b, b.load(total)) for total in partial]

@@ -1,0 +1,262 @@
+"""The random feature map ``φ``: what a seed stands for.
+
+For a cosine kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j
+W_jf)``: phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈
+k(x, z)`` (Rahimi and Recht 2007). Arc-cosine kernels take ramps instead of cosines
+(:mod:`streamk.features.activation`), and the polynomial kernel a tensor sketch
+(:mod:`streamk.features.sketch`). A block is 64 features, one group of random numbers. Blocks take the kernels in
+turn, and within the features of one kernel every 32 have the next of the scales.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.rows import LARGEST_UNSCALED, MOST_SLOTS, Rows
+from streamk.features import spectra
+from streamk.features.activation import COSINE
+from streamk.features.counter import block_keys, mix64_int, uniforms
+from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
+from streamk.features.lanes import LANES, aligned
+from streamk.features.normal import GROUP
+from streamk.features.segments import Segments, Structured
+from streamk.features.sketch import Sketch, sketch_of
+from streamk.kernels import Kernel, Polynomial
+
+BLOCK = GROUP
+SPAN = 2 * LANES  # features in a row that share a scale
+# In units of the bandwidth: where float32 angles have lost a hundredth of a turn, frequencies and inputs end.
+FARTHEST = 1e5
+_LARGEST_RADIUS = 1e15  # keeps the angle of the largest input finite in float32
+_PHASES, _RADII = 0, 1
+_KEPT = ("kernels", "bandwidth", "scales", "block", "features", "width", "seed", "slots", "_covered")
+Floats = NDArray[np.float32]
+
+
+def width_of(features: int) -> int:
+    """Return a number of features rounded up to whole blocks."""
+    return -(-features // BLOCK) * BLOCK
+
+
+def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[float, ...]:
+    """Return, for each family of directions in use, the power of the fields present that scales its inputs.
+
+    With a bandwidth of its own an event is not scaled; without, its inputs are divided by ``√d`` for normal
+    directions, by ``d`` for Cauchy ones, ``d`` the fields present in the event.
+
+    Examples
+    --------
+    >>> from streamk.kernels import kernel
+    >>> exponents_of((kernel("laplacian"), kernel("gaussian")), None)
+    (-0.5, -1.0)
+    """
+    families = sorted({spectra.family(kernel) for kernel in kernels})
+    return (0.0,) if bandwidth is not None else tuple(-1.0 if f == spectra.CAUCHY else -0.5 for f in families)
+
+
+def largest_unscaled(kernels: tuple[Kernel, ...], bandwidth: float | None, scales: tuple[float, ...]) -> float:
+    """Return the largest number that features of unscaled inputs can tell from its neighbours in float32."""
+    if not all(map(spectra.mixable, kernels)):
+        return LARGEST_UNSCALED
+    return float(min(LARGEST_UNSCALED, FARTHEST * (1.0 if bandwidth is None else bandwidth) * min(scales)))
+
+
+class MapRecord(NamedTuple):
+    """A feature map as compiled code sees it.
+
+    ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
+    :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
+    ``kind``; how many features ``count``; and the frequency cache: ``table``, ``counts``, ``frequencies``.
+    """
+
+    block_keys: NDArray[np.uint64]
+    families: NDArray[np.int64]
+    runs: NDArray[np.int64]
+    waves: Floats
+    kind: int
+    count: int
+    table: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+    frequencies: Floats
+
+
+class FeatureMap:
+    """Random features of one or several kernels at several scales.
+
+    Parameters
+    ----------
+    kernels
+        Block ``b`` of 64 features is of kernel ``b mod len(kernels)``; several must all be of cosines.
+    bandwidth
+        ``ℓ``, in units of the scaled inputs, times a scale; None for inputs that are scaled event by event
+        (:func:`exponents_of`).
+    scales
+        Multipliers of the bandwidth.
+    features
+        Number of features ``F`` to begin with; :meth:`grow` adds more.
+    seed
+        The only source of randomness.
+    slots
+        Slots of the first segment of structured directions; None for keyed and dense ones.
+    """
+
+    def __init__(
+        self,
+        kernels: tuple[Kernel, ...],
+        bandwidth: float | None,
+        scales: tuple[float, ...],
+        features: int,
+        seed: int,
+        slots: int | None = None,
+    ) -> None:
+        self.kernels, self.bandwidth, self.scales = kernels, bandwidth, scales
+        self.block = self.features = features
+        self.width, self.seed = width_of(features), seed
+        self._covered = self.slots = slots
+        self.regenerate()
+
+    def regenerate(self) -> None:
+        """Make everything that follows from the seed: keys, phases, radii and an empty cache."""
+        width, blocks = self.width, self.width // BLOCK
+        self.kind = spectra.activation(self.kernels[0])
+        self.exponents = exponents_of(self.kernels, self.bandwidth)
+        self.largest = largest_unscaled(self.kernels, self.bandwidth, self.scales)
+        self.cache = FrequencyCache(width)
+        self.source: Structured | Sketch | None = None
+        self._keys = block_keys(self.seed, blocks)
+        self._families = np.resize([spectra.family(kernel) for kernel in self.kernels], blocks).astype(np.int64)
+        self._segments: Segments | None = None
+        self._held: tuple[NDArray[np.uint64], Floats] | None = None
+        if isinstance(kernel := self.kernels[0], Polynomial):
+            bandwidths = (self.bandwidth or 1.0) * np.asarray(self.scales, dtype=np.float64)
+            copies = self.features // self.block
+            self.source = sketch_of(self.seed, kernel.degree, kernel.constant, bandwidths, self.block, copies)
+            self.waves: Floats = np.zeros((2, width), dtype=np.float32)
+        else:
+            phases, radii = self._phases_and_radii()
+            self.waves = aligned(np.array([phases, radii], dtype=np.float32))
+            if self.slots is not None:
+                self._segments = Segments(self.seed, self.slots, radii, 2 * len(self.scales))
+                self.cover(self._covered or 0)
+                self._compile_segments()
+        self.renew()
+
+    def renew(self) -> None:
+        """Make the record of compiled code anew, after the cache has changed."""
+        cache, ends = self.cache, np.arange(1, len(self._families) + 1) * BLOCK
+        inputs = self._families if len(self.exponents) > 1 else np.zeros_like(self._families)
+        runs = np.column_stack([ends - BLOCK, ends, inputs])
+        if not inputs.any():
+            runs = np.array([[0, self.width, 0]])
+        self.record = MapRecord(
+            self._keys, self._families, runs.astype(np.int64), self.waves, self.kind, self.features,
+            cache.table, cache.counts, cache.rows,
+        )  # fmt: skip
+
+    def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return phases (0 unless angles are of cosines) and ``√a/ℓ``, for cosines in turns.
+
+        With structured directions the second sixteen features of a span repeat the first, a quarter of a turn
+        later; a ramp's second is that of the opposite direction.
+        """
+        width, kernels = self.width, self.kernels
+        spans = np.arange(width) // SPAN
+        block, half = spans // 2, spans % 2
+        own = 2 * (block // len(kernels)) + half  # number of the span among those of its kernel
+        bandwidths = (self.bandwidth or 1.0) * np.asarray(self.scales, dtype=np.float64)[own % len(self.scales)]
+        pair, second = np.arange(width), np.zeros(width, dtype=bool)
+        if self.slots is not None:
+            pair, second = spans * LANES + pair % LANES, pair % SPAN >= LANES
+        count = width if self.slots is None else width // 2
+        lengths = np.ones(width)
+        for k, kernel in enumerate(kernels):
+            of_kernel = block % len(kernels) == k
+            drawn = spectra.radii(kernel, mix64_int(self.seed ^ 0x7261646969), count)
+            lengths[of_kernel] = np.minimum(drawn, FARTHEST)[pair[of_kernel]]
+        turn = 2.0 * np.pi if self.kind == COSINE else 1.0
+        with np.errstate(over="ignore", divide="ignore"):
+            radii = np.minimum(lengths / (turn * bandwidths), _LARGEST_RADIUS)
+        if self.kind != COSINE:
+            return np.zeros(width), np.where(second, -radii, radii)
+        phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
+        return np.where(second, (phases + 0.75) % 1.0, phases), radii
+
+    def grow(self, features: int) -> None:
+        """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
+        if features > self.features:
+            self.features, self.width = features, width_of(features)
+            self.regenerate()
+
+    def cover(self, slots: int) -> None:
+        """Open segments until there are so many slots; the features of old slots stay the same."""
+        if self._segments is not None and slots > self._segments.slots:
+            self._segments.cover(slots)
+            self._covered = slots
+            self._compile_segments()
+            self.renew()
+
+    def _compile_segments(self) -> None:
+        assert self._segments is not None
+        self.waves = aligned(np.concatenate([self.waves[:2], self._segments.radii]))
+        self.source = self._segments.compiled()
+
+    def make_room(self, inputs: int = 0) -> None:
+        """Let the frequency cache grow: to hold so many inputs at once, or because it has overflowed."""
+        if inputs:
+            self.cache.reserve(inputs)
+        else:
+            self.cache.grow()
+        self.renew()
+
+    def needs_cache(self, rows: Rows) -> bool:
+        """Return whether features of these rows need frequencies, whose cache is for one thread at a time."""
+        return self.source is None or (self.slots is not None and bool((rows.keys > MOST_SLOTS).any()))
+
+    def frequencies(self, keys: NDArray[np.uint64], inputs: slice, tile: slice) -> Floats:
+        """Return the frequencies of some inputs (a slice of ``keys``) in one tile of whole blocks."""
+        if self._held is not None and np.array_equal(self._held[0], keys):
+            return self._held[1][inputs, tile]
+        return self._generate(keys[inputs], tile)
+
+    def hold_frequencies(self, keys: NDArray[np.uint64]) -> None:
+        """Keep the frequencies of these inputs for the next calls, if they take at most 64 MiB."""
+        if self._held is not None and np.array_equal(self._held[0], keys):
+            return
+        self._held = None
+        if 4 * len(keys) * self.width <= CACHE_BYTES:
+            self._held = keys, self._generate(keys, slice(0, self.width))
+
+    def _generate(self, keys: NDArray[np.uint64], tile: slice) -> Floats:
+        matrix = np.empty((len(keys), tile.stop - tile.start), dtype=np.float32)
+        blocks = slice(tile.start // BLOCK, tile.stop // BLOCK)
+        frequency_matrix(self._keys[blocks], self._families[blocks], self.waves[_RADII, tile], keys, matrix)
+        return matrix
+
+    def runs_in(self, tile: slice) -> NDArray[np.int64]:
+        """Return the runs of a tile of whole blocks, counted from its first column."""
+        runs = self.record.runs.copy()
+        runs[:, :2] = np.clip(runs[:, :2], tile.start, tile.stop) - tile.start
+        return runs[runs[:, 0] < runs[:, 1]]
+
+    def columns_by_inputs(self, tile: slice) -> list[NDArray[np.intp] | slice]:
+        """Return, for each of the inputs that :func:`exponents_of` tells, the columns of a tile that take it."""
+        if len(self.exponents) == 1:
+            return [slice(None)]
+        inputs = np.repeat(self._families, BLOCK)[tile]
+        return [np.flatnonzero(inputs == k) for k in range(len(self.exponents))]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in _KEPT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.regenerate()
+
+    @property
+    def phases(self) -> Floats:
+        """Phases of the features in turns, ``(width,)``."""
+        phases: Floats = self.waves[_PHASES]
+        return phases

@@ -1,0 +1,87 @@
+"""Spectra: how a kernel's random frequencies are drawn, and what its angles become.
+
+A radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its frequencies are
+``ω = √a · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the mixture). One scheme of
+directions ``z`` therefore serves every radial kernel, and a kernel only has to say how ``√a`` is distributed, for
+bandwidth 1:
+
+=========================  =========================================================================
+kernel                     ``√a``
+=========================  =========================================================================
+Gaussian                   1
+Laplace                    ``1/|u|``, ``u ~ N(0, 1)``: Matérn of order ½
+Matérn                     ``√(ν/g)``, ``g ~ Gamma(ν, 1)`` (Rasmussen and Williams 2006, eq. 4.15)
+rational quadratic         ``√(g/a)``, ``g ~ Gamma(a, 1)``
+exponential power          ``√(2S)``, ``S`` positive ``p/2``-stable (below)
+=========================  =========================================================================
+
+The frequencies of the Laplacian, the product of ``exp(−|x_j − z_j|/ℓ)``, are one Cauchy number for every feature
+*and input* (Rahimi and Recht 2007): a *family* of directions of their own, to be had keyed and dense.
+
+``S`` is drawn by Kanter's (1975) representation: with ``α = p/2``, ``U`` uniform on (0, π) and ``E``
+exponential, ``S = sin(αU)/sin(U)^{1/α} · (sin((1 − α)U)/E)^{(1−α)/α}``, whose Laplace transform is
+``exp(−s^α)``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.features.activation import COSINE, RAMP, SQUARED_RAMP, STEP
+from streamk.features.counter import mix64_int, uniforms
+from streamk.kernels import (
+    ArcCosine,
+    ExponentialPower,
+    Kernel,
+    Laplace,
+    Laplacian,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+)
+
+Array = NDArray[np.float64]
+NORMAL, CAUCHY = 0, 1  # families of directions
+
+
+def family(kernel: Kernel) -> int:
+    """Return what the directions of a kernel are made of: normal numbers, or Cauchy numbers."""
+    return CAUCHY if isinstance(kernel, Laplacian) else NORMAL
+
+
+def activation(kernel: Kernel) -> int:
+    """Return what angles become: see :mod:`streamk.features.activation`."""
+    return (STEP, RAMP, SQUARED_RAMP)[kernel.order] if isinstance(kernel, ArcCosine) else COSINE
+
+
+def mixable(kernel: Kernel) -> bool:
+    """Return whether features of a kernel may stand beside those of others: cosines with a phase."""
+    return not isinstance(kernel, ArcCosine | Polynomial)
+
+
+def radii(kernel: Kernel, key: int, count: int) -> Array:
+    """Return ``√a`` of features ``0 … count − 1`` of the stream ``key``, for bandwidth 1."""
+    if isinstance(kernel, Laplace) and not isinstance(kernel, Laplacian):
+        kernel = Matern(0.5)
+    if isinstance(kernel, Matern):
+        return np.sqrt(kernel.nu / _gamma_quantile(kernel.nu, key, count))
+    if isinstance(kernel, RationalQuadratic):
+        return np.sqrt(_gamma_quantile(kernel.a, key, count) / kernel.a)
+    if isinstance(kernel, ExponentialPower):
+        alpha = kernel.p / 2.0
+        u = np.pi * uniforms(key, count)
+        e = -np.log(uniforms(mix64_int(key + 1), count))
+        logarithm = np.log(np.sin(alpha * u)) - np.log(np.sin(u)) / alpha
+        logarithm += (np.log(np.sin((1.0 - alpha) * u)) - np.log(e)) * (1.0 - alpha) / alpha
+        return np.exp(np.minimum(0.5 * (np.log(2.0) + logarithm), 300.0))
+    return np.ones(count)
+
+
+def _gamma_quantile(shape: float, key: int, count: int) -> Array:
+    """Return ``Gamma(shape, 1)`` numbers by inverting the distribution function."""
+    from scipy.special import gammaincinv
+
+    # A shape near 0 has quantiles below the smallest float; a radius must stay finite.
+    quantiles: Array = gammaincinv(shape, uniforms(key, count))
+    return np.maximum(quantiles, 1e-60)

@@ -1,0 +1,48 @@
+"""Arrays that nobody counts: what a hot loop is given, so that it need not count references.
+
+Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a tuple or
+sliced. A *borrowed* array has no count; whoever lends it keeps it alive. Arguments of a compiled function live as
+long as its call; what it allocates itself must be mentioned (:func:`keep`) after the last use of what was borrowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def _borrowed(typing_context, value):  # type: ignore[no-untyped-def]
+    """Return the same array, or the same tuple of arrays and other values, without counts."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _without_counts(context, builder, signature.args[0], arguments[0])
+
+    return value(value), generate
+
+
+def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        array.meminfo = ir.Constant(array.meminfo.type, None)
+        array.parent = ir.Constant(array.parent.type, None)
+        return array._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        for k, member in enumerate(kind.types):
+            inner = _without_counts(context, builder, member, builder.extract_value(value, k))
+            value = builder.insert_value(value, inner, k)
+    return value
+
+
+@intrinsic
+def _keep(typing_context, value):  # type: ignore[no-untyped-def]
+    """Do nothing, but let a value live until here."""
+    return types.void(value), lambda context, builder, signature, arguments: context.get_dummy_value()
+
+
+# Numba's annotations count the typing context among the arguments
+borrowed: Any = _borrowed
+keep: Any = _keep

@@ -1,0 +1,137 @@
+"""Kaczmarz pursuit: pursue with the open block of features, project with all others.
+
+Each event is first pursued by the open block (:mod:`streamk.learners.matching_pursuit`), and what is left is
+projected onto all others (Kaczmarz-MP in Andrecut 2016).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streamk.experts.recursion import Recursion
+from streamk.learners.base import KernelLearner
+from streamk.learners.classifier import KernelClassifier
+from streamk.learners.regressor import KernelRegressor
+from streamk.schedules import Growth
+
+
+@dataclass(eq=False, repr=False)
+class _KaczmarzPursuit(KernelLearner):
+    """The parameters of Kaczmarz pursuit: one recursion, the other blocks projected."""
+
+    kernel: str | tuple[str, ...] = "gaussian"
+    bandwidth: float | None = None
+    scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
+    features: int = 256
+    growth: str = "linear"
+    period: int = 2000
+    max_features: int = 2048
+    loss: str = "squared"
+    ridge: float = 1.0
+    regularization: float = 0.3
+    memory: int | None = None
+    average: bool = False
+    block_size: int = 1
+    scale_inputs: bool = True
+    directions: str = "keyed"
+    seed: int | None = None
+    _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
+        True: ("squared",),
+        False: ("squared", "huber", "epsilon_insensitive"),
+    }
+
+    def __post_init__(self) -> None:
+        rho, memory = self.regularization, self.memory
+        expert = Recursion(self._check(), self.average, self.ridge, self.block_size > 1, True, rho, memory)
+        growth = Growth(self.growth, self.period, self.features, self.max_features)
+        self._begin([expert], growth, self.block_size, memory=memory)
+
+
+@dataclass(eq=False, repr=False)
+class KaczmarzPursuitClassifier(_KaczmarzPursuit, KernelClassifier):
+    """Kernel classifier that pursues with one block of features and projects with all others.
+
+    The second-order steps of :class:`streamk.MatchingPursuitClassifier` on the open block, and on what they leave
+    of each event, the steps of :class:`KaczmarzClassifier` on every other.
+
+    Parameters
+    ----------
+    kernel, bandwidth, scales, average, scale_inputs, directions, seed
+        As for :class:`streamk.KaczmarzClassifier`.
+    features, growth, period, max_features, loss, ridge, block_size
+        As for :class:`streamk.MatchingPursuitClassifier`.
+    regularization, memory
+        ``ρ`` of the projections and when it stops growing, as for :class:`streamk.KaczmarzClassifier`.
+
+    Attributes
+    ----------
+    labels : list
+        Classes known so far.
+    events : int
+        Events learned so far.
+    pending : int
+        Events waiting for their block to fill.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamk
+    >>> learner = streamk.KaczmarzPursuitClassifier(features=128, seed=7)
+    >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
+    Accuracy: 88.30%
+    """
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": 64, "seed": 7}
+
+
+@dataclass(eq=False, repr=False)
+class KaczmarzPursuitRegressor(_KaczmarzPursuit, KernelRegressor):
+    """Kernel regressor that pursues with one block of features and projects with all others.
+
+    Parameters
+    ----------
+    kernel, bandwidth, scales, average, scale_inputs, directions, seed
+        As for :class:`streamk.KaczmarzClassifier`.
+    features, growth, period, max_features, ridge, block_size
+        As for :class:`streamk.MatchingPursuitClassifier`.
+    loss
+        As for :class:`streamk.MatchingPursuitRegressor`.
+    regularization, memory
+        ``ρ`` of the projections and when it stops growing, as for :class:`streamk.KaczmarzClassifier`.
+
+    scale_target
+        As for :class:`streamk.KaczmarzRegressor`.
+
+    Attributes
+    ----------
+    events : int
+        Events learned so far.
+    pending : int
+        Events waiting for their block to fill.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, metrics
+    >>> import streamk
+    >>> learner = streamk.KaczmarzPursuitRegressor(features=64, period=200, seed=7)
+    >>> stream = datasets.synth.Friedman(seed=1).take(1000)
+    >>> evaluate.progressive_val_score(stream, learner, metrics.R2())
+    R2: 0.575596
+    """
+
+    scale_target: bool = True
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": 64, "seed": 7}
