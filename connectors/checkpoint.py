@@ -20,7 +20,7 @@ from typing import Any
 
 from connectors.stream import CHECKPOINT, Failure
 from streamk.learners import KernelLearner
-from streamk.model_file import loads_with_extra
+from streamk.learners.files import loads_with_extra
 
 log = logging.getLogger(__name__)
 _SUFFIX = ".checkpoint"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from connectors.files import read_value
-from streamk.parameters import check_weight
+from streamk.encoding.targets import check_weight
 
 _MISSING = object()
 _PLACES = (str, int, float, bytes, datetime, type(None))  # of keys and times

@@ -13,7 +13,7 @@ import msgspec
 from connectors.events import Decoder, Event
 from connectors.stream import Raw
 from streamk.learners import KernelLearner
-from streamk.rows import RowError
+from streamk.encoding.rows import RowError
 
 _PIECE = 64  # events tried together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses

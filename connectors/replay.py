@@ -15,7 +15,7 @@ from connectors.baseline import LinearClassifier, LinearRegressor
 from connectors.files import Log, Record
 from streamk.learners import KernelLearner
 from streamk.prequential import TASKS, Answers, LearnerSubject, Score, Subject, test_then_train
-from streamk.rows import RowError
+from streamk.encoding.rows import RowError
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "kaczmarz": {

@@ -35,7 +35,9 @@ def kernels_of(kernel: Any) -> tuple[Kernel, ...]:
     if len(kernels) > 1:
         for text, each in zip(texts, kernels, strict=True):
             if not mixable(each):
-                raise ValueError(f"kernel={kernel!r}: {text!r} cannot stand beside other kernels; use it alone")
+                raise ValueError(
+                    f"kernel={kernel!r}: {text!r} cannot stand beside other kernels; use it alone"
+                )
     return kernels
 
 

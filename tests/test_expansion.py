@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from streamk.expansion import Expansion, accumulate, evaluate
 from streamk.features.activation import AMPLITUDE, activate
-from streamk.features.directions import number_key
+from streamk.encoding.keys import number_key
 from streamk.features.keyed import fill_angles
 from streamk.kernels import kernel
 

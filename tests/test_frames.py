@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from streamk.batches import targets
-from streamk.frames import batch
-from streamk.inputs import Inputs
+from streamk.encoding.batches import targets
+from streamk.encoding.frames import batch
+from streamk.encoding.inputs import Inputs
 
 ROWS = [
     {"b": 1.5, "a": 2, "colour": "red", "on": True},

@@ -5,10 +5,10 @@ import pytest
 
 import streamk
 from streamk.features.activation import AMPLITUDE
-from streamk.features.feature_map import FeatureMap
+from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.kernels import kernel
-from streamk.rows import Rows
+from streamk.encoding.rows import Rows
 from streamk.schedules import events_before_opening, openings_at
 
 NAMES = ["a", "b", "c"]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.errors import TypingError
 
-from streamk.inner_product import inner_product
+from streamk.experts.vectors import inner_product
 
 
 @njit

@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamk.inputs import MOST_NAMES, Inputs
-from streamk.rows import Rows, stack
+from streamk.encoding.inputs import MOST_NAMES, Inputs
+from streamk.encoding.rows import Rows, stack
 
 
 def row(inputs, x, learning=True):

@@ -7,8 +7,8 @@ from sklearn.gaussian_process import kernels as sk
 
 from streamk.expansion import Expansion
 from streamk.features.activation import AMPLITUDE, activate
-from streamk.features.directions import number_key, number_position_key
-from streamk.features.feature_map import SPAN
+from streamk.encoding.keys import number_key, number_position_key
+from streamk.features.map import SPAN
 from streamk.kernels import kernel
 
 NAMES = [

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from streamk.labels import Labels
+from streamk.encoding.labels import Labels
 
 
 def learned(*values):

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from streamk.losses import MARGIN, SQUARED
-from streamk.probabilities import STATE, calibrate, initialise, probabilities, project_simplex
+from streamk.combining.calibration import STATE, calibrate, initialise, probabilities, project_simplex
 
 OUTPUTS = arrays(np.float32, st.integers(1, 12), elements=st.floats(-50, 50, width=32))
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamk.scaling import observe, spread, standardise
+from streamk.encoding.scaling import observe, spread, standardise
 
 VALUES = st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=30)
 

@@ -58,23 +58,31 @@ def look(
     for part in parts:
         features = features_by_tile(e, rows.select(part), statistics)
 
-        def of_tile(tile: slice, features: Any = features, part: slice = part) -> tuple[list[Any], Floats | None]:
+        def of_tile(
+            tile: slice, features: Any = features, part: slice = part
+        ) -> tuple[list[Any], Floats | None]:
             phi = features(tile)
             for asked, into in zip(wanted, kept, strict=True):
                 for w, out in zip([w for w in asked if w not in tiles], into, strict=True):
                     first, last = max(tile.start, w.start), min(tile.stop, w.stop)
                     if first < last:
-                        out[part, first - w.start : last - w.start] = phi[:, first - tile.start : last - tile.start]
+                        out[part, first - w.start : last - w.start] = phi[
+                            :, first - tile.start : last - tile.start
+                        ]
             again = any(tile in asked for asked in wanted)
             return [_outputs(expert, phi, tile) for expert in experts], phi if again else None
 
         found = products_on_threads(of_tile, tiles)
-        seen.append([total(o for o in outs if o is not None) for outs in zip(*(f[0] for f in found), strict=True)])
+        seen.append(
+            [total(o for o in outs if o is not None) for outs in zip(*(f[0] for f in found), strict=True)]
+        )
         for tile, (_, phi) in zip(tiles, found, strict=True):
             if phi is not None:
                 whole.setdefault(tile.start, []).append(phi)
     outputs = [np.concatenate(parts, axis=1) for parts in zip(*seen, strict=True)]
-    joined = {start: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for start, pieces in whole.items()}
+    joined = {
+        start: pieces[0] if len(pieces) == 1 else np.concatenate(pieces) for start, pieces in whole.items()
+    }
     answers = []
     for asked, into in zip(wanted, kept, strict=True):
         others = iter(into)

@@ -36,7 +36,6 @@ from streamk.experts.expert import (
     ITERATE,
     LARGEST_COEFFICIENT,
     STEPS,
-    Array,
     Expert,
     Floats,
     Lesson,

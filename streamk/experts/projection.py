@@ -108,9 +108,7 @@ def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-u
     whole = length * np.float64(inner_product(phi, place, phi, place, columns)) + rho
     for k in range(known):
         if residual[k] != 0.0 and whole > 0.0:
-            add_scaled(
-                expert.coefficients, k * columns, np.float32(residual[k] / whole), phi, place, columns
-            )
+            add_scaled(expert.coefficients, k * columns, np.float32(residual[k] / whole), phi, place, columns)
 
 
 @njit(cache=True, error_model="numpy")

@@ -172,7 +172,9 @@ class Recursion(Expert):
         tiles = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()[1:]]
         features = []
         for tile, kept in zip(tiles, lesson.kept[1:], strict=True):
-            low, high = (min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop))
+            low, high = (
+                min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop)
+            )
             phi = kept
             if low < high:
                 phi = kept.copy()
@@ -234,7 +236,9 @@ class Recursion(Expert):
         """Return the arrays that a model file keeps."""
         kept = super().parts()
         if self.is_open:
-            matrix = {"gram": self.gram} if self.together else {"diagonal": self.diagonal, "factor": self.factor}
+            matrix = (
+                {"gram": self.gram} if self.together else {"diagonal": self.diagonal, "factor": self.factor}
+            )
             kept |= {"start": self.start, "weights": self.weights, "sums": self.sums, **matrix}
         return kept
 
@@ -246,7 +250,9 @@ class Recursion(Expert):
             self.grow(self.coefficients.shape[1], self.features, self.coefficients.shape[2])
             return
         size, outputs = len(self.sums), len(self.weights)
-        kept = {name: typed(arrays, name, np.float64, (outputs, size)).copy() for name in ("start", "weights")}
+        kept = {
+            name: typed(arrays, name, np.float64, (outputs, size)).copy() for name in ("start", "weights")
+        }
         kept["sums"] = typed(arrays, "sums", np.float64, (size,)).copy()
         _require(all(np.isfinite(array).all() for array in kept.values()))
         _require((abs(kept["weights"]) <= LARGEST_COEFFICIENT).all())
@@ -291,7 +297,9 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
         if expert.projected:
             for k in range(known):
                 residual[k] *= left
-            rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+            rho = (
+                regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
+            )
             stop = expert.begin + expert.sums.shape[0]
             project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
         count_step(expert)

@@ -100,9 +100,7 @@ def inner_products(a, rows, b, j, length, out, k):  # type: ignore[no-untyped-de
 
 
 def _are_flat(*operands: Any) -> bool:
-    return all(
-        isinstance(x, types.Array) and (x.dtype, x.layout) == (types.float32, "C") for x in operands
-    )
+    return all(isinstance(x, types.Array) and (x.dtype, x.layout) == (types.float32, "C") for x in operands)
 
 
 def _products(context: Any, b: Any, signature: Any, arguments: Any, count: int) -> list[Value]:

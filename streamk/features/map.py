@@ -57,7 +57,9 @@ def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[
     return (0.0,) if bandwidth is not None else tuple(-1.0 if f == spectra.CAUCHY else -0.5 for f in families)
 
 
-def largest_unscaled(kernels: tuple[Kernel, ...], bandwidth: float | None, scales: tuple[float, ...]) -> float:
+def largest_unscaled(
+    kernels: tuple[Kernel, ...], bandwidth: float | None, scales: tuple[float, ...]
+) -> float:
     """Return the largest number that features of unscaled inputs can tell from its neighbours in float32."""
     if not all(map(spectra.mixable, kernels)):
         return LARGEST_UNSCALED
@@ -127,7 +129,9 @@ class FeatureMap:
         self.cache = FrequencyCache(width)
         self.source: Structured | Sketch | None = None
         self._keys = block_keys(self.seed, blocks)
-        self._families = np.resize([spectra.family(kernel) for kernel in self.kernels], blocks).astype(np.int64)
+        self._families = np.resize([spectra.family(kernel) for kernel in self.kernels], blocks).astype(
+            np.int64
+        )
         self._segments: Segments | None = None
         self._held: tuple[NDArray[np.uint64], Floats] | None = None
         if isinstance(kernel := self.kernels[0], Polynomial):
@@ -166,7 +170,9 @@ class FeatureMap:
         spans = np.arange(width) // SPAN
         block, half = spans // 2, spans % 2
         own = 2 * (block // len(kernels)) + half  # number of the span among those of its kernel
-        bandwidths = (self.bandwidth or 1.0) * np.asarray(self.scales, dtype=np.float64)[own % len(self.scales)]
+        bandwidths = (self.bandwidth or 1.0) * np.asarray(self.scales, dtype=np.float64)[
+            own % len(self.scales)
+        ]
         pair, second = np.arange(width), np.zeros(width, dtype=bool)
         if self.slots is not None:
             pair, second = spans * LANES + pair % LANES, pair % SPAN >= LANES

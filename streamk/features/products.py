@@ -105,7 +105,6 @@ class _BlasLimit:
             if self._holders == 0:
                 self._limit.restore_original_limits()
 
-
     def after_fork(self) -> None:
         """Forget the holders, whose threads are not in this process."""
         if self._holders:

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from streamk.encoding.rows import ABSENT, MOST_SLOTS
 from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import frequency_rows
 from streamk.features.keyed import PHASES, fill_angles
@@ -20,7 +21,6 @@ from streamk.features.lanes import LANES
 from streamk.features.segments import Structured
 from streamk.features.sketch import Sketch, tensor_sketch
 from streamk.features.structured import add_projections
-from streamk.encoding.rows import ABSENT, MOST_SLOTS
 
 
 def featurize(

@@ -157,7 +157,9 @@ class LearnerState(base.Estimator):
 
     def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the learner of these parts, which it does not share; without an open block."""
-        learner = self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
+        learner = self._from_parts(
+            header, {name: array.copy() for name, array in arrays.items()}, closed=True
+        )
         return learner
 
     def save(self, path: str | Path, extra: Any = None) -> int:
@@ -229,16 +231,16 @@ class LearnerState(base.Estimator):
             raise ValueError("it has parts that do not belong to it")
         return self
 
-    def _restore_experts(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool
-    ) -> None:
+    def _restore_experts(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
         inputs, slots, openings = self._codec.inputs, header["slots"], header["openings"]
         if not inputs.settled:
             raise ValueError("it has learned, and its directions are not chosen")
         structured = inputs.directions == "structured"
         if (not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS) if structured else slots is not None:
             raise ValueError(f"its slots are {slots!r}")
-        if not isinstance(openings, int) or not 1 <= openings <= max(1, self._growth.openings_at(self.events)):
+        if not isinstance(openings, int) or not 1 <= openings <= max(
+            1, self._growth.openings_at(self.events)
+        ):
             raise ValueError(f"its openings are {openings!r}")
         check_map({**self._get_params(), "seed": header["seed"]})
         self._growth.count(openings)
@@ -269,4 +271,3 @@ _SCRATCH = ("_arguments", "_entry", "_goal", "_out")
 
 def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-

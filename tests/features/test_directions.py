@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamk.features.directions import (
+from streamk.encoding.keys import (
     category_key,
     number_key,
     number_position_key,

@@ -6,7 +6,7 @@ import pytest
 import streamk
 from streamk.features.activation import AMPLITUDE
 from streamk.features.matrix import fill
-from streamk.learners.recursion import covariance
+from streamk.experts.factor import covariance
 
 from .subjects import events
 

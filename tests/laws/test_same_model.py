@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
-from streamk.features import feature_map
+from streamk.features import map as feature_map
 from streamk.features.frequencies import FrequencyCache
 
 from .subjects import COMMON, LEARNERS, events

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.features.directions import number_key
+from streamk.encoding.keys import number_key
 from streamk.losses import CODES, residuals
 
 NAMES = [f"x{j}" for j in range(4)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.learners.recursion import covariance, opened, pursue
+from streamk.experts.factor import covariance, opened, pursue
 
 from .test_kaczmarz import NAMES, features, stream
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.learners.recursion import covariance
+from streamk.experts.factor import covariance
 
 from ..learners.test_kaczmarz import NAMES, features
 
