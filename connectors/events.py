@@ -5,15 +5,27 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from connectors.files import read_value
 from streamk.parameters import check_weight
 
 _MISSING = object()
 _PLACES = (str, int, float, bytes, datetime, type(None))  # of keys and times
+
+
+def read_value(text: str) -> float | str | None:
+    """Return a CSV value as a number if it reads as one, None if it is empty, else the text.
+
+    >>> [read_value(text) for text in ("3", "-1e3", " 2.5", "", "blue", "1_000")]
+    [3.0, -1000.0, 2.5, None, 'blue', '1_000']
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return text or None
+    return number if "_" not in text else text
 
 
 def parser(
@@ -39,6 +51,14 @@ def parser(
         return {name: read(text) for name, read, text in zip(names, readers, rows[0], strict=True)}
 
     return parse
+
+
+class Record(NamedTuple):
+    """One event as read: its line, its fields, and its target, not yet interpreted."""
+
+    line: int
+    fields: dict[str, Any]
+    target: Any
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import streamk
-from connectors.checkpoint import Checkpoint, Progress, lag
+from connectors.daemon.checkpoint import Checkpoint, Progress, lag
 from connectors.stream import CHECKPOINT, Failure
 from streamk import model_file
 

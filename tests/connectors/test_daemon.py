@@ -11,11 +11,11 @@ import time
 import pytest
 
 import streamk
-from connectors import daemon
-from connectors.checkpoint import Store
+from connectors.daemon import run as daemon
+from connectors.daemon.checkpoint import Store
+from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
 from connectors.stream import EXIT_CODES, Failure, Interruption
-from connectors.telemetry import Telemetry
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
 

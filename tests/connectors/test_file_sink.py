@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import pytest
 
-from connectors.file_sink import FileSink
+from connectors.files.sink import FileSink
 from connectors.stream import SINK, Committed, Failure, Output, Raw
 
 

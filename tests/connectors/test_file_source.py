@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.events import Decoder
-from connectors.file_source import FileSource
+from connectors.files.source import FileSource
 from connectors.stream import POSITION, USAGE, Failure
 
 SOURCES = []

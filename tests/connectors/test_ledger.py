@@ -6,47 +6,47 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors import ledger
-from connectors.ledger import Start, Tenure
+from connectors.daemon import ownership
+from connectors.daemon.ownership import Owner, Start
 from connectors.stream import Committed
 
 END = 60
 MODELS, PARTITIONS = ["a", "b", "c"], ["p-0", "p-1"]
 
 
-def committed(position, *tenures):
-    return Committed(position, ledger.write([Tenure(*t) for t in tenures]))
+def committed(position, *owners):
+    return Committed(position, ownership.write([Owner(*t) for t in owners]))
 
 
 # ---- examples
 
 
 def test_nobody_has_read_the_partition():
-    assert ledger.start("a", None, None, 7) == Start(7, 7, [Tenure("a", 7, 7)])
-    assert ledger.start("a", None, 30, 7) == Start(30, 30, [Tenure("a", 30, 30)])
+    assert ownership.start("a", None, None, 7) == Start(7, 7, [Owner("a", 7, 7)])
+    assert ownership.start("a", None, 30, 7) == Start(30, 30, [Owner("a", 30, 30)])
 
 
 def test_the_owner_comes_back():
     note = committed(70, ("a", 0, 50))
-    assert ledger.start("a", note, 50, 0) == Start(50, 70, [Tenure("a", 0, 50)])
+    assert ownership.start("a", note, 50, 0) == Start(50, 70, [Owner("a", 0, 50)])
     # its newest checkpoint was damaged, or written without being told
-    assert ledger.start("a", note, 30, 0) == Start(30, 70, [Tenure("a", 0, 30)])
-    assert ledger.start("a", note, 80, 0) == Start(80, 80, [Tenure("a", 0, 80)])
+    assert ownership.start("a", note, 30, 0) == Start(30, 70, [Owner("a", 0, 30)])
+    assert ownership.start("a", note, 80, 0) == Start(80, 80, [Owner("a", 0, 80)])
     # its directory was lost
-    assert ledger.start("a", note, None, 0) == Start(0, 70, [Tenure("a", 0, 0)])
+    assert ownership.start("a", note, None, 0) == Start(0, 70, [Owner("a", 0, 0)])
 
 
 def test_another_takes_over():
     note = committed(70, ("a", 0, 50))
-    both = [Tenure("a", 0, 50), Tenure("b", 50, 50)]
-    assert ledger.start("b", note, None, 0) == Start(50, 70, both)
-    assert ledger.start("b", note, 20, 0) == Start(50, 70, both)
+    both = [Owner("a", 0, 50), Owner("b", 50, 50)]
+    assert ownership.start("b", note, None, 0) == Start(50, 70, both)
+    assert ownership.start("b", note, 20, 0) == Start(50, 70, both)
 
 
-def test_never_before_its_own_tenure():
+def test_never_before_its_own_owner():
     note = committed(90, ("a", 0, 50), ("b", 50, 90), ("a", 90, 90))
-    assert ledger.start("a", note, 50, 0) == Start(90, 90, ledger.read(note.note))
-    assert ledger.start("a", note, None, 0) == Start(90, 90, ledger.read(note.note))
+    assert ownership.start("a", note, 50, 0) == Start(90, 90, ownership.read(note.note))
+    assert ownership.start("a", note, None, 0) == Start(90, 90, ownership.read(note.note))
 
 
 def test_another_program_committed():
@@ -61,46 +61,46 @@ def test_another_program_committed():
         "null",
         "[null]",
     ):
-        assert ledger.read(note) == []
-        assert ledger.start("a", Committed(40, note), None, 0) == Start(40, 40, [Tenure("a", 40, 40)])
-        assert ledger.start("a", Committed(40, note), 30, 0) == Start(30, 40, [Tenure("a", 30, 30)])
-        assert not ledger.overreaches("a", Committed(40, note), 1000)
+        assert ownership.read(note) == []
+        assert ownership.start("a", Committed(40, note), None, 0) == Start(40, 40, [Owner("a", 40, 40)])
+        assert ownership.start("a", Committed(40, note), 30, 0) == Start(30, 40, [Owner("a", 30, 30)])
+        assert not ownership.overreaches("a", Committed(40, note), 1000)
 
 
 def test_a_note_of_brackets():
-    assert ledger.read("[" * 4096) == []
+    assert ownership.read("[" * 4096) == []
 
 
 def test_overreaching():
     note = committed(90, ("a", 0, 50), ("b", 50, 90))
-    assert ledger.overreaches("a", note, 51)
-    assert not ledger.overreaches("a", note, 50)
-    assert not ledger.overreaches("b", note, 90)
-    assert not ledger.overreaches("c", note, 1000)
-    assert not ledger.overreaches("a", None, 51)
+    assert ownership.overreaches("a", note, 51)
+    assert not ownership.overreaches("a", note, 50)
+    assert not ownership.overreaches("b", note, 90)
+    assert not ownership.overreaches("c", note, 1000)
+    assert not ownership.overreaches("a", None, 51)
     again = committed(99, ("a", 0, 50), ("b", 50, 90), ("a", 90, 95), ("b", 95, 99))
-    assert ledger.overreaches("a", again, 96)
-    assert not ledger.overreaches("a", again, 95)
+    assert ownership.overreaches("a", again, 96)
+    assert not ownership.overreaches("a", again, 95)
 
 
 names = st.text("0123456789abcdef", min_size=12, max_size=12)
-tenures = st.builds(Tenure, names, st.integers(0, 2**63), st.integers(0, 2**63))
+owners = st.builds(Owner, names, st.integers(0, 2**63), st.integers(0, 2**63))
 
 
-@given(st.lists(tenures, max_size=60, unique_by=lambda tenure: tenure.model))
-def test_what_is_written_is_read(tenures):
-    note = ledger.write(tenures)
+@given(st.lists(owners, max_size=60, unique_by=lambda owner: owner.model))
+def test_what_is_written_is_read(owners):
+    note = ownership.write(owners)
     assert len(note) <= 4096
-    assert ledger.read(note) == tenures[-40:]
+    assert ownership.read(note) == owners[-40:]
 
 
 def test_a_long_history_forgets_no_model():
-    tenures = [Tenure("a", 0, 50)]
+    owners = [Owner("a", 0, 50)]
     for i in range(60):
-        tenures.append(Tenure("bc"[i % 2], 50 + i, 51 + i))
-    note = Committed(110, ledger.write(tenures))
-    assert ledger.overreaches("a", note, 52)
-    assert not ledger.overreaches("a", note, 50)
+        owners.append(Owner("bc"[i % 2], 50 + i, 51 + i))
+    note = Committed(110, ownership.write(owners))
+    assert ownership.overreaches("a", note, 52)
+    assert not ownership.overreaches("a", note, 50)
 
 
 # ---- simulation
@@ -139,27 +139,27 @@ class Model:
         while self.disk:
             claims = {p: self.group.committed.get(p) for p in self.disk[-1]}
             if not any(
-                ledger.overreaches(self.name, note, self.disk[-1][p][0]) for p, note in claims.items()
+                ownership.overreaches(self.name, note, self.disk[-1][p][0]) for p, note in claims.items()
             ):
                 return self.disk[-1]
             self.disk.pop()
         raise AssertionError("no checkpoint can be used")
 
     def begin(self):
-        self.memory, self.tenures, self.emitted = dict(self.granted()), {}, {}
+        self.memory, self.owners, self.emitted = dict(self.granted()), {}, {}
 
     def stop(self):
         self.memory, self.open = None, []
 
     def adopt(self, p):
-        """As Session._adopt."""
+        """As Session._assign."""
         position, learned = self.memory.get(p, (None, ()))
-        position, emitted, tenures = ledger.start(self.name, self.group.committed.get(p), position, 0)
+        position, emitted, owners = ownership.start(self.name, self.group.committed.get(p), position, 0)
         assert 0 <= position <= emitted <= END
         self.group.owner[p] = self.name
-        self.group.commit(self.name, {p: Committed(emitted, ledger.write(tenures))})
+        self.group.commit(self.name, {p: Committed(emitted, ownership.write(owners))})
         self.memory[p] = position, learned
-        self.tenures[p], self.emitted[p] = tenures, emitted
+        self.owners[p], self.emitted[p] = owners, emitted
 
     def learn(self, p, count):
         position, learned = self.memory[p]
@@ -170,8 +170,8 @@ class Model:
 
     def commit(self):
         positions = {
-            p: Committed(max(self.memory[p][0], self.emitted[p]), ledger.write(tenures))
-            for p, tenures in self.tenures.items()
+            p: Committed(max(self.memory[p][0], self.emitted[p]), ownership.write(owners))
+            for p, owners in self.owners.items()
         }
         self.group.commit(self.name, positions)
         self.group.outputs += self.open
@@ -185,8 +185,8 @@ class Model:
         if until == "written":
             self.stop()
             return
-        for p, tenures in self.tenures.items():
-            tenures[-1] = tenures[-1]._replace(until=self.memory[p][0])
+        for p, owners in self.owners.items():
+            owners[-1] = owners[-1]._replace(until=self.memory[p][0])
         if until == "told":
             self.commit()
             del self.disk[:-2]
@@ -230,7 +230,7 @@ class World:
             elif what == "expel":
                 self.group.expel(name)
             elif what == "learn":
-                for mine in model.tenures:
+                for mine in model.owners:
                     model.learn(mine, 5)
             elif what == "commit":
                 model.commit()
@@ -247,7 +247,7 @@ class World:
         model.begin()
         mine = [p for p, owner in group.owner.items() if owner == name]
         if self.at_once:  # nobody is quicker to take what this one was the last to have
-            notes = {p: ledger.read(found.note) for p, found in group.committed.items()}
+            notes = {p: ownership.read(found.note) for p, found in group.committed.items()}
             mine += [p for p, note in notes.items() if p not in group.owner and note[-1].model == name]
         group.members.add(name)
         for p in mine:
@@ -258,7 +258,7 @@ class World:
         before = self.models.get(self.group.owner.get(p))
         if before is not None:
             before.save()
-            before.tenures.pop(p, None)
+            before.owners.pop(p, None)
         model.adopt(p)
 
     def finish(self):
@@ -275,7 +275,7 @@ class World:
             if p not in self.group.owner:
                 self.take("give", name, p)
         for model in self.models.values():
-            for p in model.tenures:
+            for p in model.owners:
                 model.learn(p, END)
             model.save()
         for p in PARTITIONS:
@@ -288,11 +288,11 @@ class World:
         if self.models["a"].emits:
             outputs = [offset for partition, offset in self.group.outputs if partition == p]
             assert sorted(outputs) == list(range(END)), (p, outputs, self.story)
-        tenures = ledger.read(self.group.committed[p].note)
-        assert all(a.until <= b.since for a, b in pairwise(tenures)), (p, tenures, self.story)
-        assert tenures[-1].until == END
-        for model, since, until in tenures:
-            assert {*range(since, until)} <= {*learned[model]}, (p, learned, tenures, self.story)
+        owners = ownership.read(self.group.committed[p].note)
+        assert all(a.until <= b.since for a, b in pairwise(owners)), (p, owners, self.story)
+        assert owners[-1].until == END
+        for model, since, until in owners:
+            assert {*range(since, until)} <= {*learned[model]}, (p, learned, owners, self.story)
 
 
 def lived(story=(), choices=(), at_once=True, emits=True):
@@ -349,7 +349,7 @@ def test_a_commit_after_being_expelled_is_refused():
     with pytest.raises(RefusedError):
         model.save()
     assert [found["p-0"][0] for found in model.disk[1:]] == [5, 10]
-    assert ledger.read(group.committed["p-0"].note) == [Tenure("a", 0, 5)]
+    assert ownership.read(group.committed["p-0"].note) == [Owner("a", 0, 5)]
     world.take("start", "b")
     world.take("give", "b", "p-0")
     model.begin()

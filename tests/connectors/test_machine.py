@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
+from connectors.daemon.operators import Operator, Outcome, Tally
 from connectors.events import Decoder
-from connectors.machine import Machine, Outcome, Tally
 from connectors.stream import Raw
 
 TASKS = {
@@ -72,7 +72,7 @@ def refusals(kinds, numbers):
 def made(name):
     cls, extra, task = TASKS[name]
     learner = cls(**{"features": 32, "seed": 3, **extra})
-    return learner, Machine(learner, Decoder("json", target="y", weight="w"), task)
+    return learner, Operator(learner, Decoder("json", target="y", weight="w"), task)
 
 
 def parts(raws, cuts):
@@ -96,8 +96,8 @@ def alike(one, two, exactly):
 @given(kinds=KINDS, cuts=CUTS)
 def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
-    learner, machine = made(name)
-    outcomes = [outcome for part in parts(raws, cuts) for outcome in machine.work(part)]
+    learner, operator = made(name)
+    outcomes = [outcome for part in parts(raws, cuts) for outcome in operator.process(part)]
     assert [outcome.raw for outcome in outcomes] == raws
     assert [outcome.event is None for outcome in outcomes] == refused
     assert all(bool(outcome.reason) == (outcome.event is None) for outcome in outcomes)
@@ -117,8 +117,8 @@ def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
             plain.learn_one(event, target, weight)
     assert learner.to_bytes() == plain.to_bytes()
 
-    whole, machine = made(name)
-    alike(machine.work(raws), outcomes, exactly="blocks" not in name)
+    whole, operator = made(name)
+    alike(operator.process(raws), outcomes, exactly="blocks" not in name)
     assert whole.to_bytes() == learner.to_bytes()
 
     tally = Tally.of(outcomes)
@@ -133,16 +133,16 @@ def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
 def test_work_that_is_not_lenient_ends_at_the_first_refused(name, kinds, cuts):
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
     bad = refused.index(True) if True in refused else len(kinds)
-    learner, machine = made(name)
+    learner, operator = made(name)
     outcomes = []
     for part in parts(raws, cuts):
-        outcomes += machine.work(part, lenient=False)
+        outcomes += operator.process(part, lenient=False)
         if outcomes and outcomes[-1].event is None:
             break
     assert [outcome.raw for outcome in outcomes] == raws[: bad + 1]
     assert [outcome.event is None for outcome in outcomes] == refused[: bad + 1]
-    before, machine = made(name)
-    machine.work(raws[:bad])
+    before, operator = made(name)
+    operator.process(raws[:bad])
     assert learner.to_bytes() == before.to_bytes()
 
 
@@ -152,27 +152,27 @@ def test_a_stream_that_begins_badly(name, kind):
     """A label or a field of a record that is refused decides nothing about those behind it."""
     kinds = [kind] * 70 + ["unlabelled"] + ["labelled"] * 70 + [kind]
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
-    learner, machine = made(name)
-    outcomes = machine.work(raws)
+    learner, operator = made(name)
+    outcomes = operator.process(raws)
     assert [outcome.event is None for outcome in outcomes] == refused
     assert refused.count(True) == (70 if kind == "wrong target" and name != "numbers" else 71)
-    good, machine = made(name)
-    machine.work([raw for raw, bad in zip(raws, refused, strict=True) if not bad])
+    good, operator = made(name)
+    operator.process([raw for raw, bad in zip(raws, refused, strict=True) if not bad])
     assert learner.to_bytes() == good.to_bytes()
 
 
 def test_labels_are_not_foretold():
     raws = records(["labelled"] * 40, False)
-    _, machine = made("classes")
-    whole = [outcome.prediction for outcome in machine.work(raws)]
-    _, machine = made("classes")
-    assert whole == [machine.work([raw])[0].prediction for raw in raws]
+    _, operator = made("classes")
+    whole = [outcome.prediction for outcome in operator.process(raws)]
+    _, operator = made("classes")
+    assert whole == [operator.process([raw])[0].prediction for raw in raws]
 
 
 def test_reasons_say_what_is_wrong():
-    _, machine = made("classes")
-    machine.work(records(["labelled"], False))
-    reasons = [outcome.reason for outcome in machine.work(records(BAD, False))]
+    _, operator = made("classes")
+    operator.process(records(["labelled"], False))
+    reasons = [outcome.reason for outcome in operator.process(records(BAD, False))]
     said = ["cannot be decoded"] * 3 + ["field 'a' is a list", "field 'b' is -1e+200", "the label is 1"]
     said += ["the label is {'z': 1.5}", "the weight is -1", "[8]"]
     for reason, words in zip(reasons, said, strict=True):
@@ -181,26 +181,26 @@ def test_reasons_say_what_is_wrong():
 
 
 def test_no_records():
-    learner, machine = made("numbers")
+    learner, operator = made("numbers")
     blank = learner.to_bytes()
-    assert machine.work([]) == []
-    assert machine.work([], lenient=False) == []
+    assert operator.process([]) == []
+    assert operator.process([], lenient=False) == []
     assert learner.to_bytes() == blank
     assert Tally.of([]) == (0, 0, 0)
 
 
 def test_tally():
     raws = records(["labelled", "unlabelled", "malformed", "array"], True)
-    _, machine = made("numbers")
-    assert Tally.of(machine.work(raws)) == (1, 1, 2)
+    _, operator = made("numbers")
+    assert Tally.of(operator.process(raws)) == (1, 1, 2)
     assert Tally.of([Outcome(raws[0], None, None, "so")]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("field", ["w", "y"])
 def test_reasons_are_short(field):
     learner = streamk.KaczmarzClassifier(features=8, seed=1)
-    machine = Machine(learner, Decoder("json", target="y", weight="w"), "classification")
+    operator = Operator(learner, Decoder("json", target="y", weight="w"), "classification")
     good = Raw(0, b'{"a": 1, "y": true}')
     long = Raw(1, json.dumps({"a": 1, "y": True, field: "x" * 100_000}).encode())
-    outcome = machine.work([good, long])[1]
+    outcome = operator.process([good, long])[1]
     assert 0 < len(outcome.reason) <= 300

@@ -6,9 +6,9 @@ import pytest
 from river import datasets, metrics
 
 import streamk
-from connectors.baseline import LinearClassifier, LinearRegressor
-from connectors.files import Log
-from connectors.replay import replay
+from connectors.files.log import Log
+from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.run import replay
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_curves(bananas):
 
 
 def test_chunks_do_not_show(bananas, monkeypatch):
-    from connectors import replay as module
+    from connectors.replay import run as module
     from streamk import prequential
 
     whole = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
@@ -108,7 +108,7 @@ def test_chunks_do_not_show(bananas, monkeypatch):
 )
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
 def test_a_bad_record_ends_the_replay_and_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk):
-    from connectors import replay as module
+    from connectors.replay import run as module
     from streamk import prequential
 
     monkeypatch.setattr(

@@ -3,9 +3,9 @@ import json
 
 from rich.console import Console
 
-from connectors import report
-from connectors.files import Log
-from connectors.replay import replay
+from connectors.files.log import Log
+from connectors.replay import report
+from connectors.replay.run import replay
 
 
 def small(tmp_path, target):

@@ -4,6 +4,7 @@ import re
 
 from connectors import settings
 from connectors.settings import FileSink, FileSource, Settings, TopicSink, TopicSource
+from connectors.settings_file import example
 
 from .test_settings import SECTIONS, read
 
@@ -20,7 +21,7 @@ def sections(text):
 
 
 def test_the_example_is_valid(tmp_path):
-    found = read(tmp_path, settings.example())
+    found = read(tmp_path, example())
     assert found == Settings(
         source=TopicSource(kind="topic", topic="events"), events=settings.Events(target="label")
     )
@@ -28,19 +29,19 @@ def test_the_example_is_valid(tmp_path):
 
 
 def test_the_example_shows_the_defaults(tmp_path):
-    lines = settings.example().splitlines()
+    lines = example().splitlines()
     given = [re.sub(r"^# (?=\[|\w+ = (?!\"\"))", "", line) for line in lines]
     assert sum(a != b for a, b in zip(lines, given, strict=True)) > 25
     found = read(tmp_path, "\n".join(given))
     assert found.predictions == TopicSink(kind="topic", topic="predictions")
     assert found.dead_letters == TopicSink(kind="topic", topic="dead-letters")
     without = {"predictions": None, "dead_letters": None}
-    assert found.model_copy(update=without) == read(tmp_path, settings.example())
+    assert found.model_copy(update=without) == read(tmp_path, example())
 
 
 def test_the_example_has_everything():
     assert list(Settings.model_fields) == list(dict.fromkeys(Settings.model_fields))
-    found = sections(settings.example())
+    found = sections(example())
     assert found.keys() == SECTIONS.keys() == Settings.model_fields.keys()
     for name, section in SECTIONS.items():
         keys = [line.partition(" = ")[0] for line in found[name]]

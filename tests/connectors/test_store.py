@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from connectors.checkpoint import Store
+from connectors.daemon.checkpoint import Store
 from connectors.stream import CHECKPOINT, Failure
 from streamk import model_file
 
@@ -17,7 +17,7 @@ from .test_checkpoint import checkpoint, fill, names
 HOLD = """
 import sys, time
 from pathlib import Path
-from connectors.checkpoint import Store
+from connectors.daemon.checkpoint import Store
 with Store(Path(sys.argv[1])).locked() as store:
     print(store.model, flush=True)
     time.sleep(60)

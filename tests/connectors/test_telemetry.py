@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from connectors import telemetry as module
+from connectors.daemon import telemetry as module
+from connectors.daemon.operators import Outcome, Tally
+from connectors.daemon.telemetry import Telemetry, log_to_stderr
 from connectors.events import Event
-from connectors.machine import Outcome, Tally
 from connectors.stream import USAGE, Failure, Raw
-from connectors.telemetry import Telemetry, log_to_stderr
 
 LEARNER = SimpleNamespace(feature_count=256, events=1000)
 

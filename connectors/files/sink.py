@@ -48,7 +48,7 @@ class FileSink:
             raise self._refused(error) from None
         if not path.is_file():  # a device or a pipe, which cannot be read back
             self._file.close()
-            raise Failure(SINK, f"{path} is not a regular file; predictions and dead letters want one")
+            raise Failure(SINK, f"{path} is not a regular file; predictions and dead letters need one")
 
     def _refused(self, error: OSError) -> Failure:
         return Failure(SINK, f"{self._path} cannot be written: {error.strerror}; the checkpoint is intact")

@@ -15,20 +15,12 @@ import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import zstandard
 
-_PART = 1 << 16
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-
-
-class Record(NamedTuple):
-    """One event as read: its line, its fields, and its target, not yet interpreted."""
-
-    line: int
-    fields: dict[str, Any]
-    target: Any
+from connectors.events import Record, read_value
+from connectors.files.compression import unpacked
 
 
 class Log:
@@ -132,19 +124,6 @@ class Log:
         return f"{'standard input' if self.name == '-' else self.name}, line {line}"
 
 
-def read_value(text: str) -> float | str | None:
-    """Return a CSV value as a number if it reads as one, None if it is empty, else the text.
-
-    >>> [read_value(text) for text in ("3", "-1e3", " 2.5", "", "blue", "1_000")]
-    [3.0, -1000.0, 2.5, None, 'blue', '1_000']
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        return text or None
-    return number if "_" not in text else text
-
-
 class _Counted:
     """Lines of a text, counted, the first of which can be looked at before it is read."""
 
@@ -172,63 +151,6 @@ class _Counted:
             raise StopIteration
         self.line += 1
         return text
-
-
-class _Zstd(io.RawIOBase):
-    """The bytes of zstd frames, one after the other; unlike the library's reader, it knows a whole frame."""
-
-    def __init__(self, packed: Any) -> None:
-        self._packed = packed
-        self._frame: Any = None
-        self._plain = io.BytesIO()
-        self._rest = b""
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not (count := self._plain.readinto(buffer)):
-            part = self._rest or self._packed.read1(_PART)
-            if not part:
-                if self._frame is not None:
-                    raise EOFError("the last zstd frame is not whole")
-                return 0
-            if self._frame is None:
-                self._frame = zstandard.ZstdDecompressor().decompressobj()
-            self._plain, self._rest = io.BytesIO(self._frame.decompress(part)), b""
-            if self._frame.eof:
-                self._rest, self._frame = self._frame.unused_data, None
-        self._at += count
-        return count
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        if whence == 1:
-            place += self._at
-        if place < self._at:
-            self._packed.seek(0)
-            self._frame, self._plain, self._rest, self._at = None, io.BytesIO(), b"", 0
-        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
-            pass
-        return self._at
-
-
-def unpacked(raw: BinaryIO) -> BinaryIO:
-    """Return the plain bytes of a file that may be gzip or zstd."""
-    buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(raw)  # type: ignore[type-var]
-    magic = buffered.peek(4)[:4]
-    plain: Any = buffered
-    if magic.startswith(_GZIP):
-        plain = gzip.GzipFile(fileobj=buffered)
-    elif magic == _ZSTD:
-        plain = io.BufferedReader(_Zstd(buffered))
-    return plain  # type: ignore[no-any-return]
 
 
 def _text(raw: BinaryIO) -> io.TextIOBase:

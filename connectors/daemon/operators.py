@@ -1,4 +1,4 @@
-"""A learner at work: records in; predictions and refusals out, in the order of the records.
+"""What a session does to records: decode, predict, learn; count what is refused; encode what goes out.
 
 The model after a sequence of records depends on the records alone, not on how they were cut into batches.
 """
@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from connectors import settings
 from connectors.events import Decoder, Event
-from connectors.stream import Raw
+from connectors.stream import Output, Raw
 from streamk.learners import KernelLearner
+from streamk.prequential import decide
 from streamk.rows import RowError
 
 _PIECE = 64  # events tried together where one of them is refused
@@ -50,7 +52,7 @@ class Tally(NamedTuple):
         return cls(len(events) - predicted, predicted, len(outcomes) - len(events))
 
 
-class Machine:
+class Operator:
     """Decodes, predicts and learns.
 
     Parameters
@@ -70,7 +72,7 @@ class Machine:
             model.predict_proba_learn_many if task == "classification" else model.predict_learn_many
         )
 
-    def work(self, records: Sequence[Raw], lenient: bool = True) -> list[Outcome]:
+    def process(self, records: Sequence[Raw], lenient: bool = True) -> list[Outcome]:
         """Predict each event, then learn it if it has a target.
 
         Unless ``lenient``, the work ends at the first record that is refused, whose outcome is the last.
@@ -122,3 +124,63 @@ class Machine:
             return self._pass(xs, ys)
         weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
         return self._pass(xs, ys, weights)
+
+
+class Limits:
+    """Refuses to go on where too many events are refused."""
+
+    def __init__(self, limits: settings.Limits) -> None:
+        self._limits = limits
+        self._row = 0
+        self._seen: list[bool] = []  # of the events in the window, whether each was refused
+
+    def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
+        """Count outcomes, and return the sentence that ends the run, empty if there is none."""
+        limits = self._limits
+        if not refused:
+            self._row = 0
+        for outcome in outcomes if refused else ():
+            self._row = self._row + 1 if outcome.event is None else 0
+            if self._row >= limits.consecutive:
+                return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
+        self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
+        del self._seen[: -limits.window]
+        refused = sum(self._seen) if refused else 0
+        if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
+            reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
+            return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
+        return ""
+
+
+def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool) -> list[Output]:
+    """Return the outputs of outcomes: dead letters, and predictions if they are wanted."""
+    outputs = []
+    for outcome in outcomes:
+        raw, event = outcome.raw, outcome.event
+        if event is None:
+            outputs.append(Output(True, partition, raw, outcome.reason.encode()))
+        elif predictions:
+            outputs.append(Output(False, partition, raw, _body(partition, raw, event, outcome.prediction)))
+    return outputs
+
+
+def _body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
+    """Return a prediction as JSON."""
+    key = event.key
+    if key is None and raw.key is not None:
+        key = raw.key.decode("utf-8", "replace")
+    answer: dict[str, Any] = {"partition": partition, "offset": raw.offset}
+    if key is not None:
+        answer["key"] = key
+    if (moment := raw.timestamp if event.time is None else event.time) is not None:
+        answer["time"] = moment
+    answer["prediction"] = decide(prediction)
+    if isinstance(prediction, dict):
+        answer["probabilities"] = {_name(label): round(p, 6) for label, p in prediction.items()}
+    if event.target is not None:
+        answer["target"] = event.target
+    return msgspec.json.encode(answer)
+
+
+def _name(label: Any) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)

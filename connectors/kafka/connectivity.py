@@ -1,4 +1,4 @@
-"""Being let in: a first connection that finds out at once what the client would retry for a long time.
+"""The connectivity check: a first connection, which finds at once what the client would retry for long.
 
 kafka-python goes on trying where a certificate is not trusted or a password is wrong, and over TLS it loses
 the answer of a broker that hangs up right after it.
@@ -28,7 +28,7 @@ _ATTEMPTS = 3  # to log in; a broker that hangs up each time means no
 _LOGIN = 10_000  # milliseconds
 
 
-def knock(kafka: Kafka, context: ssl.SSLContext | None) -> None:
+def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
     """Open and close a connection: the client itself would retry a refused certificate for ever."""
     reasons = []
     for server in kafka.servers:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.broker import PATIENCE, explained, options, partition_name, require_topics
-from connectors.events import Decoder
-from connectors.files import Record
+from connectors.events import Decoder, Record
+from connectors.kafka.client import PATIENCE, explained, options, partition_name, require_topics
 from connectors.settings import Kafka
 from connectors.stream import USAGE, Failure, Interruption, Raw
 

@@ -9,9 +9,11 @@ the partition up to where, *durably*. Its last entry is the owner's:
 The committed position may be ahead of the last entry: predictions were emitted for events that the owner had
 not yet put into a checkpoint. From this follow all starts (:func:`start`):
 
-- the owner comes back: it learns from its own checkpoint, silently up to the committed position;
-- another model takes over: it learns from where the owner's checkpoints end, silently up to the committed
-  position, and enters itself; what the owner had learned beyond is lost with its memory, and learned once;
+- the owner comes back: it learns from its own checkpoint, replaying without emitting up to the committed
+  position;
+- another model takes over: it learns from where the owner's checkpoints end, replaying without emitting up
+  to the committed position, and enters itself; what the owner had learned beyond is lost with its memory,
+  and learned once;
 - a checkpoint that claims more than the note grants was never told to the group, which may since have given
   the partition to another from where the note ends: it does not count, the one before it does
   (:func:`overreaches`).
@@ -29,43 +31,43 @@ from connectors.stream import Committed
 _MOST_ENTRIES = 40  # of at most 70 characters: brokers keep 4,096 characters of a note
 
 
-class Tenure(NamedTuple):
-    """A model's time with a partition: it learned ``since … until − 1``, durably."""
+class Owner(NamedTuple):
+    """A model that owned a partition: it learned ``since … until − 1`` of it, durably."""
 
     model: str
     since: int
     until: int
 
 
-def read(note: str) -> list[Tenure]:
-    """Return the tenures in a note; none if somebody else wrote it.
+def read(note: str) -> list[Owner]:
+    """Return the owners in a note; none if somebody else wrote it.
 
     >>> read('[["a1f0",0,5000]]')
-    [Tenure(model='a1f0', since=0, until=5000)]
+    [Owner(model='a1f0', since=0, until=5000)]
     >>> read("not ours")
     []
     """
     try:
-        entries = [Tenure(*entry) for entry in json.loads(note)]
+        entries = [Owner(*entry) for entry in json.loads(note)]
     except (ValueError, TypeError, RecursionError):
         return []
     known = all(type(t.model) is str and type(t.since) is type(t.until) is int for t in entries)
     return entries if known else []
 
 
-def write(tenures: list[Tenure]) -> str:
-    """Return tenures as a note, the oldest left out where there are too many."""
-    last = {tenure.model: tenure for tenure in tenures}
-    kept = [tenure for tenure in tenures if last[tenure.model] is tenure]
+def write(owners: list[Owner]) -> str:
+    """Return owners as a note, the oldest left out where there are too many."""
+    last = {owner.model: owner for owner in owners}
+    kept = [owner for owner in owners if last[owner.model] is owner]
     return json.dumps(kept[-_MOST_ENTRIES:], separators=(",", ":"))
 
 
 class Start(NamedTuple):
-    """Where to learn from, where to emit from, and the tenures from now on."""
+    """Where to learn from, where to emit from, and the owners from now on."""
 
     position: int
     emitted: int
-    tenures: list[Tenure]
+    owners: list[Owner]
 
 
 def start(model: str, committed: Committed | None, saved: int | None, otherwise: int) -> Start:
@@ -85,24 +87,24 @@ def start(model: str, committed: Committed | None, saved: int | None, otherwise:
     Examples
     --------
     >>> start("a1f0", Committed(70, '[["a1f0",0,50]]'), 50, 0)
-    Start(position=50, emitted=70, tenures=[Tenure(model='a1f0', since=0, until=50)])
-    >>> start("77c2", Committed(70, '[["a1f0",0,50]]'), None, 0).tenures
-    [Tenure(model='a1f0', since=0, until=50), Tenure(model='77c2', since=50, until=50)]
+    Start(position=50, emitted=70, owners=[Owner(model='a1f0', since=0, until=50)])
+    >>> start("77c2", Committed(70, '[["a1f0",0,50]]'), None, 0).owners
+    [Owner(model='a1f0', since=0, until=50), Owner(model='77c2', since=50, until=50)]
     """
     if committed is None:
         position = otherwise if saved is None else saved
-        return Start(position, position, [Tenure(model, position, position)])
-    tenures = read(committed.note)
-    if not tenures:  # the group was committed by another program
+        return Start(position, position, [Owner(model, position, position)])
+    owners = read(committed.note)
+    if not owners:  # the group was committed by another program
         position = committed.position if saved is None else saved
-        return Start(position, max(position, committed.position), [Tenure(model, position, position)])
-    last = tenures[-1]
+        return Start(position, max(position, committed.position), [Owner(model, position, position)])
+    last = owners[-1]
     if last.model != model:
-        position, tenures = last.until, [*tenures, Tenure(model, last.until, last.until)]
+        position, owners = last.until, [*owners, Owner(model, last.until, last.until)]
     else:
         position = last.since if saved is None else max(saved, last.since)
-        tenures[-1] = Tenure(model, last.since, max(position, last.since))
-    return Start(position, max(position, committed.position), tenures)
+        owners[-1] = Owner(model, last.since, max(position, last.since))
+    return Start(position, max(position, committed.position), owners)
 
 
 def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
@@ -112,6 +114,6 @@ def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
     >>> overreaches("a1f0", committed, 5000), overreaches("a1f0", committed, 5200)
     (False, True)
     """
-    tenures = [] if committed is None else read(committed.note)
-    mine = [t.until for t in tenures if t.model == model]
+    owners = [] if committed is None else read(committed.note)
+    mine = [t.until for t in owners if t.model == model]
     return bool(mine) and saved > mine[-1]

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
-from connectors.knock import REFUSALS, knock, log_in
+from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
 from connectors.settings import Kafka
 from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Failure, Interruption
 
@@ -27,7 +27,7 @@ def partition_name(partition: TopicPartition) -> str:
 
 
 def options(kafka: Kafka) -> dict[str, Any]:
-    """Return the settings in the client's words, after a knock at the brokers' door.
+    """Return the settings in the client's words, after a connectivity check.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def options(kafka: Kafka) -> dict[str, Any]:
         found["sasl_mechanism"] = kafka.mechanism
         found["sasl_plain_username"] = kafka.username
         found["sasl_plain_password"] = kafka.password.get_secret_value()
-    knock(kafka, context)
+    check_connectivity(kafka, context)
     if kafka.mechanism:
         with explained("kafka"):
             log_in(found)
@@ -124,7 +124,7 @@ def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
     there = consumer.topics()
     for key, topic in topics.items():
         if topic not in there:
-            raise Failure(USAGE, f"{key}: there is no topic {topic!r}; make it, or mend the name")
+            raise Failure(USAGE, f"{key}: there is no topic {topic!r}; create it, or fix the name")
 
 
 class Worker:

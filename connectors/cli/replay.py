@@ -1,10 +1,10 @@
-"""The ``streamk`` command."""
+"""``streamk replay``."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,37 +12,18 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import streamk
-from connectors import daemon_commands, report
-from connectors.daemon_commands import FROM, TO, what_to_replay
-from connectors.replay import LEARNERS, learner_classes, read_setting, replay
-from connectors.stream import Failure
+from connectors.cli.arguments import End, Start
+from connectors.cli.exits import connected, exits
+from connectors.files.log import Log
+from connectors.learners import LEARNERS, parameter_names
+from connectors.replay import report
+from connectors.replay.run import replay
+from connectors.settings import Learner
+from connectors.settings_file import load
+from connectors.stream import USAGE, Failure
 from streamk.prequential import TASKS
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("run")(daemon_commands.run_command)
-app.command("check")(daemon_commands.check_command)
-app.command("record")(daemon_commands.record_command)
-app.command("init")(daemon_commands.init_command)
-app.add_typer(daemon_commands.checkpoints, name="checkpoints")
 
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"streamk {streamk.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def command(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Kernel machines that learn from streams."""
-
-
-@app.command("replay")
 def replay_command(
     file: Annotated[
         str,
@@ -61,8 +42,8 @@ def replay_command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
     ] = None,
-    start: Annotated[str | None, typer.Option("--from", help=FROM)] = None,
-    end: Annotated[str | None, typer.Option("--to", help=TO)] = None,
+    start: Start = None,
+    end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
@@ -70,12 +51,12 @@ def replay_command(
 ) -> None:
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
-    try:
+    with exits(), _usage():
         if save is not None and not save.absolute().parent.is_dir():
             raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
         if save is not None and save.exists() and not save.is_file():
             raise ValueError(f"--save {save}: this is not a file")
-        with what_to_replay(file, target, start, end) as (log, given):
+        with _log(file, target, start, end) as (log, given):
             showing: AbstractContextManager[Any]
             if console.is_terminal:
                 showing = report.live(console, log, limit)
@@ -85,7 +66,7 @@ def replay_command(
                 showing = report.lines(console)
             with showing as watch:
                 learner = learner or given.name
-                parameters = {**given.parameters, **read_settings(settings or [], learner)}
+                parameters = {**given.parameters, **_assignments(settings or [], learner)}
                 task = task or (given.task if file.endswith(".toml") else None)
                 run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
             if left_out := log.left_out():
@@ -98,51 +79,59 @@ def replay_command(
             console.print(f"saved to {save}: {run.learner.save(save):,} bytes", soft_wrap=True)
         if run.error:
             raise ValueError(run.error)
-    except Failure as failure:
-        _complain(failure)
-        raise typer.Exit(failure.code) from None
-    except BrokenPipeError:
-        raise  # the reader has gone, as `| head` does
-    except (ValueError, OSError, MemoryError) as error:
-        _complain(error)
-        raise typer.Exit(2) from None
     if run.interrupted:
         raise typer.Exit(130)
 
 
-def _complain(error: Exception) -> None:
-    if isinstance(error, OSError) and error.filename:
-        sentence = f"{error.filename}: {error.strerror}"
-    else:
-        sentence = str(error) or "there is not enough memory"
-    Console(stderr=True).print(f"streamk: {sentence}", style="red", markup=False, soft_wrap=True)
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """Take what is refused, cannot be read or does not fit for a wrong use of the command."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader has gone, as `| head` does
+    except (ValueError, OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
+        raise Failure(USAGE, str(error) or "there is not enough memory") from None
 
 
-def read_settings(settings: list[str], learner: str) -> dict[str, Any]:
-    """Return ``KEY=VALUE`` texts as parameters of a learner.
+@contextlib.contextmanager
+def _log(file: str, target: str | None, start: str | None, end: str | None) -> Iterator[tuple[Any, Learner]]:
+    """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
+    if not file.endswith(".toml"):
+        if target is None:
+            raise ValueError("--target: name the field to predict")
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for the topic of a .toml")
+        yield Log(file, target), Learner()
+        return
+    settings = load(Path(file))
+    if target is not None:
+        raise ValueError(f"--target: {file} says it, as events.target")
+    if settings.source.kind == "file":
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for topics, and the source is a log on disk")
+        yield Log(settings.source.path, settings.events.target), settings.learner
+        return
+    from connectors.kafka.topic_range import TopicLog, TopicRange
 
-    A value is a number, ``true``, ``false``, ``none``, numbers with commas between them, or a string.
+    decoder = settings.events.decoder(settings.learner.task)
+    with connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
+        yield TopicLog(records, decoder, settings.events.target), settings.learner
 
-    >>> read_settings(["features=1024", "loss=margin", "scales=2,1,0.5"], "kaczmarz")
-    {'features': 1024, 'loss': 'margin', 'scales': (2, 1, 0.5)}
+
+def _assignments(texts: list[str], learner: str) -> dict[str, str]:
+    """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
+
+    >>> _assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
+    {'features': '1024', 'scales': '2,1,0.5'}
     """
-    classes = learner_classes(learner).values()
-    known = list(dict.fromkeys(name for cls in classes for name in inspect.signature(cls).parameters))
-    parameters: dict[str, Any] = {}
-    for text in settings:
+    known = parameter_names(learner)
+    parameters = {}
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or key not in known:
             raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
-        parameters[key] = read_setting(value)
-        if key == "scales" and not isinstance(parameters[key], tuple):
-            parameters[key] = (parameters[key],)
+        parameters[key] = value
     return parameters
-
-
-def main() -> None:
-    """Run the command."""
-    app()
-
-
-if __name__ == "__main__":
-    main()

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from connectors.files import Log
-from connectors.replay import Point, Replay
+from connectors.files.log import Log
+from connectors.replay.metrics import Point, Replay
 from streamk.prequential import decide
 
 Watch = Callable[[Replay], None]

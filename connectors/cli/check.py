@@ -1,4 +1,4 @@
-"""Try what a daemon will need, changing nothing: no group is joined and no file is made."""
+"""``streamk check``: try what a daemon will need, joining no group and making no file."""
 
 from __future__ import annotations
 
@@ -8,10 +8,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from connectors.checkpoint import Checkpoint, Store
-from connectors.file_source import FileSource
+from rich.console import Console
+
+from connectors.cli.arguments import Config
+from connectors.cli.exits import exits
+from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.files.source import FileSource
 from connectors.settings import Settings
+from connectors.settings_file import load
 from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
+
+
+def check_command(config: Config) -> None:
+    """Read the settings, then try the connections, the files and the checkpoints, changing nothing."""
+    with exits():
+        settings = load(config)
+        console = Console()
+        console.print("settings: good")
+        for line in check(settings):
+            console.print(line, highlight=False, soft_wrap=True)
 
 
 def check(settings: Settings) -> Iterator[str]:
@@ -44,7 +59,7 @@ def check(settings: Settings) -> Iterator[str]:
 def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
     from kafka import KafkaConsumer, TopicPartition
 
-    from connectors.broker import explained, options, require_topics
+    from connectors.kafka.client import explained, options, require_topics
 
     try:
         found = options(settings.kafka)

@@ -135,7 +135,7 @@ class Store:
         Made if it is not there.
     keep
         How many checkpoints stay, two at least: the newest might be damaged, or not be granted
-        (:mod:`connectors.ledger`).
+        (:mod:`connectors.daemon.ownership`).
 
     Raises
     ------

@@ -2,130 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-import streamk
-from connectors.baseline import LinearClassifier, LinearRegressor
-from connectors.files import Log, Record
-from streamk.learners import KernelLearner
-from streamk.prequential import TASKS, Answers, LearnerSubject, Score, Subject, test_then_train
+from connectors.events import Record
+from connectors.files.log import Log
+from connectors.learners import build
+from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.metrics import Replay
+from streamk.prequential import Answers, LearnerSubject, Score, Subject, test_then_train
 from streamk.rows import RowError
 
-LEARNERS: dict[str, dict[str, Any]] = {
-    "kaczmarz": {
-        "classification": streamk.KaczmarzClassifier,
-        "regression": streamk.KaczmarzRegressor,
-    },
-    "doubly-stochastic": {
-        "classification": streamk.DoublyStochasticClassifier,
-        "regression": streamk.DoublyStochasticRegressor,
-    },
-    "matching-pursuit": {
-        "classification": streamk.MatchingPursuitClassifier,
-        "regression": streamk.MatchingPursuitRegressor,
-    },
-    "kaczmarz-pursuit": {
-        "classification": streamk.KaczmarzPursuitClassifier,
-        "regression": streamk.KaczmarzPursuitRegressor,
-    },
-}
 _LOOK = 1000  # records looked at to tell the task
 _CLASSES = 20  # whole numbers with at most so many values are taken for classes
-
-
-@dataclass
-class Point:
-    """Where the curves are: each subject's headline metric, overall and since the last point."""
-
-    events: int
-    overall: list[float]
-    recent: list[float]
-    label: Any
-    prediction: Any
-
-
-@dataclass
-class Replay:
-    """One replay, running or over.
-
-    Attributes
-    ----------
-    names
-        The learner's name, and the baseline's if there is one.
-    scores
-        The running metrics of each.
-    doublings
-        The curves at powers of two.
-    curve
-        The curves at every ``interval`` events.
-    interrupted, error
-        Whether Ctrl-C ended the replay, or which record did.
-    """
-
-    task: str
-    learner: KernelLearner
-    names: list[str]
-    scores: list[Score]
-    interval: int
-    doublings: list[Point] = field(default_factory=list)
-    curve: list[Point] = field(default_factory=list)
-    interrupted: bool = False
-    error: str = ""
-
-    @property
-    def events(self) -> int:
-        """Events scored so far."""
-        return self.scores[0].events
-
-    def mark(self, points: list[Point], label: Any, prediction: Any) -> None:
-        """Add where the curves are now to ``points``."""
-        before = points[-1] if points else Point(0, [0.0] * len(self.scores), [], None, None)
-        overall = [score.headline for score in self.scores]
-        passed = self.events - before.events
-        recent = [
-            (now * self.events - then * before.events) / passed
-            for now, then in zip(overall, before.overall, strict=True)
-        ]
-        points.append(Point(self.events, overall, recent, label, prediction))
-
-    def result(self) -> dict[str, Any]:
-        """Return what ``--json`` prints."""
-        found = [
-            {
-                **score.values(),
-                "events": score.events,
-                "events_per_second": round(score.events_per_second, 1),
-            }
-            for score in self.scores
-        ]
-        first: dict[str, Any] = {**found[0], "model_bytes": len(self.learner.to_bytes())}
-        if len(found) > 1:
-            first["baseline"] = {"model": self.names[1], **found[1]}
-        return first
-
-
-def learner_classes(learner: str) -> dict[str, Any]:
-    """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``."""
-    if learner not in LEARNERS:
-        raise ValueError(f"learner {learner!r} is unknown; use {' or '.join(LEARNERS)}")
-    return LEARNERS[learner]
-
-
-def read_setting(text: str) -> Any:
-    """Return what a text says: a number, numbers with commas, ``true``, ``false``, ``none``, or a text."""
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return text
 
 
 def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]:
@@ -180,12 +72,10 @@ def replay(
     ----------
     log
         What to read.
-    learner
-        A name in ``LEARNERS``.
+    learner, parameters
+        As :func:`connectors.learners.build` takes them.
     task
         ``"classification"`` or ``"regression"``; told from the first records by default.
-    parameters
-        Of the learner.
     limit
         Events after which to stop.
     baseline
@@ -203,15 +93,14 @@ def replay(
     ValueError
         If not even the first record can be taken, or a name or a parameter.
     """
-    classes = learner_classes(learner)
-    if task is not None and task not in TASKS:
-        raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+    if task is not None:
+        build(learner, task, parameters or {})  # what is wrong is said before anything is read
     with _Interruptible(islice(iter(log), limit)) as records:
         head = list(islice(records, _LOOK))
         if not head:
             raise ValueError(records.error or f"{log.name} holds no events")
         task = task or tell_task(head)
-        machine = classes[task](**(parameters or {}))
+        machine = build(learner, task, parameters or {})
         subjects: list[Subject] = [LearnerSubject(machine, task)]
         names = [type(machine).__name__]
         if baseline:

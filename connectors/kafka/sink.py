@@ -13,10 +13,10 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.broker import PATIENCE, Worker, explained, options, require_topics
+from connectors.kafka.client import PATIENCE, Worker, explained, options, require_topics
+from connectors.kafka.source import TopicSource
 from connectors.settings import Kafka
 from connectors.stream import SINK, Committed, Failure, Interruption, Output, Source
-from connectors.topic_source import TopicSource
 
 _LONGEST = 60.0  # seconds for the end of a transaction
 _LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say

@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 from river import drift
 
-from connectors.machine import Outcome, Tally
+from connectors.daemon.operators import Outcome, Tally
 from connectors.stream import USAGE, Failure
 from streamk.learners import KernelLearner
 
@@ -76,7 +76,7 @@ class Telemetry:
         self._features = Gauge("streamk_features", "Random features in use", registry=r)
         self._learned = Gauge("streamk_model_events", "Events that the model has learned", registry=r)
         self._bytes = Gauge("streamk_checkpoint_bytes", "Size of the last checkpoint", registry=r)
-        self._restarts = Counter("streamk_restarts", "Runs begun again from the checkpoint", registry=r)
+        self._restarts = Counter("streamk_restarts", "Sessions restarted from the checkpoint", registry=r)
         age = Gauge("streamk_checkpoint_age_seconds", "Time since the last checkpoint", registry=r)
         age.set_function(lambda: time.monotonic() - self._checkpointed)
         for result in ("learned", "predicted", "refused"):

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from connectors.checkpoint import Store
-from connectors.file_sink import FileSink
-from connectors.file_source import FileSource
-from connectors.session import Session
+from connectors.daemon.checkpoint import Store
+from connectors.daemon.session import Session
+from connectors.daemon.telemetry import Telemetry
+from connectors.files.sink import FileSink
+from connectors.files.source import FileSource
 from connectors.settings import Settings
 from connectors.stream import AWAY, Failure, Interruption, Sink, Source
-from connectors.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 _REPEAT = 60.0  # seconds after which the log says again what has not changed
@@ -60,7 +60,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
                 ) from None
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
-                log.warning("%s; beginning again from the checkpoint", error)
+                log.warning("%s; restarting the session from the checkpoint", error)
             deadline = time.monotonic() + pause
             while not stop.is_set() and time.monotonic() < deadline:
                 telemetry.beat()
@@ -95,7 +95,7 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
     if settings.source.kind == "file":
         source = FileSource(settings.source.path, settings.events.format, settings.source.follow)
     else:
-        from connectors.topic_source import TopicSource
+        from connectors.kafka.source import TopicSource
 
         source = TopicSource(settings.source, settings.kafka, store.model)
     try:
@@ -106,7 +106,7 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
             elif place is not None:
                 topics[kind] = place.topic
         if topics:
-            from connectors.topic_sink import TopicSink
+            from connectors.kafka.sink import TopicSink
 
             sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
         yield source, sinks

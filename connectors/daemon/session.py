@@ -10,15 +10,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import msgspec
-
-from connectors import ledger
-from connectors.checkpoint import Checkpoint, Progress, Store, lag
-from connectors.events import Event
-from connectors.ledger import Start, Tenure
-from connectors.machine import Machine, Outcome, Tally
+from connectors.daemon import ownership
+from connectors.daemon.checkpoint import Checkpoint, Progress, Store, lag
+from connectors.daemon.operators import Limits, Operator, Tally, encode
+from connectors.daemon.ownership import Owner, Start
+from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
 from connectors.stream import (
     POSITION,
@@ -28,14 +25,10 @@ from connectors.stream import (
     Committed,
     Failure,
     Interruption,
-    Output,
-    Raw,
     Sink,
     Source,
 )
-from connectors.telemetry import Telemetry
 from streamk.learners import KernelLearner
-from streamk.prequential import decide
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
@@ -72,11 +65,11 @@ class Session:
         self._checkpoint = self._load()
         task = settings.learner.task
         decoder = settings.events.decoder(task, source.columns, source.delimiter)
-        self._machine = Machine(self._checkpoint.learner, decoder, task)
-        self._limits = _Limits(settings)
-        self._tenures: dict[str, list[Tenure]] = {}  # of the partitions that are this process's
+        self._operator = Operator(self._checkpoint.learner, decoder, task)
+        self._limits = Limits(settings.limits)
+        self._owners: dict[str, list[Owner]] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
-        self._unsaved = self._worked = 0
+        self._unsaved = self._processed = 0
         self._saved_at = self._committed_at = self._asked_at = self._told_at = time.monotonic()
         if not self._checkpoint.number:
             self.save()  # a directory that cannot be written is better found now
@@ -101,14 +94,14 @@ class Session:
             return True  # it will be refused by its name
         committed = self._source.committed(list(checkpoint.partitions))
         return not any(
-            ledger.overreaches(self._store.model, committed.get(name), progress.position)
+            ownership.overreaches(self._store.model, committed.get(name), progress.position)
             for name, progress in checkpoint.partitions.items()
         )
 
     @property
     def learner(self) -> KernelLearner:
         """The model, learning."""
-        return self._machine.learner
+        return self._operator.learner
 
     @property
     def _partitions(self) -> dict[str, Progress]:
@@ -124,11 +117,11 @@ class Session:
             self.finish()
             raise
         for assigned in polled.assigned:
-            self._adopt(assigned)
+            self._assign(assigned)
         if polled.revoked:
-            self._hand_over(polled.revoked)
+            self._revoke(polled.revoked)
         for partition, batch in polled.batches.items():
-            self._work(partition, batch)
+            self._process(partition, batch)
         now = time.monotonic()
         if now - self._committed_at >= _COMMIT:
             self._commit()
@@ -146,19 +139,19 @@ class Session:
 
     def _tell(self, now: float) -> None:
         """Say in the log how it goes."""
-        done, seconds = self._worked, now - self._told_at
-        self._told_at, self._worked = now, 0
+        done, seconds = self._processed, now - self._told_at
+        self._told_at, self._processed = now, 0
         fields = {
             "events": self.learner.events,
-            "a_second": round(done / seconds),
+            "events_per_second": round(done / seconds),
             **self._telemetry.figures(),
         }
         log.info("running", extra={"fields": fields})
 
     def _owned(self) -> dict[str, Progress]:
-        return {name: self._partitions[name] for name in self._tenures}
+        return {name: self._partitions[name] for name in self._owners}
 
-    def _adopt(self, assigned: Assigned) -> None:
+    def _assign(self, assigned: Assigned) -> None:
         """Begin with a partition where the checkpoint and the group say."""
         name = assigned.partition
         progress = self._partitions.get(name)
@@ -166,20 +159,20 @@ class Session:
         otherwise = (
             assigned.end if getattr(self._settings.source, "start", "") == "latest" else assigned.first
         )
-        start = ledger.start(self._store.model, assigned.committed, saved, otherwise)
+        start = ownership.start(self._store.model, assigned.committed, saved, otherwise)
         if not assigned.first <= start.position <= assigned.end:
             start = self._expired(assigned, start)
-        position, emitted, tenures = start
+        position, emitted, owners = start
         if saved is not None and position > saved:
             log.info("%s: %d to %d were learned by other models", name, saved, position - 1)
-        if not self._source.commit({name: Committed(emitted, ledger.write(tenures))}):
+        if not self._source.commit({name: Committed(emitted, ownership.write(owners))}):
             return  # the group is rebalancing again, and will tell
         self._partitions.setdefault(name, Progress(position)).position = position
-        self._tenures[name], self._emitted[name] = tenures, emitted
+        self._owners[name], self._emitted[name] = owners, emitted
         for sink in self._sinks.values():
             sink.begin(name, emitted)
         self._source.begin(name, position)
-        silent = f", silently up to {emitted}" if emitted > position else ""
+        silent = f", replaying without emitting up to {emitted}" if emitted > position else ""
         log.info("%s: from %d%s", name, position, silent)
         self._telemetry.ready = True
 
@@ -198,24 +191,24 @@ class Session:
         position = assigned.first if policy == "earliest" else assigned.end
         log.warning("%s: going on from the %s, %d", there, policy, position)
         model = self._store.model
-        return Start(position, position, [*start.tenures[:-1], Tenure(model, position, position)])
+        return Start(position, position, [*start.owners[:-1], Owner(model, position, position)])
 
-    def _hand_over(self, partitions: Sequence[str]) -> None:
+    def _revoke(self, partitions: Sequence[str]) -> None:
         """Put what was learned from partitions that go to others where it lasts."""
-        gone = [name for name in partitions if name in self._tenures]
+        gone = [name for name in partitions if name in self._owners]
         if gone:
             if not self.save():
                 raise Interruption("the group did not wait for the checkpoint")
             for name in gone:
-                del self._tenures[name]
-            log.info("handed over: %s", ", ".join(gone))
+                del self._owners[name]
+            log.info("revoked: %s", ", ".join(gone))
 
-    def _work(self, partition: str, batch: Batch) -> None:
+    def _process(self, partition: str, batch: Batch) -> None:
         began = time.perf_counter()
         lenient = self._settings.dead_letters is not None
-        outcomes = self._machine.work(batch.records, lenient)
+        outcomes = self._operator.process(batch.records, lenient)
         progress = self._partitions[partition]
-        outputs = self._outputs(partition, outcomes)
+        outputs = encode(partition, outcomes, self._settings.predictions is not None) if self._sinks else []
         for sink in self._sinks.values():
             sink.write(outputs)
         stopped = not lenient and outcomes and outcomes[-1].event is None
@@ -226,40 +219,27 @@ class Session:
         progress.predicted += tally.predicted
         progress.refused += tally.refused
         self._unsaved += len(done)
-        self._worked += len(done)
-        self._telemetry.worked(done, tally, time.perf_counter() - began, self._machine.learner)
+        self._processed += len(done)
+        self._telemetry.worked(done, tally, time.perf_counter() - began, self._operator.learner)
         if stopped:
             self.save()
             bad = outcomes[-1]
             raise Failure(
                 REFUSED_EVENTS,
-                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Mend it, or set [dead_letters] to "
+                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
                 "let such events go there",
             )
         if trouble := self._limits.exceeded(outcomes, tally.refused):
             self.save()
             raise Failure(REFUSED_EVENTS, trouble)
 
-    def _outputs(self, partition: str, outcomes: Sequence[Outcome]) -> list[Output]:
-        if not self._sinks:
-            return []
-        wanted = self._settings.predictions is not None
-        outputs = []
-        for outcome in outcomes:
-            raw, event = outcome.raw, outcome.event
-            if event is None:
-                outputs.append(Output(True, partition, raw, outcome.reason.encode()))
-            elif wanted:
-                outputs.append(
-                    Output(False, partition, raw, _body(partition, raw, event, outcome.prediction))
-                )
-        return outputs
-
     def _positions(self) -> dict[str, Committed]:
         """Return what to commit: what is learned again silently stays committed."""
         return {
-            name: Committed(max(self._partitions[name].position, self._emitted[name]), ledger.write(tenures))
-            for name, tenures in self._tenures.items()
+            name: Committed(
+                max(self._partitions[name].position, self._emitted[name]), ownership.write(owners)
+            )
+            for name, owners in self._owners.items()
         }
 
     def _commit(self) -> None:
@@ -276,8 +256,8 @@ class Session:
         positions = {name: progress.position for name, progress in self._partitions.items()}
         checkpoint.source_mark = self._source.mark(positions)
         size = self._store.write(checkpoint)
-        for name, tenures in self._tenures.items():
-            tenures[-1] = tenures[-1]._replace(until=self._partitions[name].position)
+        for name, owners in self._owners.items():
+            owners[-1] = owners[-1]._replace(until=self._partitions[name].position)
         told = self._source.commit(self._positions())
         if told:
             self._store.prune()  # until then the one before may be all that is granted
@@ -289,51 +269,3 @@ class Session:
         """Put everything where it lasts."""
         if self._unsaved:
             self.save()
-
-
-class _Limits:
-    """Refuses to go on where too many events are refused."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._limits = settings.limits
-        self._row = 0
-        self._seen: list[bool] = []  # of the events in the window, whether each was refused
-
-    def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
-        """Count outcomes, and return the sentence that ends the run, empty if there is none."""
-        limits = self._limits
-        if not refused:
-            self._row = 0
-        for outcome in outcomes if refused else ():
-            self._row = self._row + 1 if outcome.event is None else 0
-            if self._row >= limits.consecutive:
-                return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
-        self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
-        del self._seen[: -limits.window]
-        refused = sum(self._seen) if refused else 0
-        if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
-            reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
-            return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
-        return ""
-
-
-def _body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
-    """Return a prediction as JSON."""
-    key = event.key
-    if key is None and raw.key is not None:
-        key = raw.key.decode("utf-8", "replace")
-    answer: dict[str, Any] = {"partition": partition, "offset": raw.offset}
-    if key is not None:
-        answer["key"] = key
-    if (moment := raw.timestamp if event.time is None else event.time) is not None:
-        answer["time"] = moment
-    answer["prediction"] = decide(prediction)
-    if isinstance(prediction, dict):
-        answer["probabilities"] = {_name(label): round(p, 6) for label, p in prediction.items()}
-    if event.target is not None:
-        answer["target"] = event.target
-    return msgspec.json.encode(answer)
-
-
-def _name(label: Any) -> str:
-    return str(label).lower() if isinstance(label, bool) else str(label)

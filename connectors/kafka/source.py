@@ -20,7 +20,14 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.base import MemberState
 
 from connectors import settings
-from connectors.broker import PATIENCE, administrator, explained, options, partition_name, require_topics
+from connectors.kafka.client import (
+    PATIENCE,
+    administrator,
+    explained,
+    options,
+    partition_name,
+    require_topics,
+)
 from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from connectors.files import unpacked
+from connectors.files.compression import unpacked
 from connectors.stream import POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
 
 _MOST = 1000  # records a poll
