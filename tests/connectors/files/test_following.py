@@ -5,7 +5,7 @@ import pytest
 from connectors.events import Decoder
 from connectors.stream import POSITION, Failure
 
-from .test_file_source import (
+from .test_source import (
     EVENTS,
     JSON,
     ROWS,
