@@ -2,7 +2,7 @@
 
 What a file is, is read from its first bytes, not from its name: compression by its magic number, JSON
 lines by an opening brace. CSV has a header line; each value is a number if it reads as one, missing
-if it is empty, and otherwise a string; the target stays the text that it is.
+if it is empty, and otherwise a string; the target is a label until the task is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from connectors.events import Record, read_value
+from connectors.events import Record, read_label, read_value
 from connectors.files.compression import unpacked
 
 
@@ -114,7 +114,7 @@ class Log:
                     raise ValueError(
                         f"{self.place(reader.line)}: {len(values)} values for {len(header)} columns"
                     )
-                target = values.pop(at)
+                target = read_label(values.pop(at))
                 yield Record(reader.line, dict(zip(names, map(read_value, values), strict=True)), target)
         except csv.Error as error:
             raise ValueError(f"{self.place(reader.line)}: not valid CSV ({error})") from None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from connectors.events import Record
+from connectors.events import Record, label
 from connectors.files.log import Log
 from connectors.learners import build
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
@@ -38,9 +38,7 @@ def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]
             raise ValueError(
                 f"{log.place(record.line)}: the target {log.target!r} is {target!r}, not a number"
             ) from None
-    if isinstance(target, float) and target.is_integer():
-        target = int(target)
-    return record.fields, target
+    return record.fields, label(target)
 
 
 def tell_task(records: list[Record]) -> str:

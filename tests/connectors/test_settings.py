@@ -13,7 +13,7 @@ from pydantic import ValidationError
 import streamk
 from connectors import settings
 from connectors.events import Event
-from connectors.learners import LEARNERS, read_parameter
+from connectors.learners import LEARNERS
 from connectors.settings import FileSink, Settings, TopicSink, TopicSource
 from connectors.settings_file import example, load
 from connectors.stream import USAGE, Failure
@@ -244,20 +244,6 @@ def test_variables_alone(tmp_path, monkeypatch):
 def test_features_as_a_table(tmp_path):
     assert read(tmp_path, BASE + "features = {x = 'after.x'}").events.features == {"x": "after.x"}
     assert read(tmp_path, BASE, EVENTS__FEATURES__X="after.x").events.features == {"x": "after.x"}
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("4096", 4096), ("0.5", 0.5), ("true", True), ("False", False), ("none", None),
-        ("2,1,0.5", (2, 1, 0.5)), ("margin", "margin"), ("1e-3", 1e-3), ("", ""), ("a b", "a b"),
-        ("[1, 2]", [1, 2]),
-    ],
-)  # fmt: skip
-def test_how_parameters_are_read(text, value):
-    found = {"one": read_parameter(text)}
-    assert found == {"one": value}
-    assert type(found["one"]) is type(value)
 
 
 def test_parameters(tmp_path):

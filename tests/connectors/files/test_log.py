@@ -105,3 +105,8 @@ def test_compressed_data_cut_short(tmp_path, pack):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"after line \d+: the compressed data is cut short or damaged"):
         read(path)
+
+
+def test_a_number_is_one_label_however_it_is_written(tmp_path):
+    path = write(tmp_path, "a,y\n1,1\n2,1.0\n3, 1\n4,up\n5,01\n")
+    assert [target for _, target in read(path)] == ["1", "1", "1", "up", "01"]

@@ -154,3 +154,20 @@ def test_the_baseline_regressor_learns_a_line():
     xs = [{"a": float(i % 50), "c": "text"} for i in range(2000)]
     answers = LinearRegressor().answer(xs, [3.0 * x["a"] + 5.0 for x in xs])
     assert abs(answers[-1] - (3.0 * xs[-1]["a"] + 5.0)) < 5.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(["0", "1", "0.0", "1.0", "1e0"], ["0", "1"]), (["1", "1.0", "up", "01", " 1"], ["1", "up", "01"])],
+)
+def test_labels_of_csv_that_are_one_number_are_one_class(tmp_path, labels, classes):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
+    run = replay(Log(path, "y"), task="classification", parameters={"seed": 1})
+    assert list(run.learner.predict_proba_one({"a": 1.0})) == classes
+
+
+def test_a_parameter_that_only_the_other_task_has(bananas):
+    for task in ("classification", None):
+        with pytest.raises(ValueError, match=r"parameters\.quantile is unknown; use kernel"):
+            replay(Log(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
