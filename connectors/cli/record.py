@@ -54,8 +54,7 @@ def record_command(
             console.print(f"wrote {done.written:,} events to {out}", soft_wrap=True, highlight=False)
         if done.left_out:
             raise Failure(
-                REFUSED_EVENTS,
-                f"{done.left_out:,} records cannot be decoded and are left out; {done.reason}",
+                REFUSED_EVENTS, f"{done.left_out:,} records cannot be decoded and are left out; {done.reason}"
             )
 
 

@@ -19,6 +19,10 @@ from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Failure, Interrup
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
+# of every consumer: offsets are committed with checkpoints, and what no transaction has committed is not read
+READING = {
+    "enable_auto_commit": False, "isolation_level": "read_committed", "allow_auto_create_topics": False,
+}  # fmt: skip
 
 
 def partition_name(partition: TopicPartition) -> str:

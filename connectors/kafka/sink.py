@@ -13,7 +13,7 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.kafka.client import PATIENCE, Worker, explained, options, require_topics
+from connectors.kafka.client import PATIENCE, READING, Worker, explained, options, require_topics
 from connectors.kafka.source import TopicSource
 from connectors.settings import Kafka
 from connectors.stream import SINK, Committed, Failure, Interruption, Output, Source
@@ -76,13 +76,7 @@ class TopicSink:
     @contextlib.contextmanager
     def _looking(self) -> Iterator[KafkaConsumer]:
         with explained("predictions"):
-            consumer = KafkaConsumer(
-                **self._options,
-                group_id=self._group,
-                enable_auto_commit=False,
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
-            )
+            consumer = KafkaConsumer(**self._options, group_id=self._group, **READING)
             with contextlib.closing(consumer):
                 yield consumer
 

@@ -22,6 +22,7 @@ from kafka.coordinator.base import MemberState
 from connectors import settings
 from connectors.kafka.client import (
     PATIENCE,
+    READING,
     administrator,
     explained,
     options,
@@ -106,10 +107,8 @@ class TopicSource:
                 **self._options,
                 group_id=self.group,
                 group_instance_id=self._member,
-                enable_auto_commit=False,
                 auto_offset_reset="none",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
+                **READING,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
                 max_poll_records=_MOST,
                 session_timeout_ms=session,

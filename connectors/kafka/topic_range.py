@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.events import Decoder, Record
-from connectors.kafka.client import PATIENCE, explained, options, partition_name, require_topics
+from connectors.kafka.client import PATIENCE, READING, explained, options, partition_name, require_topics
 from connectors.settings import Kafka
 from connectors.stream import USAGE, Failure, Interruption, Raw
 
@@ -66,10 +66,8 @@ class TopicRange:
         with explained("kafka"):
             self._consumer = KafkaConsumer(
                 **options(kafka),
-                enable_auto_commit=False,
                 auto_offset_reset="none",
-                isolation_level="read_committed",
-                allow_auto_create_topics=False,
+                **READING,
                 max_poll_records=2000,
             )
         try:

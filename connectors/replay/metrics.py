@@ -67,11 +67,7 @@ class Replay:
     def result(self) -> dict[str, Any]:
         """Return what ``--json`` prints."""
         found = [
-            {
-                **score.values(),
-                "events": score.events,
-                "events_per_second": round(score.events_per_second, 1),
-            }
+            {**score.values(), "events": score.events, "events_per_second": round(score.events_per_second, 1)}
             for score in self.scores
         ]
         first: dict[str, Any] = {**found[0], "model_bytes": len(self.learner.to_bytes())}

@@ -18,14 +18,7 @@ from connectors.replay.metrics import Point, Replay
 from streamk.prequential import decide
 
 Watch = Callable[[Replay], None]
-_TITLES = {
-    "accuracy": "accuracy",
-    "kappa": "kappa",
-    "log_loss": "log loss",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "r2": "R²",
-}
+_TITLES = {"log_loss": "log loss", "mae": "MAE", "rmse": "RMSE", "r2": "R²"}
 _REFRESH = 0.1  # seconds between two drawings of the live table
 
 
@@ -46,7 +39,7 @@ def lines(console: Console) -> Iterator[Watch]:
 
 
 def _heading(run: Replay) -> str:
-    metric = _TITLES["accuracy" if run.task == "classification" else "mae"]
+    metric = "accuracy" if run.task == "classification" else "MAE"
     columns = ["events", metric, "since last"]
     if len(run.names) > 1:
         columns.append("baseline")
@@ -97,7 +90,8 @@ def metrics_table(run: Replay) -> Table:
     values = [score.values() for score in run.scores]
     for key in values[0]:
         table.add_row(
-            _TITLES[key], *(f"{v[key]:.4f}" if abs(v[key]) < 1e5 else f"{v[key]:.4g}" for v in values)
+            _TITLES.get(key, key),
+            *(f"{v[key]:.4f}" if abs(v[key]) < 1e5 else f"{v[key]:.4g}" for v in values),
         )
     speeds = (f"{score.events_per_second:,.0f}" for score in run.scores)
     table.add_row("events/s (predict + learn)", *speeds)

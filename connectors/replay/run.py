@@ -182,18 +182,14 @@ class _Interruptible:
             raise StopIteration
         try:
             self._reading = True
-            record = next(self._records)
-            self._reading = False
+            return next(self._records)
         except KeyboardInterrupt:
-            self._reading = False
             raise StopIteration from None
         except ValueError as error:
-            self._reading, self.error = False, str(error)
+            self.error = str(error)
             raise StopIteration from None
-        except StopIteration:
+        finally:
             self._reading = False
-            raise
-        return record
 
     def _ask(self, number: int, frame: Any) -> None:
         if self.interrupted or self._reading:
