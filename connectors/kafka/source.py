@@ -36,7 +36,7 @@ _MOST = 2000  # records a poll
 _MS = int(PATIENCE * 1000)
 
 
-class _HandOver(Exception):  # noqa: N818
+class _Revoked(Exception):  # noqa: N818
     """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
 
 
@@ -62,7 +62,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             self.revoked |= set(revoked)
             self.assigned -= set(revoked)
         if not self.closing:
-            raise _HandOver  # the client hands it to whoever polls
+            raise _Revoked  # the client hands it to whoever polls
 
     def on_partitions_lost(self, lost: Any) -> None:
         self.lost = True
@@ -138,7 +138,7 @@ class TopicSource:
             try:
                 polled = self._consumer.poll(int(seconds * 1000))
             except kafka_errors.KafkaError as error:
-                if not isinstance(error.__cause__, _HandOver):
+                if not isinstance(error.__cause__, _Revoked):
                     raise
         if self._consumer.group_metadata().state is MemberState.REBALANCING:
             # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
