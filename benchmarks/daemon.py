@@ -33,11 +33,11 @@ from rich.progress import track
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from connectors.checkpoint import Store
-from connectors.daemon import open_ends, settle
-from connectors.session import Session
+from connectors.daemon.checkpoint import Store
+from connectors.daemon.run import open_ends, settle
+from connectors.daemon.session import Session
+from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
-from connectors.telemetry import Telemetry
 from tests.kafka.broker import Broker
 
 TOPIC = f"bench-{secrets.token_hex(4)}"

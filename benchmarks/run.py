@@ -28,8 +28,8 @@ from rich.console import Console
 from river import linear_model, preprocessing
 
 import streamk
-from connectors.files import Log
-from connectors.replay import replay
+from connectors.files.log import Log
+from connectors.replay.run import replay
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAMS: dict[str, dict[str, Any]] = {

@@ -29,7 +29,7 @@ from river import forest, linear_model, metrics, multiclass
 from run import STREAMS
 
 import streamk
-from connectors.baseline import LinearClassifier, linear_inputs, present
+from connectors.replay.contenders import LinearClassifier, linear_inputs, present
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = {

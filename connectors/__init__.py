@@ -1,1 +1,1 @@
-"""Brings events in and predictions out: logs on disk, and the ``streamk`` command."""
+"""Brings events in and predictions out: logs on disk, Kafka topics, and the ``streamk`` command."""

@@ -1,37 +1,19 @@
-"""The settings of a daemon: a TOML file, overridden by ``STREAMK_…`` variables.
+"""What can be set of a daemon: the tables of its file, their keys and defaults.
 
-``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Unknown keys are
-refused, every error names its key, and secrets are never shown.
+Unknown keys are refused, and secrets are never shown.
 """
 
 from __future__ import annotations
 
-import inspect
-import json
-import os
-import tomllib
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.events import Decoder
-from connectors.replay import learner_classes, read_setting
+from connectors.learners import build
 from connectors.stream import USAGE, Failure
 from streamk.learners import KernelLearner
-from streamk.prequential import TASKS
-
-PREFIX = "STREAMK_"
-_TESTS = "STREAMK_TEST_"
 
 
 class Section(BaseModel):
@@ -69,11 +51,11 @@ class Kafka(Section):
     @model_validator(mode="after")
     def _together(self) -> Kafka:
         if self.mechanism and (self.username is None or self.password is None):
-            raise ValueError("mechanism wants username and password")
+            raise ValueError("mechanism needs username and password")
         if self.certificate_key and not self.certificate:
-            raise ValueError("certificate_key wants certificate")
+            raise ValueError("certificate_key needs certificate")
         if (self.ca or self.certificate) and not self.tls:
-            raise ValueError("ca and certificate want tls = true")
+            raise ValueError("ca and certificate need tls = true")
         return self
 
 
@@ -167,13 +149,6 @@ class Learner(Section):
     task: str = Field("classification", description="classification or regression")
     parameters: dict[str, Any] = Field({}, description="of the learner; seed is 0 if it is not given")
 
-    @field_validator("parameters", mode="before")
-    @classmethod
-    def _texts(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        return {key: read_setting(v) if isinstance(v, str) else v for key, v in value.items()}
-
     @model_validator(mode="after")
     def _buildable(self) -> Learner:
         self.build()
@@ -187,18 +162,7 @@ class Learner(Section):
         ValueError
             If the name, the task or a parameter is not one.
         """
-        if self.task not in TASKS:
-            raise ValueError(f"task {self.task!r} is unknown; use {' or '.join(TASKS)}")
-        cls = learner_classes(self.name)[self.task]
-        known = list(inspect.signature(cls).parameters)
-        unknown = set(self.parameters) - set(known)
-        if unknown:
-            raise ValueError(f"parameters.{min(unknown)} is unknown; use {', '.join(known)}")
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in self.parameters.items()}
-        if isinstance(values.get("scales"), (int, float)):
-            values["scales"] = (values["scales"],)
-        learner: KernelLearner = cls(**{"seed": 0, **values})
-        return learner
+        return build(self.name, self.task, {"seed": 0, **self.parameters})
 
 
 class Checkpoints(Section):
@@ -267,96 +231,3 @@ class Settings(Section):
                     raise ValueError(f"{name} and {places[place]} are the same {part.kind}, {place[1]}")
                 places[place] = name
         return self
-
-
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings in a file and in the environment.
-
-    Raises
-    ------
-    Failure
-        If there is no such file, or a key or a value is wrong: one line for each.
-    """
-    try:
-        values = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise Failure(USAGE, f"{path}: {error.strerror}; streamk init writes an example") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
-    origin = {}
-    for name, keys in _overrides(environment):
-        table: Any = values
-        for key in keys[:-1]:
-            table = table.setdefault(key, {})
-            if not isinstance(table, dict):
-                raise Failure(USAGE, f"{name}: {'.'.join(keys[:-1])} is not a table")
-        table[keys[-1]] = environment[name]
-        origin[keys] = name
-    try:
-        return Settings.model_validate(values)
-    except ValidationError as error:
-        lines = [
-            _sentence(dict(e), path, origin) for e in error.errors(include_input=False, include_url=False)
-        ]
-        raise Failure(USAGE, "\n".join(lines)) from None
-
-
-def _overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name in sorted(environment):
-        if name.startswith(PREFIX) and not name.startswith(_TESTS):
-            yield name, tuple(name.removeprefix(PREFIX).lower().split("__"))
-
-
-def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...], str]) -> str:
-    """Return what is wrong, and where: the key of the file, or the variable."""
-    # the location of a union also names the member, and a list or table its place
-    place = [str(part) for part in error["loc"]]
-    if len(place) > 2 and place[0] in ("source", "predictions", "dead_letters"):
-        del place[1]  # the member of the union
-    keys = tuple(place)
-    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        keys, message = (*keys, "kind"), "say 'topic' or 'file'"
-    elif error["type"] == "extra_forbidden":
-        message = "there is no such setting"
-    elif error["type"] == "missing":
-        message = "this setting must be given"
-    else:
-        message = str(error["msg"]).removeprefix("Value error, ")
-    below = [name for found, name in origin.items() if found[: len(keys)] == keys] if keys else []
-    return f"{', '.join(below) or path}: {'.'.join(keys) + ': ' if keys else ''}{message}"
-
-
-def example() -> str:
-    """Return a commented file of all settings, which is valid as it is."""
-    lines = [
-        "# Settings of a streamk daemon. Every one can be overridden by a variable:",
-        "# STREAMK_KAFKA__PASSWORD for kafka.password. Those behind a # have the value shown, or none.",
-    ]
-    given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
-    sections: list[tuple[str, type[Section], bool]] = [
-        ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
-        ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
-        ("checkpoints", Checkpoints, True), ("telemetry", Telemetry, True), ("kafka", Kafka, True),
-    ]  # fmt: skip
-    for name, section, needed in sections:
-        mark = "" if needed else "# "
-        lines += ["", f"{mark}[{name}]  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
-        for key, info in section.model_fields.items():
-            about = f"  # {info.description}" if info.description else ""
-            if key == "kind":
-                lines.append(
-                    f'{mark}kind = "topic"  # or "file", with path'
-                    + ("" if name != "source" else " and follow")
-                )
-            elif info.is_required():
-                suggested = given[key] if needed else name.replace("_", "-")
-                lines.append(f"{mark}{key} = {json.dumps(suggested)}{about}")
-            else:
-                lines.append(f"# {key} = {_toml(info.get_default())}{about}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{}"
-    return json.dumps(str(value) if isinstance(value, Path) else "" if value is None else value)

@@ -18,9 +18,9 @@ from rich.console import Console
 from river import datasets
 
 import streamk
-from connectors import report
-from connectors.files import Log
-from connectors.replay import Replay, interpret, replay
+from connectors.files.log import Log
+from connectors.replay import report
+from connectors.replay.run import Replay, interpret, replay
 
 OUTPUT = Path("demo-output")
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -1,10 +1,10 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
 from streamk.expansion import Expansion, accumulate, evaluate
-from streamk.features.activation import AMPLITUDE, activate
+
 from streamk.encoding.keys import number_key
+from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.keyed import fill_angles
 from streamk.kernels import kernel
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import streamk
+from streamk.encoding.rows import Rows
 from streamk.features.activation import AMPLITUDE
 from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.kernels import kernel
-from streamk.encoding.rows import Rows
 from streamk.schedules import events_before_opening, openings_at
 
 NAMES = ["a", "b", "c"]

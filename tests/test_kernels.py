@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn.gaussian_process import kernels as sk
-
 from streamk.expansion import Expansion
-from streamk.features.activation import AMPLITUDE, activate
+
 from streamk.encoding.keys import number_key, number_position_key
+from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.map import SPAN
 from streamk.kernels import kernel
 

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from streamk.losses import MARGIN, SQUARED
 from streamk.combining.calibration import STATE, calibrate, initialise, probabilities, project_simplex
+from streamk.losses import MARGIN, SQUARED
 
 OUTPUTS = arrays(np.float32, st.integers(1, 12), elements=st.floats(-50, 50, width=32))
 

@@ -11,7 +11,8 @@ import pytest
 from river import checks, datasets, evaluate, linear_model, metrics, preprocessing
 
 import streamk
-from streamk.features import map as feature_map, matrix, products
+from streamk.features import map as feature_map
+from streamk.features import matrix, products
 from streamk.kernels import kernel
 
 KERNELS = ["gaussian", "laplace", "matern:2.5", "rational-quadratic:0.7", "exponential-power:1.3"]

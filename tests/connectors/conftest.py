@@ -1,6 +1,6 @@
 import pytest
 
-from connectors.checkpoint import Store
+from connectors.daemon.checkpoint import Store
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.events import Decoder, Event
+from connectors.events import Decoder, Event, read_label
 
 PACK = {"json": msgspec.json.encode, "msgpack": msgspec.msgpack.encode}
 FORMATS = ["json", "csv", "msgpack"]
@@ -289,3 +289,70 @@ def test_keys_and_times_can_be_written(value):
     except ValueError:
         return
     msgspec.json.encode([event.key, event.time])
+
+
+# ---- labels
+
+
+@pytest.mark.parametrize(
+    ("texts", "label"),
+    [
+        (["1", "1.0", "1.", " 1", "1 ", "+1", "1e0", "10E-1", "0.1e1"], "1"),
+        (["0", "0.0", "-0", ".0", "0e5", "1e-999"], "0"),
+        (["-2.5", "-2.50", "-25e-1"], "-2.5"),
+        (["1000", "1e3", "1000.000"], "1000"),
+        (["9007199254740993", "9007199254740993.0", "9.007199254740993e15"], "9007199254740993"),
+        (["12345678901234567890"], "12345678901234567890"),
+    ],
+)
+def test_labels_of_csv_that_are_one_number(texts, label):
+    assert [read_label(text) for text in texts] == [label] * len(texts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "abc",
+        "01",
+        "-01",
+        "007.0",
+        "nan",
+        "inf",
+        "1e999",
+        "1_000",
+        "0x1",
+        "1,5",
+        "1 2",
+        "١",
+        "true",
+        " a",
+        ".",
+    ],
+)
+def test_labels_of_csv_that_are_texts(text):
+    assert read_label(text) == text
+
+
+@given(st.floats(-(2.0**53), 2.0**53) | st.integers(-(2**70), 2**70))
+def test_a_number_however_written_is_one_label(number):
+    label = read_label(str(number))
+    assert read_label(label) == label
+    assert float(label) == float(number)
+    assert label == read_label(f"{number:.400f}" if isinstance(number, float) else f"{number}.00")
+
+
+@given(st.text(max_size=8) | st.from_regex(r"[-+]?[0-9]{1,3}\.?[0-9]{0,3}e?-?[0-9]{0,12}", fullmatch=True))
+def test_any_label_of_csv_is_itself_when_read_again(text):
+    label = read_label(text)
+    assert label is None if text == "" else read_label(label) == label
+
+
+def test_labels_of_the_decoder():
+    decode = Decoder("csv", "y", columns=["a", "y"])
+    lines = [b"1,1", b"2,1.0", b"3,abc", b"4,01", b"5, 1e0", b"6,"]
+    assert [decode(line).target for line in lines] == ["1", "1", "abc", "01", "1", None]
+    for decode in (Decoder("json", "y"), Decoder("json", "y", key="k")):
+        found = [decode(b'{"y": %s}' % y).target for y in (b"1", b"1.0", b"1.5", b'"1.0"', b"true")]
+        assert found == [1, 1, 1.5, "1.0", True]
+        assert [type(y) for y in found] == [int, int, float, str, bool]
+    assert type(Decoder("json", "y", numbers=True)(b'{"y": 1.0}').target) is float

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 import streamk
 from connectors import settings
 from connectors.events import Event
-from connectors.replay import LEARNERS
-from connectors.settings import FileSink, Settings, TopicSink, TopicSource, load
+from connectors.learners import LEARNERS
+from connectors.settings import FileSink, Settings, TopicSink, TopicSource
+from connectors.settings_file import example, load
 from connectors.stream import USAGE, Failure
 from streamk.prequential import TASKS
 
@@ -60,11 +61,11 @@ def refused(tmp_path, text, **environment):
         (BASE + "[kafka]\nservers = 3", ["kafka.servers: Input should be a valid list"]),
         (BASE + "[kafka]\ntls = 'perhaps'", ["kafka.tls: Input should be a valid boolean"]),
         (BASE + "[kafka]\nmechanism = 'GSSAPI'", ["kafka.mechanism: Input should be 'PLAIN'"]),
-        (BASE + "[kafka]\nmechanism = 'PLAIN'", ["kafka: mechanism wants username and password"]),
+        (BASE + "[kafka]\nmechanism = 'PLAIN'", ["kafka: mechanism needs username and password"]),
         (BASE + "[kafka]\nsession_seconds = 0.5", ["kafka.session_seconds: Input should be greater than"]),
         (BASE + "[kafka]\naway_seconds = 0", ["kafka.away_seconds: Input should be greater than 0"]),
-        (BASE + "[kafka]\nca = 'ca.pem'", ["kafka: ca and certificate want tls = true"]),
-        (BASE + "[kafka]\ntls = true\ncertificate_key = 'k'", ["kafka: certificate_key wants certificate"]),
+        (BASE + "[kafka]\nca = 'ca.pem'", ["kafka: ca and certificate need tls = true"]),
+        (BASE + "[kafka]\ntls = true\ncertificate_key = 'k'", ["kafka: certificate_key needs certificate"]),
         ("start = 'now'\n", ["source.start: Input should be 'earliest' or 'latest'"]),
         ("group = ''\n", ["source.group: String should have at least 1 character"]),
         (BASE + "format = 'xml'", ["events.format: Input should be 'json', 'csv' or 'msgpack'"]),
@@ -245,20 +246,6 @@ def test_features_as_a_table(tmp_path):
     assert read(tmp_path, BASE, EVENTS__FEATURES__X="after.x").events.features == {"x": "after.x"}
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("4096", 4096), ("0.5", 0.5), ("true", True), ("False", False), ("none", None),
-        ("2,1,0.5", (2, 1, 0.5)), ("margin", "margin"), ("1e-3", 1e-3), ("", ""), ("a b", "a b"),
-        ("[1, 2]", [1, 2]),
-    ],
-)  # fmt: skip
-def test_how_parameters_are_read(text, value):
-    found = settings.Learner._texts({"one": text})
-    assert found == {"one": value}
-    assert type(found["one"]) is type(value)
-
-
 def test_parameters(tmp_path):
     text = (
         BASE
@@ -347,8 +334,7 @@ KEYS = [(name, key) for name, section in SECTIONS.items() for key in section.mod
 def test_any_text_is_a_value_or_is_refused(tmp_path_factory, key, value):
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_text(
-        settings.example()
-        + "[predictions]\nkind='topic'\ntopic='p'\n[dead_letters]\nkind='topic'\ntopic='d'\n"
+        example() + "[predictions]\nkind='topic'\ntopic='p'\n[dead_letters]\nkind='topic'\ntopic='d'\n"
     )
     name = f"STREAMK_{key[0]}__{key[1]}".upper()
     try:

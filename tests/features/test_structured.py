@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 from scipy.linalg import hadamard
 
+from streamk.encoding.rows import Rows
 from streamk.features.counter import fill_bits, mix64_int
-from streamk.features.map import FeatureMap
 from streamk.features.lanes import aligned
+from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.features.segments import Segments, chi, slots_of_first
 from streamk.features.structured import add_projections
 from streamk.kernels import kernel
-from streamk.encoding.rows import Rows
 
 NONE = np.zeros((0, 3))
 

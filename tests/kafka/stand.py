@@ -16,7 +16,7 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from connectors.checkpoint import Checkpoint, Store
+from connectors.daemon.checkpoint import Checkpoint, Store
 
 from .broker import lacking
 

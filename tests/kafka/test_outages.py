@@ -89,7 +89,7 @@ def test_a_second_daemon_joins_and_leaves(stand):
     first.until(lambda: total(stand, "a") > 500)
     second = stand.start(stand.settings("b", kafka=kafka))
     second.until(lambda: total(stand, "b") > 500)
-    assert "handed over" in first.text()
+    assert "revoked" in first.text()
     assert second.stop() == 0
     second_total = total(stand, "b")
     now = traffic.count
@@ -97,7 +97,7 @@ def test_a_second_daemon_joins_and_leaves(stand):
     traffic.stop()
     first.until(lambda: total(stand, "a") + second_total >= traffic.count)
     assert first.stop() == 0
-    assert "beginning again" not in first.text() + second.text()
+    assert "restarting the session" not in first.text() + second.text()
     counts = Counter()
     for name in ("a", "b"):
         for partition, progress in stand.checkpoint(name).partitions.items():
@@ -119,4 +119,4 @@ def test_a_topic_where_nothing_happens(stand):
     stand.send(events(100))
     daemon.until(lambda: total(stand) == 200)
     assert daemon.stop() == 0
-    assert "beginning again" not in daemon.text()
+    assert "restarting the session" not in daemon.text()

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import streamk
+from streamk.experts.factor import covariance
 from streamk.features.activation import AMPLITUDE
 from streamk.features.matrix import fill
-from streamk.experts.factor import covariance
 
 from .subjects import events
 

@@ -1,0 +1,43 @@
+"""The ``streamk`` command, a file for each subcommand."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import streamk
+from connectors.cli.check import check_command
+from connectors.cli.checkpoints import checkpoints
+from connectors.cli.init import init_command
+from connectors.cli.record import record_command
+from connectors.cli.replay import replay_command
+from connectors.cli.run import run_command
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("run")(run_command)
+app.command("check")(check_command)
+app.command("record")(record_command)
+app.command("init")(init_command)
+app.add_typer(checkpoints, name="checkpoints")
+app.command("replay")(replay_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamk {streamk.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Kernel machines that learn from streams."""
+
+
+def main() -> None:
+    """Run the command."""
+    app()

@@ -1,0 +1,5 @@
+"""``python -m connectors.cli``."""
+
+from connectors.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""``streamk check``: try what a daemon will need, joining no group and making no file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from connectors.cli.arguments import Config
+from connectors.cli.exits import exits
+from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.files.source import FileSource
+from connectors.settings import Settings
+from connectors.settings_file import load
+from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
+
+
+def check_command(config: Config) -> None:
+    """Read the settings, then try the connections, the files and the checkpoints, changing nothing."""
+    with exits():
+        settings = load(config)
+        console = Console()
+        console.print("settings: good")
+        for line in check(settings):
+            console.print(line, highlight=False, soft_wrap=True)
+
+
+def check(settings: Settings) -> Iterator[str]:
+    """Yield a line for everything that is there.
+
+    Raises
+    ------
+    Failure
+        At the first that is not.
+    """
+    source: Any = settings.source
+    named = {"source": source, "predictions": settings.predictions, "dead_letters": settings.dead_letters}
+    if topics := {f"{k}.topic": p.topic for k, p in named.items() if p is not None and p.kind == "topic"}:
+        yield from _topics(settings, topics)
+    if source.kind == "file":
+        opened = FileSource(source.path, settings.events.format, source.follow)
+        settings.events.decoder(settings.learner.task, opened.columns, opened.delimiter)
+        opened.close(leaving=True)
+        yield f"source.path: {source.path} can be read"
+    for key in ("predictions", "dead_letters"):
+        place: Any = named[key]
+        if place is not None and place.kind == "file":
+            _require_writable(
+                place.path if place.path.exists() else place.path.absolute().parent, SINK, f"{key}.path"
+            )
+            yield f"{key}.path: {place.path} can be written"
+    yield _checkpoints(settings, source.topic if source.kind == "topic" else source.path.name)
+
+
+def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
+    from kafka import KafkaConsumer, TopicPartition
+
+    from connectors.kafka.client import explained, options, require_topics
+
+    try:
+        found = options(settings.kafka)
+        with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
+            yield f"kafka.servers: {', '.join(settings.kafka.servers)} answer"
+            require_topics(consumer, topics)
+            for key, topic in topics.items():
+                partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic))]
+                records = sum(consumer.end_offsets(partitions).values())
+                yield f"{key}: {topic} has {len(partitions)} partitions; their ends add up to {records:,}"
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None
+
+
+def _require_writable(path: Path, code: int, key: str) -> None:
+    while code == CHECKPOINT and not path.exists() and path != path.parent:
+        path = path.absolute().parent  # directories of checkpoints are made
+    if not os.access(path, os.W_OK):
+        raise Failure(code, f"{key}: {path} cannot be written, or is not there")
+
+
+def _checkpoints(settings: Settings, source: str) -> str:
+    store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
+    _require_writable(store.directory, CHECKPOINT, "checkpoints.directory")
+    paths = store.paths()
+    if not paths:
+        return f"checkpoints.directory: {store.directory} holds none yet"
+    try:
+        newest = Checkpoint.read(paths[-1])
+    except ValueError as error:
+        raise Failure(CHECKPOINT, f"{error}; a run would use the one before it") from None
+    newest.require(settings.learner.build(), source, store.directory)
+    return f"checkpoints.directory: checkpoint {newest.number} has learned {newest.learner.events:,} events"

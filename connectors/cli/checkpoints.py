@@ -1,0 +1,131 @@
+"""``streamk checkpoints``: ``list``, ``show`` and ``rollback``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from connectors.cli.arguments import AsJson
+from connectors.cli.exits import exits
+from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.stream import CHECKPOINT, USAGE, Failure
+
+checkpoints = typer.Typer(no_args_is_help=True, help="Look at checkpoints, and go back to one.")
+Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
+
+
+def _describe(path: Path) -> dict[str, Any]:
+    try:
+        checkpoint = Checkpoint.read(path)
+    except ValueError as error:
+        return {"file": path.name, "bytes": path.stat().st_size, "damaged": str(error)}
+    return {
+        "number": checkpoint.number,
+        "file": path.name,
+        "written": checkpoint.written,
+        "bytes": path.stat().st_size,
+        "source": checkpoint.source,
+        "learner": type(checkpoint.learner).__name__,
+        "events": checkpoint.learner.events,
+        "features": checkpoint.learner.feature_count,
+        "partitions": {name: vars(progress) for name, progress in sorted(checkpoint.partitions.items())},
+    }
+
+
+def _paths(directory: Path) -> list[Path]:
+    paths = Store(directory).paths()
+    if not paths:
+        raise Failure(USAGE, f"there are no checkpoints in {directory}")
+    return paths
+
+
+@checkpoints.command("list")
+def list_command(directory: Directory, as_json: AsJson = False) -> None:
+    """List the checkpoints of a directory, oldest first."""
+    with exits():
+        found = [_describe(path) for path in _paths(directory)]
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        table = Table()
+        for column in ("number", "written", "events", "bytes", "positions"):
+            table.add_column(column, justify="left" if column in ("written", "positions") else "right")
+        for row in found:
+            if "damaged" in row:
+                table.add_row(row["file"], "damaged", "", f"{row['bytes']:,}", "")
+                continue
+            positions = ", ".join(f"{name} {p['position']:,}" for name, p in row["partitions"].items())
+            table.add_row(
+                str(row["number"]), row["written"], f"{row['events']:,}", f"{row['bytes']:,}", positions
+            )
+        Console().print(table)
+
+
+@checkpoints.command("show")
+def show_command(
+    directory: Directory,
+    number: Annotated[int | None, typer.Argument(help="Which one; the newest by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a checkpoint holds; the file itself is a model that streamk.load opens."""
+    with exits():
+        row = _describe(_numbered(directory, number))
+        if as_json:
+            typer.echo(json.dumps(row))
+            return
+        console = Console()
+        for key, value in row.items():
+            if key != "partitions":
+                console.print(
+                    f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}", soft_wrap=True
+                )
+        table = Table("partition", "position", "learned", "predicted only", "refused")
+        for name, p in row.get("partitions", {}).items():
+            table.add_row(name, *(f"{p[key]:,}" for key in ("position", "learned", "predicted", "refused")))
+        console.print(table)
+
+
+def _numbered(directory: Path, number: int | None) -> Path:
+    paths = _paths(directory)
+    if number is None:
+        return paths[-1]
+    for path in paths:
+        if int(path.name.split(".")[0]) == number:
+            return path
+    there = ", ".join(str(int(path.name.split(".")[0])) for path in paths)
+    raise Failure(USAGE, f"there is no checkpoint {number} in {directory}; there are {there}")
+
+
+@checkpoints.command("rollback")
+def rollback_command(
+    directory: Directory,
+    number: Annotated[int, typer.Argument(help="The checkpoint to go back to.")],
+    skip: Annotated[
+        bool,
+        typer.Option("--skip", help="Leave out the events learned since, instead of learning them again."),
+    ] = False,
+) -> None:
+    """Go back to a checkpoint, with the daemon stopped.
+
+    The next run learns the events since again, silently; with --skip it never does. Nothing is removed: the
+    old model becomes the newest checkpoint.
+    """
+    with exits():
+        store = Store(directory)
+        _paths(directory)
+        with store.locked():
+            try:
+                checkpoint = Checkpoint.read(_numbered(directory, number))
+                if skip:
+                    newest = Checkpoint.read(_numbered(directory, None))
+                    newest.learner = checkpoint.learner
+                    checkpoint = newest
+            except ValueError as error:
+                raise Failure(CHECKPOINT, str(error)) from None
+            store.write(checkpoint)
+        typer.echo(f"checkpoint {checkpoint.number} now holds the model of checkpoint {number}")

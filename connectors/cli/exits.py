@@ -1,0 +1,33 @@
+"""How a subcommand ends: a sentence on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import typer
+from rich.console import Console
+
+from connectors.daemon.telemetry import log_to_stderr
+from connectors.stream import AWAY, Failure, Interruption
+
+
+@contextlib.contextmanager
+def exits() -> Iterator[None]:
+    """End with the code of a failure, and its sentence."""
+    try:
+        yield
+    except Failure as failure:
+        for line in str(failure).splitlines():
+            Console(stderr=True).print(f"streamk: {line}", style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(failure.code) from None
+
+
+@contextlib.contextmanager
+def connected() -> Iterator[None]:
+    """Silence the client, and end where the brokers do not answer."""
+    log_to_stderr("text")
+    try:
+        yield
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None

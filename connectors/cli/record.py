@@ -1,0 +1,125 @@
+"""``streamk record``: copy a range of a topic to a log on disk, as JSON lines in the order of time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+import zstandard
+from rich.console import Console
+from rich.progress import Progress
+
+from connectors.cli.arguments import AsJson, Config, End, Start
+from connectors.cli.exits import connected, exits
+from connectors.events import parser
+from connectors.settings import Events
+from connectors.settings_file import load
+from connectors.stream import REFUSED_EVENTS, USAGE, Failure, Raw
+
+
+def record_command(
+    config: Config,
+    out: Annotated[Path, typer.Argument(help="The new log, JSON lines; .gz or .zst at its end packs it.")],
+    start: Start = None,
+    end: End = None,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; repeat for more.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the topic of the settings to a log on disk, in the order of time; no group is joined."""
+    with exits(), connected():
+        from connectors.kafka.topic_range import TopicRange
+
+        settings = load(config)
+        if settings.source.kind != "topic":
+            raise Failure(USAGE, "source.kind: only a topic can be recorded")
+        console = Console(stderr=True)
+        with (
+            TopicRange(settings.source.topic, settings.kafka, start, end, partitions) as records,
+            Progress(console=console, transient=True, disable=as_json) as bar,
+        ):
+            job = bar.add_task(settings.source.topic, total=records.size)
+            done = record(records, settings.events, out, lambda: bar.advance(job))
+        if as_json:
+            typer.echo(json.dumps(vars(done)))
+        else:
+            console.print(f"wrote {done.written:,} events to {out}", soft_wrap=True, highlight=False)
+        if done.left_out:
+            raise Failure(
+                REFUSED_EVENTS, f"{done.left_out:,} records cannot be decoded and are left out; {done.reason}"
+            )
+
+
+@dataclass
+class Recorded:
+    """What became of the records: written, or left out, and why the first of those was."""
+
+    written: int = 0
+    left_out: int = 0
+    reason: str = ""
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[Any]:
+    """Open a file that is not there yet, packed as its name says."""
+    try:
+        with path.open("xb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed:
+                    yield packed
+            elif path.suffix == ".zst":
+                with zstandard.ZstdCompressor().stream_writer(raw) as packed:
+                    yield packed
+            else:
+                yield raw
+    except FileExistsError:
+        raise Failure(USAGE, f"{path} is there already; name another file") from None
+    except OSError as error:
+        raise Failure(USAGE, f"{path} cannot be written: {error.strerror}") from None
+
+
+def record(
+    records: Iterable[tuple[str, Raw]], events: Events, path: Path, seen: Any = lambda: None
+) -> Recorded:
+    """Write a range of a topic as JSON lines that ``streamk replay`` and a daemon read.
+
+    Parameters
+    ----------
+    records
+        What to write: partitions and their records.
+    events
+        How the records are decoded; all fields are kept.
+    path
+        The new file; ``.gz`` and ``.zst`` at its end pack it.
+    seen
+        Called for every record.
+
+    Raises
+    ------
+    Failure
+        If the file is there already or cannot be written.
+    """
+    parse, done = parser(events.format, events.columns, texts=(events.target,)), Recorded()
+    with _writing(path) as file:
+        for partition, raw in records:
+            seen()
+            try:
+                fields = parse(raw.value or b"")
+                if not isinstance(fields, dict):
+                    raise ValueError("it is not an object of fields")
+                line = msgspec.json.encode(fields)
+            except (ValueError, TypeError, RecursionError) as error:
+                done.left_out += 1
+                done.reason = done.reason or f"{partition}, offset {raw.offset}: {error}"
+                continue
+            file.write(line + b"\n")
+            done.written += 1
+    return done

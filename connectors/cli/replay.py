@@ -1,0 +1,137 @@
+"""``streamk replay``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from connectors.cli.arguments import End, Start
+from connectors.cli.exits import connected, exits
+from connectors.files.log import Log
+from connectors.learners import LEARNERS, parameter_names
+from connectors.replay import report
+from connectors.replay.run import replay
+from connectors.settings import Learner
+from connectors.settings_file import load
+from connectors.stream import USAGE, Failure
+from streamk.prequential import TASKS
+
+
+def replay_command(
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="CSV or JSON lines, plain, gzip or zstd; - is a pipe, a .toml what those settings read."
+        ),
+    ],
+    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; kaczmarz by default.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
+    ] = None,
+    start: Start = None,
+    end: End = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
+    baseline: Annotated[bool, typer.Option(help="Run river's linear model beside.")] = True,
+) -> None:
+    """Replay a log: predict every event, then learn it, and say how well that went."""
+    console = Console(stderr=as_json)
+    with exits(), _usage():
+        if save is not None and not save.absolute().parent.is_dir():
+            raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
+        if save is not None and save.exists() and not save.is_file():
+            raise ValueError(f"--save {save}: this is not a file")
+        with _log(file, target, start, end) as (log, given):
+            showing: AbstractContextManager[Any]
+            if console.is_terminal:
+                showing = report.live(console, log, limit)
+            elif as_json:
+                showing = contextlib.nullcontext(lambda run: None)
+            else:
+                showing = report.lines(console)
+            with showing as watch:
+                learner = learner or given.name
+                parameters = {**given.parameters, **_assignments(settings or [], learner)}
+                task = task or (given.task if file.endswith(".toml") else None)
+                run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
+            if left_out := log.left_out():
+                console.print(left_out, soft_wrap=True)
+        if as_json:
+            typer.echo(json.dumps(run.result()))
+        else:
+            report.summary(run, console)
+        if save is not None:
+            console.print(f"saved to {save}: {run.learner.save(save):,} bytes", soft_wrap=True)
+        if run.error:
+            raise ValueError(run.error)
+    if run.interrupted:
+        raise typer.Exit(130)
+
+
+@contextlib.contextmanager
+def _usage() -> Iterator[None]:
+    """Take what is refused, cannot be read or does not fit for a wrong use of the command."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader has gone, as `| head` does
+    except (ValueError, OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
+        raise Failure(USAGE, str(error) or "there is not enough memory") from None
+
+
+@contextlib.contextmanager
+def _log(file: str, target: str | None, start: str | None, end: str | None) -> Iterator[tuple[Any, Learner]]:
+    """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
+    if not file.endswith(".toml"):
+        if target is None:
+            raise ValueError("--target: name the field to predict")
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for the topic of a .toml")
+        yield Log(file, target), Learner()
+        return
+    settings = load(Path(file))
+    if target is not None:
+        raise ValueError(f"--target: {file} says it, as events.target")
+    if settings.source.kind == "file":
+        if start is not None or end is not None:
+            raise ValueError("--from and --to are for topics, and the source is a log on disk")
+        yield Log(settings.source.path, settings.events.target), settings.learner
+        return
+    from connectors.kafka.topic_range import TopicLog, TopicRange
+
+    decoder = settings.events.decoder(settings.learner.task)
+    with connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
+        yield TopicLog(records, decoder, settings.events.target), settings.learner
+
+
+def _assignments(texts: list[str], learner: str) -> dict[str, str]:
+    """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
+
+    >>> _assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
+    {'features': '1024', 'scales': '2,1,0.5'}
+    """
+    known = parameter_names(learner)
+    parameters = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key not in known:
+            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
+        parameters[key] = value
+    return parameters

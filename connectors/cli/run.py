@@ -1,0 +1,38 @@
+"""``streamk run``."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from connectors.cli.arguments import Config
+from connectors.cli.exits import exits
+from connectors.daemon.run import run
+from connectors.daemon.telemetry import log_to_stderr
+from connectors.settings_file import load
+from connectors.stream import EXIT_CODES, Failure
+
+log = logging.getLogger(__name__)
+
+
+def run_command(config: Config) -> None:
+    """Learn from a topic or a log, each event once, until told to stop.
+
+    SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there.
+    """
+    with exits():
+        settings = load(config)
+        log_to_stderr(settings.telemetry.log)
+        try:
+            run(settings)
+        except Failure as failure:
+            if settings.telemetry.log == "text":
+                raise
+            log.error(str(failure), extra={"fields": {"exit_code": failure.code}})
+            raise typer.Exit(failure.code) from None
+
+
+run_command.__doc__ = f"{run_command.__doc__}\n    Exit codes:\n\n" + "".join(
+    f"    {code}: {meaning}.\n\n" for code, meaning in EXIT_CODES.items()
+)

@@ -1,0 +1,1 @@
+"""The daemon: learns every event of a source once, whatever crashes."""

@@ -1,0 +1,242 @@
+"""What the outside sees of a daemon: metrics, health, logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from river import drift
+
+from connectors.daemon.operators import Outcome, Tally
+from connectors.stream import USAGE, Failure
+from streamk.learners import KernelLearner
+
+_LEAST = 1e-15  # probability of a label, below which the loss grows no more
+_GROUP = 32  # events whose mean error the drift detector takes as one observation
+
+
+class Telemetry:
+    """Metrics of one run, and whether it advances.
+
+    Parameters
+    ----------
+    task
+        ``"classification"``: the loss is the log loss and the error 0 or 1; ``"regression"``: both are the
+        absolute error.
+    window
+        Events over which loss and error are running means.
+    stall
+        Seconds without an advance, while events wait, after which the run is not healthy.
+    """
+
+    def __init__(self, task: str, window: int = 1000, stall: float = 60.0) -> None:
+        self._classes, self._stall = task == "classification", stall
+        self._losses = np.full((2, window), np.nan)
+        self._scored = 0
+        self._means: list[float] = []
+        self._group: list[float] = []
+        self._detector: Any = drift.ADWIN()
+        self._beaten = self._advanced = time.monotonic()
+        self._waiting = 0
+        self._waited_since = 0.0
+        self._checkpointed = math.nan
+        self.ready = False
+        self.registry = r = CollectorRegistry()
+        self._events = Counter("streamk_events", "Events by what became of them", ["result"], registry=r)
+        self._lag = Gauge("streamk_lag", "Records (bytes of a log) not read yet", ["partition"], registry=r)
+        self._seconds = Histogram(
+            "streamk_batch_seconds", "Time from the poll of a batch to its outputs", registry=r,
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
+        )  # fmt: skip
+        self._delay = Gauge(
+            "streamk_delay_seconds", "From the time of the last record to its outputs", registry=r
+        )
+        self._loss = Gauge(
+            "streamk_loss", "Running mean of the log loss, or of the absolute error", registry=r
+        )
+        self._error = Gauge("streamk_error", "Running share of wrong labels, or absolute error", registry=r)
+        self._drifts = Counter("streamk_drifts", "Changes of the error that ADWIN detected", registry=r)
+        self._features = Gauge("streamk_features", "Random features in use", registry=r)
+        self._learned = Gauge("streamk_model_events", "Events that the model has learned", registry=r)
+        self._bytes = Gauge("streamk_checkpoint_bytes", "Size of the last checkpoint", registry=r)
+        self._restarts = Counter("streamk_restarts", "Sessions restarted from the checkpoint", registry=r)
+        age = Gauge("streamk_checkpoint_age_seconds", "Time since the last checkpoint", registry=r)
+        age.set_function(lambda: time.monotonic() - self._checkpointed)
+        for result in ("learned", "predicted", "refused"):
+            self._events.labels(result)
+
+    def beat(self) -> None:
+        """Say that the loop goes round."""
+        self._beaten = time.monotonic()
+
+    def worked(
+        self, outcomes: Sequence[Outcome], tally: Tally, seconds: float, learner: KernelLearner
+    ) -> None:
+        """Count a batch."""
+        self.beat()
+        self._advanced = self._beaten
+        self._seconds.observe(seconds)
+        if outcomes and outcomes[-1].raw.timestamp is not None:
+            self._delay.set(time.time() - outcomes[-1].raw.timestamp / 1000)
+        for result, count in tally._asdict().items():
+            self._events.labels(result).inc(count)
+        losses = [
+            self._score(outcome.event.target, outcome.prediction)
+            for outcome in outcomes
+            if outcome.event is not None and outcome.event.target is not None
+        ]
+        if losses:
+            self._follow(np.array(losses).T)
+        self._features.set(learner.feature_count)
+        self._learned.set(learner.events)
+
+    def _score(self, target: Any, prediction: Any) -> tuple[float, float]:
+        if not self._classes:
+            error = abs(float(target) - prediction)
+            return error, error
+        p = prediction.get(target, 0.0)
+        if p > 0.5:
+            return -math.log(p), 0.0
+        wrong = p <= 0.0 or p < max(prediction.values())
+        return -math.log(max(p, _LEAST)), float(wrong)
+
+    def _follow(self, losses: Any) -> None:
+        window = self._losses.shape[1]
+        places = np.arange(self._scored, self._scored + losses.shape[1])[-window:] % window
+        self._losses[:, places] = losses[:, -window:]
+        self._scored += losses.shape[1]
+        self._means = np.nanmean(self._losses, axis=1).tolist()
+        self._loss.set(self._means[0])
+        self._error.set(self._means[1])
+        self._group += losses[1].tolist()
+        while len(self._group) >= _GROUP:
+            self._detector.update(float(np.mean(self._group[:_GROUP])))
+            del self._group[:_GROUP]
+            if self._detector.drift_detected:
+                self._drifts.inc()
+
+    def figures(self) -> dict[str, float]:
+        """Return the running loss and error, and how many records wait, for a line of the log."""
+        means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._means), strict=False))
+        return {**means, "waiting": self._waiting}
+
+    def waiting(self, lag: Mapping[str, int]) -> None:
+        """Take the lag of every partition."""
+        if not self._waiting:
+            self._waited_since = time.monotonic()
+        self._waiting = sum(lag.values())
+        self._lag.clear()
+        for partition, records in lag.items():
+            self._lag.labels(partition).set(records)
+
+    def checkpointed(self, size: int) -> None:
+        """Note a checkpoint of so many bytes."""
+        self._checkpointed = time.monotonic()
+        self._bytes.set(size)
+
+    def restarted(self) -> None:
+        """Note that the run begins again from its checkpoint."""
+        self._restarts.inc()
+        self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
+
+    def ailing(self) -> str:
+        """Return what is wrong with the loop, empty if nothing is."""
+        now = time.monotonic()
+        if now - self._beaten > self._stall:
+            return f"the loop has stood still for {now - self._beaten:.0f} seconds"
+        since = max(self._advanced, self._waited_since)
+        if self._waiting and now - since > self._stall:
+            return f"{self._waiting} wait, and none has been read for {now - since:.0f} seconds"
+        return ""
+
+    def serve(self, host: str, port: int) -> ThreadingHTTPServer:
+        """Answer ``/metrics``, ``/healthz`` and ``/ready`` on a thread.
+
+        Raises
+        ------
+        Failure
+            If the port cannot be had.
+        """
+        telemetry = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                code, kind, body = telemetry._answer(self.path.partition("?")[0])
+                self.send_response(code)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *parts: object) -> None:
+                pass
+
+        try:
+            server = ThreadingHTTPServer((host, port), Answers)
+        except OSError as error:
+            raise Failure(USAGE, f"telemetry.port: {host}:{port} cannot be used: {error.strerror}") from None
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
+        return server
+
+    def _answer(self, path: str) -> tuple[int, str, bytes]:
+        text = "text/plain; charset=utf-8"
+        if path == "/metrics":
+            return 200, CONTENT_TYPE_LATEST, generate_latest(self.registry)
+        if path in ("/healthz", "/ready"):
+            trouble = self.ailing()
+            if path == "/ready" and not self.ready:
+                trouble = trouble or "the checkpoint is not loaded yet, or the source is not open"
+            return (503 if trouble else 200), text, (trouble or "ok").encode() + b"\n"
+        return 404, text, b"there are /metrics, /healthz and /ready\n"
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {key}={value}" for key, value in getattr(record, "fields", {}).items())
+        moment = datetime.fromtimestamp(record.created).isoformat(" ", "seconds")
+        text = f"{moment} {record.levelname.lower():7} {record.getMessage()}{fields}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def log_to_stderr(form: str) -> None:
+    """Write the log of the connectors to standard error, as ``text`` or as ``json`` lines.
+
+    Kafka's client tells every retry; what matters of it is said by the daemon, once.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonLines() if form == "json" else _Text())
+    logger = logging.getLogger("connectors")
+    logger.handlers[:], logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)

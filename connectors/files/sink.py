@@ -1,0 +1,135 @@
+"""Predictions and dead letters as JSON lines on disk, each written once.
+
+A checkpoint keeps the lengths of the files. After a crash, what was written since is read back, a last line
+that is not whole is cut off, and outputs that are there already are not written again.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from connectors.stream import SINK, Committed, Failure, Output
+
+log = logging.getLogger(__name__)
+
+
+class _Place(msgspec.Struct):
+    partition: str
+    offset: int
+
+
+class FileSink:
+    """One file, of predictions or of dead letters.
+
+    Parameters
+    ----------
+    path
+        Made if it is not there.
+    dead
+        Whether it takes dead letters.
+    """
+
+    def __init__(self, path: Path, dead: bool) -> None:
+        self._path, self._dead = path, dead
+        self._lines: list[bytes] = []
+        self._written: dict[str, int] = {}  # offsets up to which a partition's outputs are in the file
+        try:
+            path.touch()
+            self._file: BinaryIO = path.open("r+b")
+        except OSError as error:
+            raise self._refused(error) from None
+        if not path.is_file():  # a device or a pipe, which cannot be read back
+            self._file.close()
+            raise Failure(SINK, f"{path} is not a regular file; predictions and dead letters need one")
+
+    def _refused(self, error: OSError) -> Failure:
+        return Failure(SINK, f"{self._path} cannot be written: {error.strerror}; the checkpoint is intact")
+
+    def restore(self, mark: int | None) -> None:
+        """Find what has been written since the mark (None: nothing yet), and go on behind it."""
+        size = self._file.seek(0, os.SEEK_END)
+        if mark is None:
+            mark = size
+            if size:
+                self._file.seek(-1, os.SEEK_END)
+                if self._file.read(1) != b"\n":
+                    self._file.write(b"\n")
+                    self._file.flush()
+                    mark = size = size + 1
+        if size < mark:
+            log.warning(
+                "%s is shorter than at the checkpoint (moved away?): what it held is not known", self._path
+            )
+            mark = 0
+        self._file.seek(mark)
+        end = mark
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                log.warning("%s: a last line that is not whole is cut off", self._path)
+                break
+            end += len(line)
+            try:
+                place = msgspec.json.decode(line, type=_Place)
+                self._written[place.partition] = place.offset
+            except (ValueError, RecursionError):
+                raise Failure(
+                    SINK,
+                    f"{self._path}, byte {end - len(line)}: streamk did not write this; use another file",
+                ) from None
+        self._file.truncate(end)
+        self._file.seek(end)
+
+    def begin(self, partition: str, emitted: int) -> None:
+        """Do nothing: the file itself tells what has been written."""
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Take those outputs that belong here and are not here yet."""
+        for output in outputs:
+            if output.dead == self._dead and output.raw.offset > self._written.get(output.partition, -1):
+                self._lines.append(_letter(output) if self._dead else output.body)
+
+    def commit(self, positions: Mapping[str, Committed]) -> None:
+        """Hand the lines to the file."""
+        if self._lines:
+            try:
+                self._file.write(b"\n".join([*self._lines, b""]))
+                self._file.flush()
+            except OSError as error:
+                raise self._refused(error) from None
+            self._lines.clear()
+
+    def mark(self) -> int:
+        """Return the length of the file, all of it safely on disk."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._refused(error) from None
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Forget what was not committed."""
+        self._lines.clear()
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+def _letter(output: Output) -> bytes:
+    raw = output.raw
+    return msgspec.json.encode(
+        {
+            "partition": output.partition,
+            "offset": raw.offset,
+            "reason": output.body.decode(),
+            "time": raw.timestamp,
+            "key": None if raw.key is None else base64.b64encode(raw.key).decode(),
+            "value": base64.b64encode(raw.value or b"").decode(),
+        }
+    )

@@ -1,0 +1,1 @@
+"""Kafka topics: to read events from, and to write predictions and dead letters to."""

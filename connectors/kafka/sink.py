@@ -1,0 +1,183 @@
+"""Predictions and dead letters into topics, in transactions that also hold the positions of the source.
+
+Who reads with ``read_committed`` sees every output once: after a crash the transaction that was open is
+undone, and what a committed one held is not written again, because its positions say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from connectors.kafka.client import PATIENCE, READING, Worker, explained, options, require_topics
+from connectors.kafka.source import TopicSource
+from connectors.settings import Kafka
+from connectors.stream import SINK, Committed, Failure, Interruption, Output, Source
+
+_LONGEST = 60.0  # seconds for the end of a transaction
+_LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
+
+
+class TopicSink:
+    """A transactional producer.
+
+    Parameters
+    ----------
+    topics
+        Names of topics by kind: ``predictions``, ``dead_letters``.
+    kafka
+        Settings.
+    member
+        The model's identity: the next process of that name undoes what this one leaves open.
+    source
+        Where the positions belong. Those of a log on disk are committed for partition 0 of the first topic,
+        in a group of their own.
+
+    Raises
+    ------
+    Failure
+        If a topic is not there, or the broker refuses this client.
+    Interruption
+        If no broker answers.
+    """
+
+    def __init__(self, topics: Mapping[str, str], kafka: Kafka, member: str, source: Source) -> None:
+        self._topics, self._source = dict(topics), source
+        self._emitted: dict[str, int] = {}
+        self._open = False
+        self._sent: list[Any] = []
+        self._group = f"streamk-{member}"
+        self._place = TopicPartition(next(iter(self._topics.values())), 0)
+        self._options = options(kafka)
+        self._check()
+        with explained("predictions"):
+            self._producer = KafkaProducer(
+                **self._options,
+                transactional_id=self._group,
+                transaction_timeout_ms=int(_LONGEST * 1000),
+                max_block_ms=int(PATIENCE * 1000),
+                delivery_timeout_ms=int(_LONGEST * 1000),
+                request_timeout_ms=int(PATIENCE * 1000),
+                max_request_size=_LARGEST,
+                linger_ms=5,
+                batch_size=1 << 17,
+            )
+            self._worker = Worker()  # no sooner: whoever fails before this has no thread to end
+            try:
+                self._worker.do(self._producer.init_transactions, _LONGEST)
+            except BaseException:
+                self.close()
+                raise
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[KafkaConsumer]:
+        with explained("predictions"):
+            consumer = KafkaConsumer(**self._options, group_id=self._group, **READING)
+            with contextlib.closing(consumer):
+                yield consumer
+
+    def _check(self) -> None:
+        with self._looking() as consumer:
+            require_topics(consumer, {f"{kind}.topic": topic for kind, topic in self._topics.items()})
+
+    def restore(self, mark: Any) -> None:
+        """Do nothing: what was written is in the group's positions."""
+
+    def begin(self, partition: str, emitted: int) -> None:
+        """Write nothing below this offset."""
+        if not isinstance(self._source, TopicSource):
+            emitted = max(emitted, self._emitted_of_log())
+        self._emitted[partition] = emitted
+
+    def _emitted_of_log(self) -> int:
+        with self._looking() as consumer:
+            return consumer.committed(self._place, timeout_ms=int(_LONGEST * 1000)) or 0
+
+    def write(self, outputs: Sequence[Output]) -> None:
+        """Take outputs into the transaction."""
+        with explained("predictions"):
+            try:
+                self._send(outputs)
+            except kafka_errors.KafkaError:
+                self._diagnose()
+                raise
+
+    def _send(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            raw = output.raw
+            if raw.offset < self._emitted.get(output.partition, 0):
+                continue
+            topic = self._topics.get("dead_letters" if output.dead else "predictions")
+            if topic is None:
+                continue
+            if not self._open:
+                self._producer.begin_transaction()
+                self._open = True
+            if output.dead:
+                future = self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
+            else:
+                future = self._producer.send(topic, output.body, raw.key)
+            self._sent.append(future)
+
+    def commit(self, positions: Mapping[str, Committed]) -> None:
+        """End the transaction, if one is open, with the positions in it."""
+        if not self._open:
+            return
+        if isinstance(self._source, TopicSource):
+            offsets, member = self._source.offsets(positions), self._source.membership()
+        else:
+            furthest = max(position.position for position in positions.values())
+            offsets, member = {self._place: OffsetAndMetadata(furthest, "", -1)}, self._group
+
+        def end() -> None:
+            self._producer.send_offsets_to_transaction(offsets, member)
+            self._producer.commit_transaction()
+
+        with explained("predictions"):
+            try:
+                self._worker.do(end, _LONGEST)
+            except kafka_errors.KafkaError:
+                self._diagnose()
+                raise
+        self._open = False
+        self._sent.clear()
+
+    def _diagnose(self) -> None:
+        """Raise a Failure if trying again is of no use: a message is too large, or a twin is at work."""
+        for future in self._sent:
+            if future.is_done and isinstance(future.exception, kafka_errors.MessageSizeTooLargeError):
+                raise Failure(
+                    SINK,
+                    "predictions, dead_letters: a message is larger than its topic takes; raise the topic's "
+                    "max.message.bytes",
+                ) from None
+        if isinstance(self._source, TopicSource):
+            self._source.require_identity()
+
+    def mark(self) -> None:
+        """Return nothing: what was written is in the group's positions."""
+
+    def close(self) -> None:
+        """Undo the transaction that is open, if the broker answers."""
+        if self._open:
+            with contextlib.suppress(kafka_errors.KafkaError, Interruption):
+                self._worker.do(self._producer.abort_transaction, 5.0)
+        self._open = False
+        with contextlib.suppress(kafka_errors.KafkaError, Interruption):
+            self._worker.do(lambda: self._producer.close(timeout=2.0), 5.0)
+        self._worker.end()
+
+
+def _headers(output: Output) -> list[tuple[str, bytes]]:
+    raw = output.raw
+    place = [
+        ("reason", output.body),
+        ("partition", output.partition.encode()),
+        ("offset", b"%d" % raw.offset),
+    ]
+    given = [(name, value or b"") for name, value in raw.headers]
+    return [*given, *((f"streamk-{name}", value) for name, value in place)]

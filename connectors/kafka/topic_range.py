@@ -1,0 +1,219 @@
+"""A part of a topic, by offset or time, read once and in order: to record it, or to replay it.
+
+No group is joined. Records come in the order of their times, those of one partition in the order of their
+offsets; a partition that is far ahead of the others is paused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, TopicPartition
+
+from connectors.events import Decoder, Record
+from connectors.kafka.client import PATIENCE, READING, explained, options, partition_name, require_topics
+from connectors.settings import Kafka
+from connectors.stream import USAGE, Failure, Interruption, Raw
+
+_MOST = 5000  # records of one partition that wait for the others
+_PLACES = 10_000  # records whose offsets are remembered, to name them
+_MS = int(PATIENCE * 1000)
+
+
+class Placed(NamedTuple):
+    """A record and its partition."""
+
+    partition: str
+    raw: Raw
+
+
+class TopicRange:
+    """Records of a topic between two bounds.
+
+    Parameters
+    ----------
+    topic, kafka
+        The topic, and how to reach it.
+    start, end
+        An offset, which counts in every partition, or a time in ISO 8601 (UTC unless it says otherwise): the
+        first record that belongs, and the first that does not. None means all there are now.
+    partitions
+        Numbers of partitions; None means all.
+
+    Raises
+    ------
+    Failure
+        If a bound cannot be read, or the topic or a partition is not there.
+    Interruption
+        If no broker answers.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        kafka: Kafka,
+        start: str | None = None,
+        end: str | None = None,
+        partitions: Sequence[int] | None = None,
+    ) -> None:
+        self.topic = topic
+        bounds = _bound("--from", start), _bound("--to", end)
+        with explained("kafka"):
+            self._consumer = KafkaConsumer(
+                **options(kafka),
+                auto_offset_reset="none",
+                **READING,
+                max_poll_records=2000,
+            )
+        try:
+            with explained("source.topic"):
+                require_topics(self._consumer, {"source.topic": topic})
+                there = self._consumer.partitions_for_topic(topic)
+                if strange := set(partitions or ()) - there:
+                    raise Failure(USAGE, f"--partition: {topic} has no partition {min(strange)}")
+                places = [TopicPartition(topic, n) for n in sorted(partitions or there)]
+                first = self._consumer.beginning_offsets(places, _MS)
+                last = self._consumer.end_offsets(places, _MS)
+                begin = self._offsets(places, bounds[0], first, last, first)
+                stop = self._offsets(places, bounds[1], first, last, last)
+        except BaseException:
+            self.close()
+            raise
+        self._ends = {p: max(stop[p], begin[p]) for p in places}
+        self._begins = begin
+        self.size = sum(self._ends.values()) - sum(begin.values())
+
+    def _offsets(
+        self, places: Any, bound: int | datetime | None, first: Any, last: Any, otherwise: Any
+    ) -> Any:
+        if bound is None:
+            return otherwise
+        if isinstance(bound, int):
+            return {p: min(max(bound, first[p]), last[p]) for p in places}
+        moment = int(bound.timestamp() * 1000)
+        found = self._consumer.offsets_for_times(dict.fromkeys(places, moment), _MS)
+        return {p: last[p] if found[p] is None else found[p].offset for p in places}
+
+    def __iter__(self) -> Iterator[Placed]:
+        consumer = self._consumer
+        waiting: dict[TopicPartition, deque[Any]] = {p: deque() for p in self._ends}
+        consumer.assign(list(waiting))
+        for place in waiting:
+            consumer.seek(place, self._begins[place])
+        while True:
+            open_ends = [p for p in waiting if not waiting[p] and not self._at_end(p)]
+            if open_ends:
+                self._fetch(waiting)
+                continue
+            ahead = [p for p, records in waiting.items() if records]
+            if not ahead:
+                return
+            place = min(ahead, key=lambda p: (waiting[p][0].timestamp, p))
+            record = waiting[place].popleft()
+            if len(waiting[place]) == _MOST // 2:
+                consumer.resume(place)
+            yield Placed(partition_name(place), record)
+
+    def _at_end(self, place: TopicPartition) -> bool:
+        with explained("source.topic"):
+            position = self._consumer.position(place, _MS)
+        return bool(position >= self._ends[place])
+
+    def _fetch(self, waiting: dict[TopicPartition, deque[Any]]) -> None:
+        deadline = time.monotonic() + 2 * PATIENCE
+        before = sum(self._consumer.position(p) for p in waiting)
+        while time.monotonic() < deadline:
+            with explained("source.topic"):
+                polled = self._consumer.poll(500)
+            for place, records in polled.items():
+                waiting[place] += (r for r in records if r.offset < self._ends[place])
+                if len(waiting[place]) >= _MOST:
+                    self._consumer.pause(place)
+            if polled or sum(self._consumer.position(p) for p in waiting) > before:
+                return
+        raise Interruption(f"{self.topic} brings no records any more")
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._consumer.close(timeout_ms=1000)
+
+    def __enter__(self) -> TopicRange:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _bound(option: str, text: str | None) -> int | datetime | None:
+    if text is None:
+        return None
+    if text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Failure(
+            USAGE, f"{option} {text}: give an offset or a time, as 1200 or 2026-11-21T08:00"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class TopicLog:
+    """A range of a topic as a log to replay: events with a target, in order.
+
+    Parameters
+    ----------
+    records
+        The range.
+    decoder
+        Of its events.
+    target
+        The name of the target, for messages.
+
+    Attributes
+    ----------
+    unreadable, unlabelled
+        Records that could not be decoded, or had no target; they are left out.
+    """
+
+    def __init__(self, records: TopicRange, decoder: Decoder, target: str) -> None:
+        self.name, self.target, self.size = f"topic {records.topic}", target, records.size
+        self._records, self._decode = records, decoder
+        self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
+        self._seen = self.unreadable = self.unlabelled = 0
+
+    def position(self) -> int:
+        """Return how many records have been read."""
+        return self._seen
+
+    def place(self, line: int) -> str:
+        """Return how messages name a record that was read lately."""
+        return next((name for n, name in self._places if n == line), f"{self.name}, record {line}")
+
+    def __iter__(self) -> Iterator[Record]:
+        for partition, raw in self._records:
+            self._seen += 1
+            try:
+                event = self._decode(raw.value or b"")
+            except ValueError:
+                self.unreadable += 1
+                continue
+            if event.target is None:
+                self.unlabelled += 1
+                continue
+            self._places.append((self._seen, f"{partition}, offset {raw.offset}"))
+            yield Record(self._seen, event.fields, event.target)
+
+    def left_out(self) -> str:
+        """Return what was left out, as a sentence; empty if nothing was."""
+        if not self.unreadable + self.unlabelled:
+            return ""
+        unreadable = f"{self.unreadable:,} records that cannot be decoded"
+        return f"left out: {unreadable}, {self.unlabelled:,} without a target"

@@ -1,0 +1,1 @@
+"""Replays a log: test, then train, beside contenders on the same events."""

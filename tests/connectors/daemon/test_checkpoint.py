@@ -1,0 +1,295 @@
+import json
+import logging
+import re
+
+import pytest
+
+import streamk
+from connectors.daemon.checkpoint import Checkpoint, Progress, lag
+from connectors.stream import CHECKPOINT, Failure
+from streamk import model_file
+
+
+def taught(events=20, cls=streamk.KaczmarzRegressor, **extra):
+    learner = cls(**{"features": 32, "seed": 1, **extra})
+    for i in range(events):
+        learner.learn_one({"x": i % 7, "c": "ab"[i % 2]}, i % 5)
+    return learner
+
+
+def checkpoint(events=20, **named):
+    partitions = {"clicks-0": Progress(events + 7, events, 3, 4), "clicks-1": Progress(0)}
+    return Checkpoint(
+        taught(events), "clicks", **{"partitions": partitions, "sink_marks": {"predictions": 7}, **named}
+    )
+
+
+def names(store):
+    return sorted(path.name for path in store.directory.iterdir() if "checkpoint" in path.name)
+
+
+def fill(store, count=3):
+    for i in range(count):
+        store.write(checkpoint(10 + i))
+    return store.paths()
+
+
+# ---- write and read
+
+
+def test_round_trip(store):
+    mark = {"head": 3, "sha256": "é"}
+    written = checkpoint(source_mark=mark)
+    size = store.write(written)
+    (path,) = store.paths()
+    assert path.name == "0000000001.checkpoint"
+    assert path.stat().st_size == size
+    for found in (store.newest(), Checkpoint.read(path)):
+        assert found.learner.to_bytes() == written.learner.to_bytes()
+        assert found.learner.events == 20
+        assert (found.number, found.written, found.source) == (1, written.written, "clicks")
+        assert found.partitions == {"clicks-0": Progress(27, 20, 3, 4), "clicks-1": Progress(0, 0, 0, 0)}
+        assert (found.source_mark, found.sink_marks) == (mark, {"predictions": 7})
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", written.written)
+
+
+def test_a_checkpoint_is_a_model_file(store):
+    written = checkpoint()
+    store.write(written)
+    learner = streamk.load(store.paths()[0])
+    assert learner.to_bytes() == written.learner.to_bytes()
+    assert learner.predict_one({"x": 3}) == written.learner.predict_one({"x": 3})
+
+
+def test_events_that_wait_for_their_block_are_kept(store):
+    learner = taught(23, streamk.KaczmarzClassifier, block_size=7)
+    assert learner.pending == 2
+    store.write(Checkpoint(learner, "clicks"))
+    found = store.newest().learner
+    for one in (learner, found):
+        for i in range(40):
+            one.learn_one({"x": i}, i % 3)
+    assert found.to_bytes() == learner.to_bytes()
+
+
+def test_nothing_was_ever_written(store):
+    assert store.newest() is None
+    assert store.paths() == []
+    store.prune()
+
+
+def test_numbers_only_grow(store):
+    paths = fill(store)
+    assert [int(path.name[:10]) for path in paths] == [1, 2, 3]
+    paths[2].write_bytes(b"")
+    assert store.newest().number == 2
+    store.write(checkpoint())
+    assert names(store)[-2:] == ["0000000003.checkpoint.damaged", "0000000004.checkpoint"]
+    assert store.newest().number == 4
+
+
+def test_lag():
+    partitions = {"a-0": Progress(5), "a-1": Progress(9), "a-2": Progress(3)}
+    assert lag({"a-0": 12, "a-1": 8, "a-3": 4}, partitions) == {"a-0": 7, "a-1": 0}
+
+
+# ---- damage
+
+
+def bad(data, how):
+    header = 8 + int.from_bytes(data[:8], "little")
+    return {
+        "empty": b"",
+        "cut in the header": data[: header // 2],
+        "cut behind the header": data[:header],
+        "last byte lost": data[:-1],
+        "a byte more": data + b"\0",
+        "zeros": bytes(len(data)),
+        "zeros behind": data[:header] + bytes(len(data) - header),
+        "garbage": bytes(range(256)) * 8,
+        "text": b"not a checkpoint\n",
+    }[how]
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["empty", "cut in the header", "cut behind the header", "last byte lost", "a byte more", "zeros",
+     "zeros behind", "garbage", "text"],
+)  # fmt: skip
+def test_a_damaged_checkpoint_is_set_aside(store, caplog, how):
+    paths = fill(store)
+    damaged = bad(paths[2].read_bytes(), how)
+    paths[2].write_bytes(damaged)
+    assert store.newest().number == 2
+    assert names(store) == ["0000000001.checkpoint", "0000000002.checkpoint", "0000000003.checkpoint.damaged"]
+    assert paths[2].with_name("0000000003.checkpoint.damaged").read_bytes() == damaged
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert str(paths[2]) in record.getMessage()
+    caplog.clear()
+    assert store.newest().learner.events == 11
+    assert not caplog.records
+
+
+def test_no_bit_can_flip(store, tmp_path):
+    """Every byte, a bit of each; and every length."""
+    (path,) = fill(store, 1)
+    data = path.read_bytes()
+    for i in range(len(data)):
+        changed = bytearray(data)
+        changed[i] ^= 1 << i % 8
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match="checkpoint"):
+            Checkpoint.read(path)
+    for length in range(0, len(data), 7):
+        path.write_bytes(data[:length])
+        with pytest.raises(ValueError, match="checkpoint"):
+            Checkpoint.read(path)
+    path.write_bytes(data)
+    assert Checkpoint.read(path).learner.events == 10
+
+
+EXTRA = {"version": 1, "source": "clicks", "partitions": {}, "source_mark": None, "sink_marks": None}
+EXTRA["written"] = "now"
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        None,
+        [],
+        3,
+        "clicks",
+        {},
+        {**EXTRA, "version": 2},
+        {**EXTRA, "partitions": [1]},
+        {**EXTRA, "partitions": {"clicks-0": 3}},
+        {**EXTRA, "partitions": {"clicks-0": {}}},
+        {**EXTRA, "partitions": {"clicks-0": {"position": 1, "seen": 2}}},
+        {key: value for key, value in EXTRA.items() if key != "written"},
+    ],
+)
+def test_other_model_files_are_set_aside(store, caplog, extra):
+    paths = fill(store, 2)
+    taught().save(paths[1], extra)
+    assert streamk.load(paths[1]).events == 20
+    assert store.newest().number == 1
+    assert names(store) == ["0000000001.checkpoint", "0000000002.checkpoint.damaged"]
+    assert (
+        "checkpoint version 2, not 1" in caplog.text or "is a model file, but not a checkpoint" in caplog.text
+    )
+
+
+def test_what_extra_is_needed(store):
+    taught().save(store.directory / "0000000001.checkpoint", EXTRA)
+    assert store.newest().source == "clicks"
+
+
+def test_a_model_of_another_format_is_set_aside(store, caplog, monkeypatch):
+    fill(store, 1)
+    monkeypatch.setattr(model_file, "FORMAT", model_file.FORMAT + 1)
+    store.write(checkpoint())
+    monkeypatch.undo()
+    assert store.newest().number == 1
+    assert f"model format {model_file.FORMAT + 1}" in caplog.text
+
+
+def test_all_are_damaged(store, caplog):
+    for path in fill(store, 2):
+        path.write_bytes(b"lost")
+    for _ in range(2):  # and when it is tried again
+        with pytest.raises(
+            Failure, match=r"no checkpoint in .*kept can be used; put a copy back, or"
+        ) as raised:
+            store.newest()
+        assert raised.value.code == CHECKPOINT
+    assert len(caplog.records) == 2
+    assert names(store) == ["0000000001.checkpoint.damaged", "0000000002.checkpoint.damaged"]
+
+
+def test_a_copy_is_put_back(store):
+    (path,) = fill(store, 1)
+    copy = path.read_bytes()
+    path.write_bytes(copy[:-1])
+    with pytest.raises(Failure):
+        store.newest()
+    path.write_bytes(copy)
+    assert store.newest().number == 1
+
+
+def test_those_that_are_not_granted(store, caplog):
+    fill(store)
+    caplog.set_level(logging.INFO)
+    found = store.newest(lambda checkpoint: checkpoint.number < 2)
+    assert found.number == 1
+    assert names(store) == [
+        "0000000001.checkpoint",
+        "0000000002.checkpoint.not-granted",
+        "0000000003.checkpoint.not-granted",
+    ]
+    assert ["does not count" in record.getMessage() for record in caplog.records] == [True] * 2
+    with pytest.raises(Failure, match="no checkpoint") as raised:
+        store.newest(lambda checkpoint: False)
+    assert raised.value.code == CHECKPOINT
+    store.write(checkpoint())
+    assert store.newest().number == 4
+
+
+def test_files_of_others_are_left_alone(store):
+    for name in ("notes.txt", "x.checkpoint", "checkpoints", ".checkpoint", "model.streamk"):
+        (store.directory / name).write_text("mine")
+    assert store.newest() is None
+    paths = fill(store)
+    store.prune()
+    assert store.paths() == paths
+    assert (store.directory / "x.checkpoint").read_text() == "mine"
+
+
+def test_a_checkpoint_that_cannot_be_read(store):
+    paths = fill(store, 2)
+    paths[1].unlink()
+    paths[1].mkdir()
+    with pytest.raises(Failure, match=r"0000000002\.checkpoint cannot be read: Is a directory") as raised:
+        store.newest()
+    assert raised.value.code == CHECKPOINT
+
+
+# ---- whose it is
+
+
+def required(have, want, source="clicks", directory="kept"):
+    found = Checkpoint(have, "clicks", number=4)
+    with pytest.raises(Failure) as raised:
+        found.require(want, source, directory)
+    assert raised.value.code == CHECKPOINT
+    return str(raised.value)
+
+
+def test_require(store):
+    store.write(checkpoint())
+    for same in (taught(0), taught(5), taught(0, bandwidth=None), taught(0, features=32)):
+        store.newest().require(same, "clicks", store.directory)
+
+
+def test_require_names_what_differs():
+    learner = taught()
+    end = "; use another checkpoints.directory"
+    assert required(learner, taught(0), "views") == (
+        f"checkpoint 4 in kept belongs to 'clicks', and the source is 'views'{end}"
+    )
+    assert required(learner, taught(0, streamk.KaczmarzClassifier)) == (
+        f"checkpoint 4 in kept holds a KaczmarzRegressor, and the settings ask for a KaczmarzClassifier{end}"
+    )
+    for name, value in {"features": 33, "seed": 2, "scales": (1.0,), "average": True, "memory": 9}.items():
+        said = required(learner, taught(0, **{name: value}))
+        assert said.startswith(f"checkpoint 4 in kept holds a learner with {name}=")
+        assert said.endswith(f", and the settings ask for {value!r}{end}")
+
+
+def test_the_header_is_json(store):
+    """Whatever opens safetensors files can read the positions."""
+    store.write(checkpoint())
+    data = store.paths()[0].read_bytes()
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    extra = json.loads(header["__metadata__"]["streamk"])["extra"]
+    assert extra["partitions"]["clicks-0"] == {"position": 27, "learned": 20, "predicted": 3, "refused": 4}

@@ -1,0 +1,285 @@
+"""The daemon on logs on disk, as real processes: how it ends, what it says, what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import streamk
+from connectors.daemon import run as daemon
+from connectors.daemon.checkpoint import Store
+from connectors.daemon.telemetry import Telemetry
+from connectors.settings import Settings
+from connectors.stream import EXIT_CODES, Failure, Interruption
+from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=ROOT, **options
+    )
+
+
+@pytest.fixture
+def stand(tmp_path):
+    stand = Stand("127.0.0.1:1", tmp_path)
+    stand.name = "none"
+    yield stand
+    for process in stand.daemons:
+        process.end()
+
+
+def write(path, sent):
+    with path.open("a") as file:
+        file.writelines(x if isinstance(x, str) else json.dumps(x) + "\n" for x in sent)
+
+
+def settings(stand, **changes):
+    base = {
+        "source": {"kind": "file", "path": stand.directory / "log.jsonl"},
+        "predictions": {"kind": "file", "path": stand.directory / "out.jsonl"},
+        "dead_letters": {"kind": "file", "path": stand.directory / "dead.jsonl"},
+    }
+    return stand.settings(**{**base, **changes})
+
+
+def learner_of(sent):
+    learner = streamk.KaczmarzClassifier(features=64, seed=0)
+    for x in sent:
+        learner.learn_one({k: v for k, v in x.items() if k not in ("id", "y")}, x["y"])
+    return learner
+
+
+def directory(stand):
+    return stand.directory / "daemon-checkpoints"
+
+
+def test_learns_a_log_to_its_end(stand):
+    sent = events(3000)
+    write(stand.directory / "log.jsonl", [*sent[:100], "bad\n", *sent[100:]])
+    assert run("run", settings(stand)).returncode == 0
+    assert newest(directory(stand)).learner.to_bytes() == learner_of(sent).to_bytes()
+    out = [json.loads(line) for line in (stand.directory / "out.jsonl").read_text().splitlines()]
+    assert [f["target"] for f in out] == [x["y"] for x in sent]
+    dead = json.loads((stand.directory / "dead.jsonl").read_text())
+    assert "cannot be decoded" in dead["reason"]
+    assert streamk.load(Store(directory(stand)).paths()[-1]).events == 3000
+    done = run("run", settings(stand))  # nothing is left to do
+    assert done.returncode == 0
+    assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 3000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_after_a_checkpoint(stand, number):
+    log = stand.directory / "log.jsonl"
+    write(log, events(1000))
+    path = settings(stand, source__follow=True, checkpoints__seconds=100.0)
+    process = stand.start(path)
+    out = stand.directory / "out.jsonl"
+    process.until(lambda: out.exists() and out.read_bytes().count(b"\n") == 1000)
+    began = time.monotonic()
+    assert process.stop(number) == 0
+    assert time.monotonic() - began < 5
+    assert newest(directory(stand)).learner.events == 1000
+    assert f"{number.name}: finishing" in process.text()
+
+
+def test_failures_are_lines_of_a_json_log_too(stand):
+    write(stand.directory / "log.jsonl", [*events(10), "bad\n"])
+    done = run("run", settings(stand, dead_letters=None, telemetry={"log": "json"}))
+    assert done.returncode == 3
+    last = [json.loads(line) for line in done.stderr.splitlines()][-1]
+    assert (last["level"], last["exit_code"]) == ("error", 3)
+    assert "cannot be decoded" in last["message"]
+
+
+def test_a_model_rolled_back(stand):
+    log = stand.directory / "log.jsonl"
+    path = settings(stand, checkpoints__keep=10)
+    sent = events(900)
+    for n in (300, 600):
+        write(log, sent[n - 300 : n])
+        assert run("run", path).returncode == 0
+    listed = json.loads(run("checkpoints", "list", directory(stand), "--json").stdout)
+    assert [c["events"] for c in listed] == [0, 300, 600]
+    back = listed[1]["number"]
+    assert f"the model of checkpoint {back}" in run("checkpoints", "rollback", directory(stand), back).stdout
+    assert newest(directory(stand)).learner.events == 300
+    write(log, sent[600:])
+    assert run("run", path).returncode == 0
+    assert newest(directory(stand)).learner.to_bytes() == learner_of(sent).to_bytes()
+    assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 900
+    shown = run("checkpoints", "show", directory(stand))
+    assert "events: 900" in shown.stdout
+    assert "log.jsonl" in shown.stdout
+
+
+def test_a_rollback_that_skips(stand):
+    log = stand.directory / "log.jsonl"
+    path = settings(stand, checkpoints__keep=10)
+    sent = events(900)
+    for n in (300, 600):
+        write(log, sent[n - 300 : n])
+        assert run("run", path).returncode == 0
+    listed = json.loads(run("checkpoints", "list", directory(stand), "--json").stdout)
+    assert run("checkpoints", "rollback", directory(stand), listed[1]["number"], "--skip").returncode == 0
+    write(log, sent[600:])
+    assert run("run", path).returncode == 0
+    expected = learner_of([*sent[:300], *sent[600:]])
+    assert newest(directory(stand)).learner.to_bytes() == expected.to_bytes()
+
+
+def fails(stand, path, code, message):
+    done = run("run", path)
+    assert done.returncode == code, done.stderr
+    assert code in EXIT_CODES
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ways_to_fail(stand):
+    log = stand.directory / "log.jsonl"
+    write(log, events(200))
+    fails(stand, settings(stand, source__path=stand.directory / "nothing"), 2, "nothing: No such file")
+    fails(
+        stand,
+        settings(stand, checkpoints__directory=str(log / "sub")),
+        4,
+        "cannot be opened: Not a directory",
+    )
+    fails(stand, settings(stand, predictions__path=stand.directory / "no" / "out"), 8, "No such file")
+    fails(stand, settings(stand, predictions__path="/dev/null"), 8, "/dev/null is not a regular file")
+    assert run("run", settings(stand)).returncode == 0
+    fails(
+        stand, settings(stand, learner={"name": "kaczmarz-pursuit"}), 4, "ask for a KaczmarzPursuitClassifier"
+    )
+    whole = log.read_text()
+    log.write_text("x" + whole[1:])
+    fails(stand, settings(stand), 7, "is another log than the one of the checkpoint")
+    log.write_text(whole[:5000])
+    fails(stand, settings(stand), 7, "fewer than the")
+    for path in Store(directory(stand)).paths():
+        path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):
+        fails(stand, settings(stand), 4, "can be used; put a copy back")
+
+
+def limited(path):
+    shell = f"ulimit -f 4; exec {sys.executable} -m connectors.cli run {path}"
+    return subprocess.run(["bash", "-c", shell], capture_output=True, text=True, cwd=ROOT, timeout=60)
+
+
+def test_a_full_disk(stand):
+    """A file that may not grow stands for it. The checkpoint before is intact, and a run goes on from it."""
+    write(stand.directory / "log.jsonl", events(500))
+    path = settings(stand, learner__parameters={"features": 2048}, predictions=None, dead_letters=None)
+    assert run("run", path).returncode == 0
+    write(stand.directory / "log.jsonl", events(500))
+    before = newest(directory(stand)).number
+    done = limited(path)
+    assert done.returncode == 4, done.stderr
+    assert "cannot be written: File too large; those there are intact" in done.stderr
+    assert newest(directory(stand)).number == before
+    assert not list(directory(stand).glob(".*.checkpoint.*"))
+    assert run("run", path).returncode == 0
+    assert newest(directory(stand)).learner.events == 1000
+
+
+def test_a_full_disk_for_predictions(stand):
+    write(stand.directory / "log.jsonl", events(500))
+    path = settings(stand)
+    done = limited(path)
+    assert done.returncode == 8, done.stderr
+    assert "out.jsonl cannot be written: File too large; the checkpoint is intact" in done.stderr
+    assert newest(directory(stand)).learner.events == 0
+    assert run("run", path).returncode == 0
+    offsets = [
+        json.loads(line)["offset"] for line in (stand.directory / "out.jsonl").read_text().splitlines()
+    ]
+    assert len(offsets) == len(set(offsets)) == 500
+
+
+def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
+    """The time counts from the interruption, however long the session before lasted."""
+    clock, sessions = [0.0], []
+    monkeypatch.setattr(daemon.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
+    )
+
+    def session(settings, store, telemetry, stop):
+        lasts, ready = sessions.pop(0)
+        clock[0] += lasts
+        telemetry.ready = ready
+        raise Interruption("gone")
+
+    monkeypatch.setattr(daemon, "_session", session)
+    read = {
+        "source": {"kind": "file", "path": "log"},
+        "events": {"target": "y"},
+        "kafka": {"away_seconds": 100.0},
+    }
+    chosen = Settings.model_validate(read)
+    telemetry = Telemetry("classification")
+    hour = (3600.0, True)
+    away = (20.0, False)
+    sessions[:] = [hour, away, hour, away, away, (50.0, False), (50.0, False)]
+    with pytest.raises(Failure, match="gone; it has been so for 1") as raised:
+        daemon._sessions(chosen, Store(tmp_path), telemetry, threading.Event())
+    assert raised.value.code == 5
+    assert not sessions
+
+
+def test_two_daemons_in_one_directory(stand):
+    log = stand.directory / "log.jsonl"
+    write(log, events(10))
+    path = settings(stand, source__follow=True)
+    process = stand.start(path)
+    process.until(lambda: newest(directory(stand)) is not None)
+    fails(stand, path, 4, "another process uses the checkpoints")
+    assert process.stop() == 0
+
+
+def test_init_and_check(tmp_path):
+    path = tmp_path / "streamk.toml"
+    done = run("init", path)
+    assert done.returncode == 0
+    assert f"streamk check {path}" in done.stdout
+    assert run("init", path).returncode == 2
+    log = tmp_path / "log.jsonl"
+    write(log, events(10))
+    environment = {
+        "STREAMK_SOURCE__KIND": "file",
+        "STREAMK_SOURCE__PATH": str(log),
+        "STREAMK_EVENTS__TARGET": "y",
+    }
+    text = path.read_text().replace('topic = "events"', "").replace('kind = "topic"', 'kind = "file"', 1)
+    path.write_text(text)
+    done = run("check", path, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    assert f"source.path: {log} can be read" in done.stdout
+    done = run("check", path, env={**os.environ, **environment, "STREAMK_SOURCE__PATH": "/no/such"})
+    assert done.returncode == 2
+    assert "/no/such: No such file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["checkpoints", "list", "{t}"], "there are no checkpoints in"),
+        (["checkpoints", "show", "{t}", "3"], "there are no checkpoints in"),
+        (["checkpoints", "rollback", "{t}", "3"], "there are no checkpoints in"),
+        (["run", "{t}/nothing.toml"], "streamk init writes an example"),
+        (["run"], "config"),
+    ],
+)
+def test_wrong_things(tmp_path, arguments, message):
+    done = run(*(a.replace("{t}", str(tmp_path)) for a in arguments))
+    assert done.returncode == 2
+    assert message in done.stderr.lower() or message in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,166 @@
+"""A directory of checkpoints: what stays, who holds it, and disks that refuse."""
+
+import errno
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from connectors.daemon.checkpoint import Store
+from connectors.stream import CHECKPOINT, Failure
+from streamk import model_file
+
+from .test_checkpoint import checkpoint, fill, names
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from connectors.daemon.checkpoint import Store
+with Store(Path(sys.argv[1])).locked() as store:
+    print(store.model, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("keep", "left"), [(2, 2), (3, 3), (5, 5), (1, 2), (0, 2), (-4, 2)])
+def test_how_many_stay(tmp_path, keep, left):
+    store = Store(tmp_path, keep)
+    paths = fill(store, 6)
+    store.prune()
+    assert store.paths() == paths[-left:]
+    store.prune()
+    assert store.paths() == paths[-left:]
+
+
+def test_pruning_spares_what_was_set_aside(tmp_path):
+    store = Store(tmp_path, 2)
+    paths = fill(store, 3)
+    paths[2].write_bytes(b"")
+    store.newest()
+    fill(store, 3)
+    store.prune()
+    assert names(store) == ["0000000003.checkpoint.damaged", "0000000005.checkpoint", "0000000006.checkpoint"]
+
+
+def test_the_directory_is_made(tmp_path):
+    with Store(tmp_path / "a" / "b").locked() as store:
+        store.write(checkpoint())
+    assert (tmp_path / "a" / "b" / "0000000001.checkpoint").exists()
+
+
+def test_identity(tmp_path):
+    found = []
+    for directory in ("one", "one", "two"):
+        with Store(tmp_path / directory).locked() as store:
+            fill(store, 1)
+            found.append(store.model)
+    assert found[0] == found[1] != found[2]
+    assert all(re.fullmatch("[0-9a-f]{12}", name) for name in found)
+    assert (tmp_path / "one" / "identity").read_text() == found[0]
+
+
+def test_the_lock(tmp_path):
+    busy = "another process uses the checkpoints in .*kept; give each its own"
+    with Store(tmp_path / "kept").locked():
+        with pytest.raises(Failure, match=busy) as raised, Store(tmp_path / "kept").locked():
+            pass
+        assert raised.value.code == CHECKPOINT
+        with Store(tmp_path / "other").locked():
+            pass
+    with Store(tmp_path / "kept").locked():
+        pass
+
+
+def test_the_lock_of_a_process_that_is_killed(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        try:
+            model = holder.stdout.readline().strip()
+            assert model
+            with pytest.raises(Failure, match="another process"), Store(tmp_path).locked():
+                pass
+        finally:
+            holder.kill()
+    with Store(tmp_path).locked() as store:
+        assert store.model == model
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / ".hidden").write_bytes(b"mine")
+    with Store(tmp_path).locked() as store:
+        fill(store, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(model_file.Path, "replace", die)
+            patch.setattr(model_file.Path, "unlink", lambda *_, **__: None)
+            with pytest.raises(KeyboardInterrupt):
+                store.write(checkpoint())
+        assert store.newest().number == 2
+    assert any(name.startswith(".0000000003.checkpoint.") for name in names(store))
+    with Store(tmp_path).locked() as store:
+        assert names(store) == ["0000000001.checkpoint", "0000000002.checkpoint"]
+    assert (tmp_path / ".hidden").read_bytes() == b"mine"
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("how", ["full", "gone"])
+def test_a_checkpoint_that_cannot_be_written(store, monkeypatch, how):
+    paths = fill(store, 2)
+    before = [path.read_bytes() for path in paths]
+    if how == "full":
+        monkeypatch.setattr(os, "fsync", full)
+    else:
+        store.directory.rename(store.directory.with_name("moved"))
+    with pytest.raises(
+        Failure, match=r"checkpoints in .*kept cannot be written: .*.* there are intact"
+    ) as raised:
+        store.write(checkpoint())
+    assert raised.value.code == CHECKPOINT
+    if how == "gone":
+        store.directory.with_name("moved").rename(store.directory)
+    assert [path.read_bytes() for path in paths] == before
+    assert names(store) == [path.name for path in paths]
+    monkeypatch.undo()
+    assert store.newest().number == 2
+    store.write(checkpoint())
+    assert store.newest().number == 3
+
+
+def test_a_directory_that_cannot_be_opened(tmp_path):
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(Failure, match="cannot be opened: ") as raised, Store(directory).locked():
+            pass
+        assert raised.value.code == CHECKPOINT
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_without_permission(tmp_path):
+    with Store(tmp_path / "kept").locked() as store:
+        paths = fill(store, 2)
+    store.directory.chmod(0o555)
+    try:
+        with pytest.raises(Failure, match="Permission denied"):
+            store.write(checkpoint())
+        assert store.newest().number == 2
+        assert store.paths() == paths
+    finally:
+        store.directory.chmod(0o755)
+
+
+def test_an_identity_that_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Failure, match="cannot be written: No space left") as raised, Store(tmp_path).locked():
+        pass
+    assert raised.value.code == CHECKPOINT
+    monkeypatch.undo()
+    with Store(tmp_path).locked() as store:
+        assert len(store.model) == 12

@@ -1,0 +1,366 @@
+import json
+import logging
+import math
+import random
+import re
+import socket
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from connectors.daemon import telemetry as module
+from connectors.daemon.operators import Outcome, Tally
+from connectors.daemon.telemetry import Telemetry, log_to_stderr
+from connectors.events import Event
+from connectors.stream import USAGE, Failure, Raw
+
+LEARNER = SimpleNamespace(feature_count=256, events=1000)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return a clock that goes when it is told."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+@pytest.fixture
+def logs(capsys):
+    """Return a function that returns the lines of the log so far; the logging is put back at the end."""
+    logger, kafka = logging.getLogger("connectors"), logging.getLogger("kafka")
+    before = logger.handlers[:], logger.propagate, logger.level, kafka.level
+    yield lambda: capsys.readouterr().err.splitlines()
+    logger.handlers[:], logger.propagate = before[:2]
+    logger.setLevel(before[2])
+    kafka.setLevel(before[3])
+
+
+def outcome(target, prediction):
+    return Outcome(Raw(0, b""), Event({}, target, None, None, None), prediction, "")
+
+
+REFUSED = Outcome(Raw(0, b""), None, None, "cannot be decoded")
+
+
+def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
+    telemetry.worked(outcomes, Tally.of(outcomes), seconds, learner)
+
+
+def metrics(telemetry):
+    """Return the metrics by name and labels, as the text has them."""
+    code, kind, body = telemetry._answer("/metrics")
+    assert code == 200
+    assert kind.startswith("text/plain")
+    lines = [line for line in body.decode().splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+# ---- metrics
+
+
+def test_metrics_of_nothing():
+    found = metrics(Telemetry("classification"))
+    for result in ("learned", "predicted", "refused"):
+        assert found[f'streamk_events_total{{result="{result}"}}'] == 0.0
+    for name in ("restarts_total", "drifts_total", "batch_seconds_count", "checkpoint_bytes", "features"):
+        assert found[f"streamk_{name}"] == 0.0
+    assert math.isnan(found["streamk_checkpoint_age_seconds"])
+    assert not [name for name in found if name.startswith("streamk_lag")]
+
+
+def test_metrics(clock):
+    telemetry = Telemetry("classification")
+    work(telemetry, [outcome("a", {"a": 0.5, "b": 0.5}), outcome(None, {}), REFUSED, REFUSED], 0.02)
+    work(telemetry, [outcome("b", {"a": 0.25, "b": 0.75})], 2.0, SimpleNamespace(feature_count=512, events=7))
+    telemetry.waiting({"clicks-0": 7, "clicks-1": 0})
+    telemetry.checkpointed(4096)
+    telemetry.restarted()
+    clock.now += 12.5
+    found = metrics(telemetry)
+    assert found['streamk_events_total{result="learned"}'] == 2
+    assert found['streamk_events_total{result="predicted"}'] == 1
+    assert found['streamk_events_total{result="refused"}'] == 2
+    assert found['streamk_lag{partition="clicks-0"}'] == 7
+    assert found['streamk_lag{partition="clicks-1"}'] == 0
+    assert found["streamk_batch_seconds_count"] == 2
+    assert found["streamk_batch_seconds_sum"] == pytest.approx(2.02)
+    assert found['streamk_batch_seconds_bucket{le="0.03"}'] == 1
+    assert (found["streamk_features"], found["streamk_model_events"]) == (512, 7)
+    assert (found["streamk_checkpoint_bytes"], found["streamk_checkpoint_age_seconds"]) == (4096, 12.5)
+    assert found["streamk_restarts_total"] == 1
+    telemetry.waiting({"clicks-1": 3})
+    assert [name for name in metrics(telemetry) if "lag" in name] == ['streamk_lag{partition="clicks-1"}']
+
+
+def test_every_metric_is_explained():
+    text = Telemetry("regression")._answer("/metrics")[2].decode()
+    names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    for name in names:
+        assert name.startswith("streamk_")
+        assert re.search(rf"# HELP {name} \w.{{8}}", text) or name.endswith("_created")
+
+
+def test_runs_share_nothing():
+    one, two = Telemetry("regression"), Telemetry("regression")
+    work(one, [outcome(1.0, 0.0)])
+    assert metrics(two)['streamk_events_total{result="learned"}'] == 0
+
+
+# ---- loss and error
+
+
+def scores(telemetry):
+    found = metrics(telemetry)
+    return found["streamk_loss"], found["streamk_error"]
+
+
+@pytest.mark.parametrize(
+    ("target", "prediction", "loss", "error"),
+    [
+        ("a", {"a": 0.8, "b": 0.2}, -math.log(0.8), 0.0),
+        ("a", {"a": 0.2, "b": 0.8}, -math.log(0.2), 1.0),
+        ("a", {"a": 0.5, "b": 0.5}, math.log(2), 0.0),
+        (True, {False: 0.9, True: 0.1}, -math.log(0.1), 1.0),
+        ("c", {"a": 0.5, "b": 0.5}, -math.log(1e-15), 1.0),
+        ("a", {"a": 0.0, "b": 1.0}, -math.log(1e-15), 1.0),
+        ("a", {"a": 0.0}, -math.log(1e-15), 1.0),
+        ("a", {}, -math.log(1e-15), 1.0),
+    ],
+)
+def test_the_loss_of_labels(target, prediction, loss, error):
+    telemetry = Telemetry("classification")
+    work(telemetry, [outcome(target, prediction)])
+    assert scores(telemetry) == pytest.approx((loss, error))
+
+
+def test_the_loss_of_numbers():
+    telemetry = Telemetry("regression")
+    work(telemetry, [outcome(3, 1.5), outcome(-1.0, 1.0), outcome(None, 100.0), REFUSED])
+    assert scores(telemetry) == pytest.approx((1.75, 1.75))
+
+
+@pytest.mark.parametrize("window", [1, 7, 50])
+def test_the_loss_is_that_of_the_window(window):
+    chance = random.Random(3)
+    telemetry = Telemetry("regression", window=window)
+    errors = []
+    for size in (1, 3, 0, 20, 60, 2, 7, 1, 50, 51):
+        batch = [chance.random() for _ in range(size)]
+        errors += batch
+        work(telemetry, [outcome(0.0, error) for error in batch])
+        last = errors[-window:]
+        assert scores(telemetry) == pytest.approx((sum(last) / len(last),) * 2)
+
+
+def follow(telemetry, chance, errors, batch=100):
+    """Work through errors that come with so much probability."""
+    for start in range(0, len(errors), batch):
+        part = errors[start : start + batch]
+        wrong = [{"a": 0.4, "b": 0.6}, {"a": 0.6, "b": 0.4}]
+        work(telemetry, [outcome("a", wrong[chance.random() >= p]) for p in part])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_change_is_detected(seed):
+    chance, telemetry = random.Random(seed), Telemetry("classification")
+    follow(telemetry, chance, [0.1] * 20_000)
+    assert metrics(telemetry)["streamk_drifts_total"] == 0
+    follow(telemetry, chance, [0.6] * 4_000)
+    assert metrics(telemetry)["streamk_drifts_total"] >= 1
+
+
+def test_a_change_is_detected_wherever_batches_end():
+    found = []
+    for batch in (1, 33, 5000):
+        telemetry = Telemetry("classification")
+        follow(telemetry, random.Random(1), [0.1] * 3000 + [0.8] * 3000, batch)
+        found.append(metrics(telemetry)["streamk_drifts_total"])
+    assert found[0] == found[1] == found[2] >= 1
+
+
+# ---- health
+
+
+def answer(telemetry, path="/healthz"):
+    code, _, body = telemetry._answer(path)
+    return code, body.decode()
+
+
+def test_a_loop_that_stands_still(clock):
+    telemetry = Telemetry("regression", stall=60.0)
+    clock.now += 60
+    assert telemetry.ailing() == ""
+    clock.now += 1
+    assert telemetry.ailing() == "the loop has stood still for 61 seconds"
+    assert answer(telemetry) == (503, "the loop has stood still for 61 seconds\n")
+    telemetry.beat()
+    assert answer(telemetry) == (200, "ok\n")
+
+
+def test_events_that_wait_and_are_not_read(clock):
+    telemetry = Telemetry("regression", stall=60.0)
+
+    def turn(seconds):
+        for _ in range(seconds):
+            clock.now += 1
+            telemetry.beat()
+
+    telemetry.waiting({"a-0": 4, "a-1": 3})
+    turn(60)
+    assert telemetry.ailing() == ""
+    turn(40)
+    assert telemetry.ailing() == "7 wait, and none has been read for 100 seconds"
+    assert answer(telemetry, "/ready")[0] == 503
+    work(telemetry, [REFUSED])
+    assert telemetry.ailing() == ""
+    turn(60)
+    assert telemetry.ailing() == ""
+    turn(1)
+    assert telemetry.ailing() == "7 wait, and none has been read for 61 seconds"
+    telemetry.waiting({"a-0": 0})
+    assert telemetry.ailing() == ""
+    turn(1000)
+    assert telemetry.ailing() == ""
+
+
+def test_events_that_come_after_a_quiet_time(clock):
+    telemetry = Telemetry("regression", stall=60.0)
+    for _ in range(200):
+        clock.now += 1
+        telemetry.beat()
+        telemetry.waiting({"a-0": 0})
+    telemetry.waiting({"a-0": 5})
+    assert telemetry.ailing() == ""
+    clock.now += 61
+    telemetry.beat()
+    assert "5 wait" in telemetry.ailing()
+
+
+def test_readiness():
+    telemetry = Telemetry("regression")
+    assert answer(telemetry) == (200, "ok\n")
+    code, said = answer(telemetry, "/ready")
+    assert code == 503
+    assert said == "the checkpoint is not loaded yet, or the source is not open\n"
+    telemetry.ready = True
+    assert answer(telemetry, "/ready") == (200, "ok\n")
+    telemetry.restarted()
+    assert answer(telemetry, "/ready")[0] == 503
+    assert answer(telemetry)[0] == 200
+
+
+# ---- the port
+
+
+@contextmanager
+def served(telemetry):
+    server = telemetry.serve("127.0.0.1", 0)
+    try:
+        yield "http://{}:{}".format(*server.server_address[:2])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def get(url):
+    try:
+        with urllib.request.urlopen(url, timeout=10) as response:
+            return response.status, response.headers["Content-Type"], response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_the_port():
+    telemetry = Telemetry("regression")
+    work(telemetry, [outcome(2.0, 1.0)] * 3)
+    with served(telemetry) as url:
+        code, kind, text = get(f"{url}/metrics")
+        assert code == 200
+        assert kind.startswith("text/plain; version=")
+        assert 'streamk_events_total{result="learned"} 3.0' in text
+        assert "streamk_loss 1.0" in text
+        assert get(f"{url}/healthz?verbose=1") == (200, "text/plain; charset=utf-8", "ok\n")
+        assert get(f"{url}/ready")[0] == 503
+        telemetry.ready = True
+        assert get(f"{url}/ready")[::2] == (200, "ok\n")
+        telemetry._beaten -= 1e6
+        code, _, text = get(f"{url}/healthz")
+        assert code == 503
+        assert text.startswith("the loop has stood still for 1000")
+        assert get(f"{url}/ready")[0] == 503
+        for path in ("/", "/metric", "/metrics/", "/healthz/x"):
+            assert get(url + path)[::2] == (404, "there are /metrics, /healthz and /ready\n")
+
+
+def test_nothing_is_logged_of_requests(capfd):
+    with served(Telemetry("regression")) as url:
+        get(f"{url}/healthz")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_port_in_use():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(
+            Failure, match=rf"telemetry\.port: 127\.0\.0\.1:{port} cannot be used: "
+        ) as raised:
+            Telemetry("regression").serve("127.0.0.1", port)
+    assert raised.value.code == USAGE
+    with pytest.raises(Failure, match=r"telemetry\.port: 203\.0\.113\.1:0 cannot be used"):
+        Telemetry("regression").serve("203.0.113.1", 0)
+
+
+# ---- logs
+
+
+def test_json_lines(logs):
+    log_to_stderr("json")
+    logger = logging.getLogger("connectors.session")
+    logger.info("checkpoint %d: %s", 3, 'two\nlines, "quoted", ö')
+    logger.warning("slow", extra={"fields": {"partition": "p-0", "behind": 7}})
+    logger.debug("not said")
+    try:
+        raise ValueError("so\nit is")
+    except ValueError:
+        logger.exception("failed")
+    first, second, third = map(json.loads, logs())
+    assert first.keys() == {"time", "level", "message"}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", first["time"])
+    assert (first["level"], first["message"]) == ("info", 'checkpoint 3: two\nlines, "quoted", ö')
+    assert (second["level"], second["partition"], second["behind"]) == ("warning", "p-0", 7)
+    assert third["level"] == "error"
+    assert third["exception"].endswith("ValueError: so\nit is")
+
+
+def test_text_lines(logs):
+    log_to_stderr("text")
+    logger = logging.getLogger("connectors.session")
+    logger.info("p-0: from %d", 7)
+    logger.warning("slow", extra={"fields": {"behind": 7}})
+    try:
+        raise ValueError("so it is")
+    except ValueError:
+        logger.exception("failed")
+    first, second, third, *rest = logs()
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(f"{moment} info    p-0: from 7", first)
+    assert re.fullmatch(f"{moment} warning slow behind=7", second)
+    assert re.fullmatch(f"{moment} error   failed", third)
+    assert rest[-1] == "ValueError: so it is"
+
+
+def test_what_is_logged(logs):
+    log_to_stderr("text")
+    log_to_stderr("json")  # once, not twice
+    logging.getLogger("connectors.stream").info("said")
+    logging.getLogger("kafka.client").error("retrying")
+    assert not logging.getLogger("kafka.client").isEnabledFor(logging.CRITICAL)
+    (line,) = logs()
+    assert json.loads(line)["message"] == "said"
+    assert logging.getLogger("connectors").handlers[0].stream is sys.stderr

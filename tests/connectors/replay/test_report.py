@@ -1,0 +1,49 @@
+import io
+import json
+
+from rich.console import Console
+
+from connectors.files.log import Log
+from connectors.replay import report
+from connectors.replay.run import replay
+
+
+def small(tmp_path, target):
+    path = tmp_path / "log.jsonl"
+    rows = [{"a": float(i % 7), "y": target(i)} for i in range(2100)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return replay(Log(path, "y"), parameters={"seed": 1, "features": 32})
+
+
+def test_the_picture(tmp_path):
+    runs = {
+        "classes": small(tmp_path, lambda i: "uv"[i % 7 > 3]),
+        "numbers": small(tmp_path, lambda i: i % 7 + 0.5),
+    }
+    path = tmp_path / "curves.png"
+    report.plot(runs, path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert path.stat().st_size > 10_000
+
+
+def test_the_lines(tmp_path):
+    out = io.StringIO()
+    run = small(tmp_path, lambda i: f"a label much longer than a column {i % 2}")
+    with report.lines(Console(file=out, width=60)) as watch:
+        watch(run)
+        watch(run)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 13
+    assert lines[-1].split()[0] == "2,048"
+    assert "a label muc…" in lines[-1]
+
+
+def test_the_summary_says_what_waits_and_what_was_interrupted(tmp_path):
+    run = small(tmp_path, lambda i: "uv"[i % 2])
+    run.interrupted = True
+    run.learner.block_size = 8
+    run.learner.learn_one({"a": 1.0}, "u")
+    out = io.StringIO()
+    report.summary(run, Console(file=out, width=100))
+    assert "1 events wait for their block" in out.getvalue()
+    assert "interrupted after 2,100 events" in out.getvalue()

@@ -1,0 +1,173 @@
+import json
+import re
+
+import numpy as np
+import pytest
+from river import datasets, metrics
+
+import streamk
+from connectors.files.log import Log
+from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.run import replay
+
+
+@pytest.fixture
+def bananas(tmp_path):
+    path = tmp_path / "bananas.jsonl"
+    lines = [json.dumps({**x, "y": y}) for x, y in datasets.Bananas().take(2500)]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def log(tmp_path, rows):
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return Log(path, "y")
+
+
+def test_a_replay_is_a_river_loop(bananas):
+    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 128})
+    learner = streamk.KaczmarzClassifier(seed=7, features=128)
+    accuracy, kappa, loss = metrics.Accuracy(), metrics.CohenKappa(), metrics.LogLoss()
+    for x, y in datasets.Bananas().take(2500):
+        p = learner.predict_proba_one(x)
+        if p:
+            loss.update(y, p)
+        accuracy.update(y, learner.predict_one(x))
+        kappa.update(y, learner.predict_one(x))
+        learner.learn_one(x, y)
+    assert run.learner.to_bytes() == learner.to_bytes()
+    result = run.result()
+    assert result["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
+    assert result["kappa"] == pytest.approx(kappa.get(), abs=2e-3)
+    assert result["log_loss"] == pytest.approx(loss.get(), abs=1e-6)
+    assert result["events"] == 2500
+    assert result["model_bytes"] == len(learner.to_bytes())
+    assert result["baseline"]["accuracy"] < result["accuracy"]
+
+
+def test_regression(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [{"a": a, "y": float(np.sin(2 * a) * 10 + 50)} for a in rng.normal(size=1500).tolist()]
+    run = replay(log(tmp_path, rows), parameters={"seed": 1})
+    result = run.result()
+    assert run.task == "regression"
+    assert {"mae", "rmse", "r2"} <= result.keys()
+    assert result["r2"] > 0.8 > result["baseline"]["r2"]
+    assert result["rmse"] >= result["mae"] > 0
+
+
+@pytest.mark.parametrize(
+    ("targets", "task"),
+    [
+        (["a", "b"], "classification"),
+        ([True, False], "classification"),
+        ([1, 2, 3], "classification"),
+        (["1", "2"], "classification"),
+        ([1.5, 2.0], "regression"),
+        (["1.5", "2.0"], "regression"),
+        (list(range(30)), "regression"),
+    ],
+)
+def test_the_task_is_told_from_the_targets(tmp_path, targets, task):
+    rows = [{"a": 1.0, "y": y} for y in targets]
+    assert replay(log(tmp_path, rows), baseline=False).task == task
+
+
+def test_the_curves(bananas):
+    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 64}, limit=2100)
+    assert [p.events for p in run.doublings] == [2**i for i in range(12)]
+    assert [p.events for p in run.curve] == [1000, 2000]
+    whole = run.curve[0].overall[0] * 1000 + run.curve[1].recent[0] * 1000
+    assert run.curve[1].overall[0] * 2000 == pytest.approx(whole)
+    assert run.events == 2100
+
+
+def test_chunks_do_not_show(bananas, monkeypatch):
+    from connectors.replay import run as module
+    from streamk import prequential
+
+    whole = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
+    small = lambda subjects, events: prequential.test_then_train(subjects, events, chunk=37)  # noqa: E731
+    monkeypatch.setattr(module, "test_then_train", small)
+    again = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
+    del whole["events_per_second"], again["events_per_second"]
+    assert whole == again
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"a": {"deep": 1}, "y": "u"}, "line 3: field 'a' is a dict"),
+        ({"a": [1], "y": "u"}, "line 3: field 'a' is a list"),
+        ({"a": 1e300, "y": "u"}, "line 3: field 'a' is 1e\\+300"),
+        ({"a": 1.0, "y": None}, "line 3: the target 'y' is missing"),
+        ({"a": 1.0, "y": 5}, "line 3: the label is 5"),
+        ({"a": 1.0, "y": ["u"]}, "line 3: the label is"),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_a_bad_record_ends_the_replay_and_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk):
+    from connectors.replay import run as module
+    from streamk import prequential
+
+    monkeypatch.setattr(
+        module, "test_then_train", lambda s, e: prequential.test_then_train(s, e, chunk=chunk)
+    )
+    rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
+    run = replay(log(tmp_path, rows), task="classification")
+    assert re.search(message, run.error)
+    assert run.events == run.learner.events == 2
+
+
+def test_a_bad_first_record_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="line 1: field 'a' is a list"):
+        replay(log(tmp_path, [{"a": [], "y": "u"}]))
+
+
+def test_a_target_that_is_not_a_number(tmp_path):
+    run = replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression")
+    assert "line 2: the target 'y' is 'x', not a number" in run.error
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match="learner 'forest' is unknown; use kaczmarz"):
+        replay(log(tmp_path, [{"y": 1}]), learner="forest")
+
+
+def test_blocks_wait_and_are_reported(bananas):
+    run = replay(Log(bananas, "y"), parameters={"block_size": 64, "seed": 1}, limit=1000, baseline=False)
+    assert run.learner.pending == 1000 % 64
+
+
+def test_the_baseline_grows_to_a_third_class():
+    xs = [{"a": float(i % 3), "c": "text", "on": True, "gone": None} for i in range(300)]
+    ys = ["one" if i < 150 else f"class {i % 3}" for i in range(300)]
+    linear = LinearClassifier()
+    answers = linear.answer(xs, ys)
+    assert linear.name == "SoftmaxRegression"
+    assert answers[0] == {}
+    assert all(abs(sum(p.values()) - 1.0) < 1e-6 for p in answers[153:])
+
+
+def test_the_baseline_regressor_learns_a_line():
+    xs = [{"a": float(i % 50), "c": "text"} for i in range(2000)]
+    answers = LinearRegressor().answer(xs, [3.0 * x["a"] + 5.0 for x in xs])
+    assert abs(answers[-1] - (3.0 * xs[-1]["a"] + 5.0)) < 5.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [(["0", "1", "0.0", "1.0", "1e0"], ["0", "1"]), (["1", "1.0", "up", "01", " 1"], ["1", "up", "01"])],
+)
+def test_labels_of_csv_that_are_one_number_are_one_class(tmp_path, labels, classes):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
+    run = replay(Log(path, "y"), task="classification", parameters={"seed": 1})
+    assert list(run.learner.predict_proba_one({"a": 1.0})) == classes
+
+
+def test_a_parameter_that_only_the_other_task_has(bananas):
+    for task in ("classification", None):
+        with pytest.raises(ValueError, match=r"parameters\.quantile is unknown; use kernel"):
+            replay(Log(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
