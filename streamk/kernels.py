@@ -2,8 +2,9 @@
 
 Most are *radial*, functions of ``r = ‖x − z‖₂``; the Laplacian is one of ``‖x − z‖₁``; arc-cosine and
 polynomial kernels are functions of inner products. ``ℓ`` is the bandwidth, in the units of the inputs after
-scaling. Distances are sums of differences, never differences of sums, so far from the origin they are as exact as
-near it. How a kernel's random frequencies are drawn is the business of :mod:`streamk.features.spectra`.
+scaling. Distances are sums of differences, never differences of sums, so far from the origin they are as
+exact as near it. How a kernel's random frequencies are drawn is the business of
+:mod:`streamk.features.spectra`.
 
 >>> import numpy as np
 >>> kernel("matern:2.5")

@@ -43,8 +43,8 @@ class RandomFeatures(base.MiniBatchTransformer):
     bandwidth
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
-        Multipliers of the bandwidth; every 32 features of a kernel take the next of them, and the kernel is their
-        mean if the features are a multiple of 32 times their number (64, with several kernels).
+        Multipliers of the bandwidth; every 32 features of a kernel take the next of them, and the kernel is
+        their mean if the features are a multiple of 32 times their number (64, with several kernels).
     features
         Number of features ``F``.
     directions

@@ -9,8 +9,8 @@ maximisation: the share of the last events that the uniform part explains better
 **Margin loss.** Outputs are scores, so ``p = softmax(e^θ f)`` with the inverse temperature ``e^θ``
 learned by AdaGrad on the log loss.
 
-Both calibrations are one or two numbers of state, learned from the prediction made *before* each event is learned.
-Neither changes the order of the classes. The outputs of several experts are averaged first.
+Both calibrations are one or two numbers of state, learned from the prediction made *before* each event is
+learned. Neither changes the order of the classes. The outputs of several experts are averaged first.
 """
 
 from __future__ import annotations

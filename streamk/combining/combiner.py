@@ -1,7 +1,7 @@
 """What a combiner is: it makes one honest prediction of the outputs of experts.
 
-Compiled code sees its *record*, whose type says the way, through the verbs :func:`combine` and :func:`adapt`; a
-file of this folder adds its own with ``@overload``.
+Compiled code sees its *record*, whose type says the way, through the verbs :func:`combine` and :func:`adapt`;
+a file of this folder adds its own with ``@overload``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from numba import njit
 def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> None:
     """Fill ``out`` (float64) with class probabilities of the known outputs, or a number in the target's units.
 
-    ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In compiled
-    code.
+    ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In
+    compiled code.
     """
     raise NotImplementedError("for compiled code")
 

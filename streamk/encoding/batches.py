@@ -1,9 +1,9 @@
 """Many rows at once: what a batch of rows can do, and the batch of a list of dicts.
 
-A batch is checked whole, and its names registered, before its first row is learned; rows are then
-encoded in pieces, so a large frame is never copied whole. Encoding agrees with
-:meth:`streamk.encoding.inputs.Inputs.encode` but for the order of fields, names being registered in the order in
-which a loop over the rows would have met them.
+A batch is checked whole, and its names registered, before its first row is learned; rows are then encoded in
+pieces, so a large frame is never copied whole. Encoding agrees with
+:meth:`streamk.encoding.inputs.Inputs.encode` but for the order of fields, names being registered in the order
+in which a loop over the rows would have met them.
 """
 
 from __future__ import annotations

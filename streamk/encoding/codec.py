@@ -1,14 +1,15 @@
 """The codec of a learner: names, scales, labels or targets; events to rows, outputs to answers.
 
-Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of inputs and
-target learn from an event) and *decode* (an output to a number in the target's units, a column to a label). The
-target of a regression is standardised by the same statistics as inputs are (:mod:`streamk.encoding.scaling`) and
-clipped to ±6; a *stray* target, without precedent ten deviations off, is learned by no expert.
+Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of
+inputs and target learn from an event) and *decode* (an output to a number in the target's units, a column to
+a label). The target of a regression is standardised by the same statistics as inputs are
+(:mod:`streamk.encoding.scaling`) and clipped to ±6; a *stray* target, without precedent ten deviations off,
+is learned by no expert.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -142,7 +143,7 @@ class Codec:
             self.labels is not None, self.standard,
         )  # fmt: skip
 
-    def register(self, labels: Iterable[Label]) -> None:
+    def register(self, labels: Sequence[Label]) -> None:
         """Give columns to the labels not seen before, in order."""
         assert self.labels is not None
         self.labels.register(labels)
@@ -210,9 +211,8 @@ class Codec:
         inputs.set_names(names if inputs.registers else [], statistics)
         self.target[0] = pooled([other.target[0] for other in others], self.horizon)
         if self.labels is not None:
-            self.register(
-                chain.from_iterable(other.labels.values for other in others if other.labels is not None)
-            )
+            known_labels = (other.labels.values for other in others if other.labels is not None)
+            self.register(list(chain.from_iterable(known_labels)))
         self.counts[EVENTS] = sum(other.counts[EVENTS] for other in others)
         known = [int(other.counts[KNOWN]) for other in others]
         self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)

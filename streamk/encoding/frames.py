@@ -222,8 +222,8 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
         names = [column.name for column in columns]
         check_distinct(names)
         return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
-    for column in columns:
-        column.texts = column.texts and [None if v is None else str(v) for v in column.texts]
+    for field in columns:
+        field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
     return FrameBatch(columns, len(frame), frame)
 
 

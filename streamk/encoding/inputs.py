@@ -1,10 +1,10 @@
 """Names to numbers: an event becomes slots, keys and values.
 
 A number has a *slot*, where its running statistics live; a string or a boolean is the one-hot input
-``name=value``, worth 1 and never scaled. ``None`` is a number at its mean where the learner knows the name as a
-number, and nothing otherwise. Names are learned only from events that are learned; a number that was never
-learned has no scale yet and adds nothing. The name of a field that is no text is its text, and that of a whole
-number the same as a float: ``1`` and ``1.0`` are one name, and one key of a dict.
+``name=value``, worth 1 and never scaled. ``None`` is a number at its mean where the learner knows the name as
+a number, and nothing otherwise. Names are learned only from events that are learned; a number that was never
+learned has no scale yet and adds nothing. The name of a field that is no text is its text, and that of a
+whole number the same as a float: ``1`` and ``1.0`` are one name, and one key of a dict.
 """
 
 from __future__ import annotations
@@ -198,9 +198,9 @@ class Inputs:
             if len(self._rooms) >= _MOST_WIDTHS:
                 self._rooms.clear()
             rows = self._rooms[width] = empty_rows(1, width)
-        struct.pack_into(f"{width}i", rows.slots, 0, *slots)
-        struct.pack_into(f"{width}Q", rows.keys, 0, *keys)
-        struct.pack_into(f"{width}d", rows.values, 0, *values)
+        struct.pack_into(f"{width}i", rows.slots.data, 0, *slots)
+        struct.pack_into(f"{width}Q", rows.keys.data, 0, *keys)
+        struct.pack_into(f"{width}d", rows.values.data, 0, *values)
         return rows
 
     def _make_plan(self, names: tuple[Hashable, ...], x: Event, entries: Any) -> None:
@@ -229,13 +229,13 @@ class Inputs:
         """Return slots, keys and values of an event's fields, registering names first if it is learned."""
         try:
             found = list(map(self._entries.__getitem__, x))  # type: ignore[arg-type]  # others are not found
-            values = x.values()
+            given = x.values()
         except (AttributeError, KeyError, TypeError):
             pass
         else:
-            if self._number_types.issuperset(map(type, values)):
+            if self._number_types.issuperset(map(type, given)):
                 slots, keys = map(list, zip(*found, strict=True)) if found else ([], [])
-                return slots, keys, list(values)
+                return slots, keys, list(given)
         named = _named(x)
         slots, keys, values = [], [], []
         unknown = []
@@ -301,7 +301,8 @@ class Inputs:
         width = max((len(part[0]) for part in parts), default=0)
         rows = empty_rows(len(parts), width)
         filled = np.arange(width) < np.array([len(part[0]) for part in parts], dtype=np.intp)[:, None]
-        for array, column in zip(rows, zip(*parts, strict=True), strict=True):
+        arrays: tuple[NDArray[Any], ...] = rows
+        for array, column in zip(arrays, zip(*parts, strict=True), strict=True):
             try:
                 array[filled] = np.array(list(chain.from_iterable(column)), dtype=array.dtype)
             except (OverflowError, ValueError):  # a number that has no float
@@ -313,7 +314,7 @@ class Inputs:
         """Raise the RowError that names row and field of the first value that cannot be taken, if any."""
         row = 0
         try:
-            for row, x in enumerate(events):
+            for row, x in enumerate(events):  # noqa: B007 (an error names the row)
                 self.check(x)
         except ValueError as error:
             raise RowError(row, str(error)) from None

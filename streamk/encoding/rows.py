@@ -1,9 +1,9 @@
 """Encoded rows: what a dict or a frame becomes before it is scaled.
 
 A field of a row is a *slot* (where its statistics live; −1 for a field that is not scaled; −2 − slot for a
-number that is explicitly missing), a *key* (its direction in feature space, 0 for a field that is absent) and a
-value. A small key is a slot of structured directions (:mod:`streamk.features.segments`). The order of fields
-means nothing: whoever adds them up does so in the order of their keys.
+number that is explicitly missing), a *key* (its direction in feature space, 0 for a field that is absent) and
+a value. A small key is a slot of structured directions (:mod:`streamk.features.segments`). The order of
+fields means nothing: whoever adds them up does so in the order of their keys.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Rows(NamedTuple):
 def stack(parts: Sequence[Rows]) -> Rows:
     """Return the rows of all parts, as one and the same arrays however they were portioned.
 
-    Fields are in the order of their keys, absent ones at the end, and the width is that of the fullest row; slots
-    and keys are shared if all rows have the same.
+    Fields are in the order of their keys, absent ones at the end, and the width is that of the fullest row;
+    slots and keys are shared if all rows have the same.
     """
     first = parts[0]
     if all(len(p.keys) == 1 and _same(p.keys, first.keys) and _same(p.slots, first.slots) for p in parts):

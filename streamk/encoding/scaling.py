@@ -4,8 +4,9 @@ The statistics of one number are ``(count, mean, squares, held)``: Welford's rec
 
     count += 1;   δ = v − mean;   mean += δ/count;   squares += δ (v − mean)
 
-and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Scaling by the past alone keeps a prediction
-honest: it can be made before the event is learned, and learning the event scales it by the same numbers.
+and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Scaling by the past alone keeps a
+prediction honest: it can be made before the event is learned, and learning the event scales it by the same
+numbers.
 
 **One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a farther
 one takes its place, so a single absurd value never counts, whether it is the first or the last. And no value
@@ -17,10 +18,10 @@ is. A number that is explicitly missing is at its mean, an input of 1. To a kern
 nothing where all events have the number. Inputs that are not scaled are themselves.
 
 **Scales follow the stream** if ``horizon`` is finite: ``count`` ends there, so that older values fade, and what
-has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations from the
-mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square, than ever
-before (another unit). Numbers that stay the same for long, or switch between few values, do neither. Six more
-numbers are kept then: ``(run, previous, step, least, recent, age)``.
+has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations from
+the mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square, than
+ever before (another unit). Numbers that stay the same for long, or switch between few values, do neither. Six
+more numbers are kept then: ``(run, previous, step, least, recent, age)``.
 """
 
 from __future__ import annotations

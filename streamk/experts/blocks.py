@@ -1,7 +1,7 @@
 """A block of events: one look at its features, for all experts.
 
-Features are worked on in fixed tiles of columns, and what tiles contribute to a sum is added in the order of the
-tiles, so no number depends on how many threads there are.
+Features are worked on in fixed tiles of columns, and what tiles contribute to a sum is added in the order of
+the tiles, so no number depends on how many threads there are.
 """
 
 from __future__ import annotations

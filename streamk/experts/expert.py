@@ -1,13 +1,13 @@
 """What an expert is: a rule of learning over some columns of a feature map, with coefficients and a clock of its own.
 
-An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the verbs
-:func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an :class:`Expert`,
-whose verbs are ``grow``, ``opened``, ``wanted`` and ``step_many`` (a block of events), ``merged``, ``averaged``,
-``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns does not depend on its
-neighbours.
+An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the
+verbs :func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an
+:class:`Expert`, whose verbs are ``grow``, ``opened``, ``wanted`` and ``step_many`` (a block of events),
+``merged``, ``averaged``, ``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns
+does not depend on its neighbours.
 
-Coefficients are ``(sets, outputs, columns)`` float32: a set is the iterate alone, or the iterate and its average
-(polynomial decay, Shamir and Zhang 2013). Columns beyond the features in use are 0.
+Coefficients are ``(sets, outputs, columns)`` float32: a set is the iterate alone, or the iterate and its
+average (polynomial decay, Shamir and Zhang 2013). Columns beyond the features in use are 0.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def count_step(expert):  # type: ignore[no-untyped-def]
 class Lesson(NamedTuple):
     """A block of ``m`` events as an expert sees it.
 
-    ``outputs`` are its own, ``(sets, m, K)``; ``kept`` the features in the columns that it ``wanted``; ``known``
-    as for :func:`step`.
+    ``outputs`` are its own, ``(sets, m, K)``; ``kept`` the features in the columns that it ``wanted``;
+    ``known`` as for :func:`step`.
     """
 
     outputs: Floats
@@ -169,8 +169,8 @@ class Expert:
     def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
         """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
 
-        Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of their
-        outputs (the averaging of Andrecut 2016, eqs. 67 and 68).
+        Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of
+        their outputs (the averaging of Andrecut 2016, eqs. 67 and 68).
         """
         mean = np.zeros(self.coefficients.shape)
         for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):

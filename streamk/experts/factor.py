@@ -1,8 +1,8 @@
 """The inverse of a growing information matrix, kept as ``P = U D Uᵀ`` (Bierman 1976).
 
-``U`` has ones on its diagonal and zeros below, ``D`` is positive and only shrinks, so ``P`` stays symmetric and
-positive however many events come, where the textbook's ``P − k kᵀ`` loses both to rounding. The columns of ``U``
-above the diagonal stand one after the other, each filled up with zeros to a multiple of 16.
+``U`` has ones on its diagonal and zeros below, ``D`` is positive and only shrinks, so ``P`` stays symmetric
+and positive however many events come, where the textbook's ``P − k kᵀ`` loses both to rounding. The columns
+of ``U`` above the diagonal stand one after the other, each filled up with zeros to a multiple of 16.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
 """Doubly stochastic functional gradients: random events and random features, a block of each at every step.
 
-The function is improved along the gradient of ``E ℓ(f(x), y) + ν/2 ‖f‖²`` in the space of the kernel, estimated from
-a block of events and a fresh block of ``F_b`` random features (Dai et al. 2014, Algorithm 1): at step ``t = 1, 2, …``,
-with the features ``φ`` of block ``t`` and ``γ_t = θ/t``,
+The function is improved along the gradient of ``E ℓ(f(x), y) + ν/2 ‖f‖²`` in the space of the kernel,
+estimated from a block of events and a fresh block of ``F_b`` random features (Dai et al. 2014, Algorithm 1):
+at step ``t = 1, 2, …``, with the features ``φ`` of block ``t`` and ``γ_t = θ/t``,
 
     α_t = −γ_t mean_i ℓ'(f(x_i), y_i) φ(x_i)/F_b        α_j ← (1 − γ_t ν) α_j  for all earlier j
 
-which is the paper's with its one feature a step if ``F_b = 1``. It converges like ``1/t`` if ``θν`` is between 1 and
-2 or a whole number (Theorem 4). Preconditioned, a block is fitted to the gradients of the batch instead, as in the
-code that the paper's authors published,
+which is the paper's with its one feature a step if ``F_b = 1``. It converges like ``1/t`` if ``θν`` is
+between 1 and 2 or a whole number (Theorem 4). Preconditioned, a block is fitted to the gradients of the batch
+instead, as in the code that the paper's authors published,
 
     α_t = η_t (κ ΦᵀΦ/m + ν F_b I)⁻¹ Φᵀ G/m     G_i = −ℓ'(f(x_i), y_i),  η_t = 1/(1 + 10⁻⁴ t)
 
-``κ`` being the curvature of the loss (:mod:`streamk.losses`), and nothing decays. Both are multiplied by the weights of
-the events. ``ℓ'`` is clipped to ±12, so that it is bounded as the theorem assumes.
+``κ`` being the curvature of the loss (:mod:`streamk.losses`), and nothing decays. Both are multiplied by the
+weights of the events. ``ℓ'`` is clipped to ±12, so that it is bounded as the theorem assumes.
 
-Beside the fresh block, a step visits ``revisits`` others, in turn from the first to the last and again; a step
-without a fresh block visits one more (block coordinate descent).
+Beside the fresh block, a step visits ``revisits`` others, in turn from the first to the last and again; a
+step without a fresh block visits one more (block coordinate descent).
 
-The decay is a product over all coefficients, not a scalar that is kept aside as the paper suggests: it costs ``F K``
-multiplications where the features of the batch cost ``m F`` cosines, and keeps coefficients what they say they are.
+The decay is a product over all coefficients, not a scalar that is kept aside as the paper suggests: it costs
+``F K`` multiplications where the features of the batch cost ``m F`` cosines, and keeps coefficients what they
+say they are.
 """
 
 from __future__ import annotations

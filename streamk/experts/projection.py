@@ -1,9 +1,9 @@
 """The Kaczmarz expert: each event, or block of events, is an equation to project onto.
 
 ``A ← A + φ r/(φᵀφ + ρ_t F/w)`` is the least change of ``A``, in the norm regularised by ``ρ_t = ρ (1 + min(n,
-memory)/256)``, that explains the residual ``r`` of an event of weight ``w`` (Kaczmarz 1937; Andrecut 2016, §3.2).
-``ρ`` is multiplied by ``F`` so that it is in units of the kernel, whatever the features. With residuals ``R``
-(``m × K``) on a row block ``Φ`` (``m × F``) it is, in the primal,
+memory)/256)``, that explains the residual ``r`` of an event of weight ``w`` (Kaczmarz 1937; Andrecut 2016,
+§3.2). ``ρ`` is multiplied by ``F`` so that it is in units of the kernel, whatever the features. With
+residuals ``R`` (``m × K``) on a row block ``Φ`` (``m × F``) it is, in the primal,
 
     A ← A + Φᵀ (ΦΦᵀ + ρ_t F W⁻¹)⁻¹ R            W = diag(weights)
 """
@@ -115,9 +115,9 @@ def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-u
 def project_around(expert, start, stop, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
     """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
 
-    ``A_k ← A_k + φ r_k/(length · φᵀφ + ρ)``, in place: ``residual`` is ``(K,)`` float64, ``length`` the squared
-    length of the step's direction in units of ``φᵀφ`` (2 for a margin, which moves two outputs), ``rho`` is
-    ``ρF/w``.
+    ``A_k ← A_k + φ r_k/(length · φᵀφ + ρ)``, in place: ``residual`` is ``(K,)`` float64, ``length`` the
+    squared length of the step's direction in units of ``φᵀφ`` (2 for a margin, which moves two outputs),
+    ``rho`` is ``ρF/w``.
     """
     place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
     whole = np.float64(inner_product(phi, place, phi, place, start))

@@ -4,11 +4,12 @@ After events ``i = 1 … n`` of weights ``w_i``, the coefficients ``α`` of the 
 
     Σ_i w_i (r_i − φ_iᵀα)² + ridge · F ‖α − α₀‖²
 
-where ``r_i`` is what the rest of the expansion left of event ``i``, and ``α₀`` what the block began with (matching
-pursuit by whole blocks; Andrecut 2016, §3.3). With ``P = (Σ w φφᵀ + ridge F I)⁻¹`` an event moves ``α`` by
-``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.experts.factor`); a block of events moves it by ``P ΦᵀW r``, from the sum itself.
-All of it is float64, the coefficients too: after millions of events a step is smaller than half the last bit of a
-float32. If the others are ``projected``, they explain what the open block left (:mod:`streamk.experts.projection`).
+where ``r_i`` is what the rest of the expansion left of event ``i``, and ``α₀`` what the block began with
+(matching pursuit by whole blocks; Andrecut 2016, §3.3). With ``P = (Σ w φφᵀ + ridge F I)⁻¹`` an event moves
+``α`` by ``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.experts.factor`); a block of events moves it by ``P ΦᵀW r``,
+from the sum itself. All of it is float64, the coefficients too: after millions of events a step is smaller
+than half the last bit of a float32. If the others are ``projected``, they explain what the open block left
+(:mod:`streamk.experts.projection`).
 
 Two that opened the same block merge exactly: information and information vectors add up.
 """
@@ -198,8 +199,8 @@ class Recursion(Expert):
     def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
-        Whoever has not opened that block yet says nothing of it. A share counts for as many events as it is of
-        all events: shares by events leave the information as it is.
+        Whoever has not opened that block yet says nothing of it. A share counts for as many events as it is
+        of all events: shares by events leave the information as it is.
         """
         super().take(experts, shares, columns)
         latest = max(expert.opening for expert in experts)

@@ -11,8 +11,8 @@ Written as plain loops this costs 200 ns for 512 numbers, because the 32 partial
 in registers; as vector instructions with the same meaning, 20 ns, and half of that a product if four
 are summed side by side, so that one need not wait for its own last addition.
 
-Operands are contiguous float32 arrays of any shape, taken as flat: ``a, i`` is the numbers of ``a`` from place
-``i`` on. Lengths are multiples of 32.
+Operands are contiguous float32 arrays of any shape, taken as flat: ``a, i`` is the numbers of ``a`` from
+place ``i`` on. Lengths are multiples of 32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Standard Cauchy numbers from counter bits, sixty-four at a time: the directions of the Laplacian kernel.
 
-Each of the counters ``0 … 63`` of a stream gives one word, and so one number: its highest bit is the sign, the
-other 31 the angle, and the tangent is a quotient of two sines::
+Each of the counters ``0 … 63`` of a stream gives one word, and so one number: its highest bit is the sign,
+the other 31 the angle, and the tangent is a quotient of two sines::
 
     a = ((word & 0x7fffffff) + ½) · 2⁻³³        b = ((0x7fffffff − (word & 0x7fffffff)) + ½) · 2⁻³³
     cauchy = ± sin 2πa / sin 2πb                a + b = ¼

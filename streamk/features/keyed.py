@@ -1,10 +1,10 @@
 """Angles from frequencies in a table: keyed and dense directions, whose cost is that of the inputs present.
 
 ``angle_f = p_f + Σ_j z_j W_jf`` in turns, with phases ``p`` and frequencies ``W`` regenerated from the seed
-(:mod:`streamk.features.frequencies`). Inputs are added in order of their keys, one rounding each, so the result depends
-neither on the tile nor on how inputs are taken in fours. Rows are indexed and never sliced (a slice costs
-two atomic operations), by unsigned numbers (a signed one may count from the end, and then the loop is not
-vectorised).
+(:mod:`streamk.features.frequencies`). Inputs are added in order of their keys, one rounding each, so the
+result depends neither on the tile nor on how inputs are taken in fours. Rows are indexed and never sliced (a
+slice costs two atomic operations), by unsigned numbers (a signed one may count from the end, and then the
+loop is not vectorised).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The random feature map ``φ``: what a seed stands for.
 
-For a cosine kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j
-W_jf)``: phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈
-k(x, z)`` (Rahimi and Recht 2007). Arc-cosine kernels take ramps instead of cosines
+For a cosine kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``:
+phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈ k(x, z)``
+(Rahimi and Recht 2007). Arc-cosine kernels take ramps instead of cosines
 (:mod:`streamk.features.activation`), and the polynomial kernel a tensor sketch
-(:mod:`streamk.features.sketch`). A block is 64 features, one group of random numbers. Blocks take the kernels in
-turn, and within the features of one kernel every 32 have the next of the scales.
+(:mod:`streamk.features.sketch`). A block is 64 features, one group of random numbers. Blocks take the kernels
+in turn, and within the features of one kernel every 32 have the next of the scales.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class MapRecord(NamedTuple):
 
     ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
     :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
-    ``kind``; how many features ``count``; and the frequency cache: ``table``, ``counts``, ``frequencies``.
+    ``kind``; how many features there are; and the frequency cache: ``table``, ``counts``, ``frequencies``.
     """
 
     block_keys: NDArray[np.uint64]
@@ -79,7 +79,7 @@ class MapRecord(NamedTuple):
     runs: NDArray[np.int64]
     waves: Floats
     kind: int
-    count: int
+    features: int
     table: NDArray[np.uint64]
     counts: NDArray[np.int64]
     frequencies: Floats

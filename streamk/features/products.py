@@ -120,7 +120,8 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread() -> AbstractContextManager[None]:
     """Keep matrix products on the thread that asks for them, so that their sums have one order.
 
-    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores it.
+    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores
+    it.
     """
     return _limit
 

@@ -1,7 +1,7 @@
 """Rows of inputs to features, whatever the features are made from.
 
-The *source* is None for frequencies in a table, or tables of :class:`streamk.features.segments.Structured` for
-fast transforms, or those of :class:`streamk.features.sketch.Sketch`; Numba compiles the way that its type
+The *source* is None for frequencies in a table, or tables of :class:`streamk.features.segments.Structured`
+for fast transforms, or those of :class:`streamk.features.sketch.Sketch`; Numba compiles the way that its type
 asks for and no other.
 """
 
@@ -35,8 +35,8 @@ def featurize(
     features
         The :class:`streamk.features.map.MapRecord`; its table has room for the inputs.
     inputs, found, counts
-        Inputs that are not 0, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)`` uint64;
-        how many there are, ``(n,)``.
+        Inputs that are not 0, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)``
+        uint64; how many there are, ``(n,)``.
     amplitude
         See :func:`streamk.features.activation.activate`.
     phi
@@ -92,7 +92,7 @@ def _keyed(source, features, inputs, found, counts, amplitude, phi):  # type: ig
     where = np.empty(found.shape, dtype=np.int32)
     frequency_rows(features, found, where)
     fill_angles(inputs, where, counts, features.frequencies, features.waves, features.runs, phi)
-    activate(features.kind, amplitude, phi, counts.shape[0], features.count)
+    activate(features.kind, amplitude, phi, counts.shape[0], features.features)
 
 
 def _structured(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
@@ -113,14 +113,14 @@ def _structured(source, features, inputs, found, counts, amplitude, phi):  # typ
                 phi[i, f] = waves[PHASES, f]
     if projected and features.kind == COSINE:
         for i in range(rows):
-            for f in range(features.count, phi.shape[1]):
+            for f in range(features.features, phi.shape[1]):
                 phi[i, f] = np.float32(0.0)
     else:
-        activate(features.kind, amplitude, phi, rows, features.count)
+        activate(features.kind, amplitude, phi, rows, features.features)
 
 
 def _sketch(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
-    tensor_sketch(source, inputs[0], found, counts, features.count, amplitude, phi)
+    tensor_sketch(source, inputs[0], found, counts, features.features, amplitude, phi)
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,9 +1,9 @@
 """Spectra: how a kernel's random frequencies are drawn, and what its angles become.
 
-A radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its frequencies are
-``ω = √a · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the mixture). One scheme of
-directions ``z`` therefore serves every radial kernel, and a kernel only has to say how ``√a`` is distributed, for
-bandwidth 1:
+A radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its frequencies are ``ω = √a
+· z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the mixture). One scheme of
+directions ``z`` therefore serves every radial kernel, and a kernel only has to say how ``√a`` is distributed,
+for bandwidth 1:
 
 =========================  =========================================================================
 kernel                     ``√a``
@@ -15,7 +15,8 @@ rational quadratic         ``√(g/a)``, ``g ~ Gamma(a, 1)``
 exponential power          ``√(2S)``, ``S`` positive ``p/2``-stable (below)
 =========================  =========================================================================
 
-The frequencies of the Laplacian, the product of ``exp(−|x_j − z_j|/ℓ)``, are one Cauchy number for every feature
+The frequencies of the Laplacian, the product of ``exp(−|x_j − z_j|/ℓ)``, are one Cauchy number for every
+feature
 *and input* (Rahimi and Recht 2007): a *family* of directions of their own, to be had keyed and dense.
 
 ``S`` is drawn by Kanter's (1975) representation: with ``α = p/2``, ``U`` uniform on (0, π) and ``E``
@@ -65,9 +66,9 @@ def radii(kernel: Kernel, key: int, count: int) -> Array:
     if isinstance(kernel, Laplace) and not isinstance(kernel, Laplacian):
         kernel = Matern(0.5)
     if isinstance(kernel, Matern):
-        return np.sqrt(kernel.nu / _gamma_quantile(kernel.nu, key, count))
+        return np.asarray(np.sqrt(kernel.nu / _gamma_quantile(kernel.nu, key, count)))
     if isinstance(kernel, RationalQuadratic):
-        return np.sqrt(_gamma_quantile(kernel.a, key, count) / kernel.a)
+        return np.asarray(np.sqrt(_gamma_quantile(kernel.a, key, count) / kernel.a))
     if isinstance(kernel, ExponentialPower):
         alpha = kernel.p / 2.0
         u = np.pi * uniforms(key, count)

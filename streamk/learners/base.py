@@ -32,6 +32,7 @@ from streamk.learners.events import (
 from streamk.learners.state import LearnerState
 from streamk.threads import on_threads
 
+compiled: Any = run
 _PIECE = 4096  # rows encoded at once
 _ROWS = 64  # rows a thread predicts at once
 Array = NDArray[np.float64]
@@ -142,8 +143,8 @@ class KernelLearner(LearnerState):
         self._goal[0, 0], self._goal[1, 0] = target, weight
         everything = (learning, rows, *arguments, self._goal, self._out)
         if self._entry is None:
-            code = run(*everything)
-            self._entry = run.overloads[tuple(map(typeof, everything))].entry_point
+            code = compiled(*everything)
+            self._entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
         else:
             code = self._entry(*everything)
         if code == DONE or code >= 0:
@@ -157,7 +158,7 @@ class KernelLearner(LearnerState):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        code = run(learning, rows, *self._all_but_rows(e), goal, out)
+        code = compiled(learning, rows, *self._all_but_rows(e), goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

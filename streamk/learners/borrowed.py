@@ -1,8 +1,9 @@
 """Arrays that nobody counts: what a hot loop is given, so that it need not count references.
 
-Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a tuple or
-sliced. A *borrowed* array has no count; whoever lends it keeps it alive. Arguments of a compiled function live as
-long as its call; what it allocates itself must be mentioned (:func:`keep`) after the last use of what was borrowed.
+Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a
+tuple or sliced. A *borrowed* array has no count; whoever lends it keeps it alive. Arguments of a compiled
+function live as long as its call; what it allocates itself must be mentioned (:func:`keep`) after the last
+use of what was borrowed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         array.parent = ir.Constant(array.parent.type, None)
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for k, member in enumerate(kind.types):
+        members: Any = kind
+        for k, member in enumerate(members):
             inner = _without_counts(context, builder, member, builder.extract_value(value, k))
             value = builder.insert_value(value, inner, k)
     return value

@@ -80,16 +80,16 @@ class DoublyStochasticClassifier(_DoublyStochastic, KernelClassifier):
     loss
         ``"logistic"`` (softmax for several classes), ``"squared"``, ``"hinge"`` or ``"smoothed_hinge"``.
     precondition
-        True fits a block to the gradients of each batch, False takes gradient steps. Algorithm 1 of the paper is
-        ``precondition=False, revisits=0, growth="linear"`` while there are fewer than ``max_features``.
+        True fits a block to the gradients of each batch, False takes gradient steps. Algorithm 1 of the paper
+        is ``precondition=False, revisits=0, growth="linear"`` while there are fewer than ``max_features``.
     regularization
         ``ν``: with ``precondition`` it damps the solution, ``νF_b`` beside ``ΦᵀΦ/m`` of diagonal 1;
         without, it is the weight of ``½‖f‖²`` beside the mean loss. Above 0.
     step
         ``θ`` of Algorithm 1; ``1/ν`` by default, so ``θν = 1``. Does nothing if ``precondition``.
     revisits
-        Old blocks visited at every step beside the new one, in turn, oldest first; a step without a new one visits
-        one more. It is more work for every batch, whose features are made in any case.
+        Old blocks visited at every step beside the new one, in turn, oldest first; a step without a new one
+        visits one more. It is more work for every batch, whose features are made in any case.
     batch_size
         Events of a step. They wait until there are so many, always as many, whether they come one by one
         or in tables; predictions never wait (:meth:`flush` takes a shorter step at once). With

@@ -91,8 +91,8 @@ def run(learning, rows, coding, source, features, groups, combiner, goal, out): 
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     coding, source, features
         The codec (:class:`streamk.encoding.codec.Coding`; changed by learning), and the map
-        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache never
-        changes a result.
+        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache
+        never changes a result.
     groups, combiner
         Records of experts, in a tuple for each rule, and of the combiner; changed by learning.
     goal

@@ -62,11 +62,11 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
     kernel
         ``"gaussian"``, ``"laplace"``, ``"laplacian"`` (of the 1-norm), ``"matern[:ν]"``,
         ``"rational-quadratic[:a]"``, ``"exponential-power[:p]"``, ``"arc-cosine[:n]"`` or
-        ``"polynomial[:p[:c]]"`` (:mod:`streamk.kernels`). Several, such as ``("laplacian", "gaussian")``, take
-        64 features in turn.
+        ``"polynomial[:p[:c]]"`` (:mod:`streamk.kernels`). Several, such as ``("laplacian", "gaussian")``,
+        take 64 features in turn.
     bandwidth
-        Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d`` (``d`` for ``"laplacian"``), ``d``
-        being the number of fields present in each event.
+        Kernel bandwidth ``ℓ`` in units of the scaled inputs. By default ``√d`` (``d`` for ``"laplacian"``),
+        ``d`` being the number of fields present in each event.
     scales
         Multipliers of the bandwidth; every 32 features of a kernel take the next of them.
     features
@@ -156,8 +156,8 @@ class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
     regularization
         ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
     memory
-        Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant. Scales of inputs and
-        target follow the stream unless it is None.
+        Events after which ``ρ_t`` stops growing. None never stops; 0 keeps the gain constant. Scales of
+        inputs and target follow the stream unless it is None.
     scale_target
         Standardise the target. If not, losses are in its own units, and it should be of size 1.
 

@@ -52,8 +52,8 @@ class _KaczmarzPursuit(KernelLearner):
 class KaczmarzPursuitClassifier(_KaczmarzPursuit, KernelClassifier):
     """Kernel classifier that pursues with one block of features and projects with all others.
 
-    The second-order steps of :class:`streamk.MatchingPursuitClassifier` on the open block, and on what they leave
-    of each event, the steps of :class:`KaczmarzClassifier` on every other.
+    The second-order steps of :class:`streamk.MatchingPursuitClassifier` on the open block, and on what they
+    leave of each event, the steps of :class:`KaczmarzClassifier` on every other.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Matching pursuit: one block of features at a time, by least squares.
 
 One block of features is *open*. It is fitted to what the other blocks leave of the targets, by least squares
-over all events since it was opened (:mod:`streamk.experts.recursion`), and when the schedule of growth opens the
-next one, it is frozen to its coefficients: a greedy expansion by whole blocks (Andrecut 2016, §3.3). At
+over all events since it was opened (:mod:`streamk.experts.recursion`), and when the schedule of growth opens
+the next one, it is frozen to its coefficients: a greedy expansion by whole blocks (Andrecut 2016, §3.3). At
 ``max_features`` the oldest block is opened again, from where it stands (backfitting).
 """
 

@@ -1,8 +1,9 @@
 """Merging learners: several that learned parts of a stream become one that knows what all of them know.
 
-Each of the four values merges by its own rule: the codec pools names, scales and labels; the map is the same; experts
-merge by what they know (first order: the weighted mean of coefficients; second order: by information, exactly); the
-combiner averages its calibration. Outputs are matched by label, features by name; what one of them lacks is 0.
+Each of the four values merges by its own rule: the codec pools names, scales and labels; the map is the same;
+experts merge by what they know (first order: the weighted mean of coefficients; second order: by information,
+exactly); the combiner averages its calibration. Outputs are matched by label, features by name; what one of
+them lacks is 0.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _Learner = TypeVar("_Learner", bound=KernelLearner)
 def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) -> _Learner:
     """Return one learner that knows what several know together.
 
-    If numbers and targets are not scaled (``scale_inputs=False``, ``scale_target=False``), the outputs of Kaczmarz
-    and doubly stochastic learners are the weighted mean of the models' outputs, and an open block of least squares is
-    that of one learner which saw all events, but for rounding. Running scales differ from model to model; they are
-    pooled, and the merged model is as close as the scales are to one another. The learners must have the same
-    parameters and the same seed; they are left as they are.
+    If numbers and targets are not scaled (``scale_inputs=False``, ``scale_target=False``), the outputs of
+    Kaczmarz and doubly stochastic learners are the weighted mean of the models' outputs, and an open block of
+    least squares is that of one learner which saw all events, but for rounding. Running scales differ from
+    model to model; they are pooled, and the merged model is as close as the scales are to one another. The
+    learners must have the same parameters and the same seed; they are left as they are.
 
     Parameters
     ----------
@@ -130,7 +131,8 @@ def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int]) -> None
                     f"model {k} has {name} {theirs[name]!r} and model {first} {ours[name]!r}: "
                     f"their features differ, so they cannot be merged; {remedy}"
                 )
-        kinds = [type(m.labels[0]).__name__ for m in (models[first], models[k]) if getattr(m, "labels", None)]
+        known = [models[m]._codec.labels for m in (first, k)]
+        kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
         if len(set(kinds)) > 1:
             raise ValueError(f"model {k} has labels of type {kinds[1]} and model {first} {kinds[0]}")
         if models[k]._codec.inputs.positional:

@@ -83,7 +83,8 @@ class LearnerState(base.Estimator):
         Parameters
         ----------
         experts
-            At least one; those of one rule stand side by side. Predictions are calibrated for the first one's loss.
+            At least one; those of one rule stand side by side. Predictions are calibrated for the first one's
+            loss.
         growth
             The schedule of features.
         together, gathers
@@ -174,7 +175,8 @@ class LearnerState(base.Estimator):
         path
             The file, in a directory that exists.
         extra
-            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns them.
+            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns
+            them.
         """
         header, arrays = self._to_parts()
         return model_file.write(path, header if extra is None else {**header, "extra": extra}, arrays)
