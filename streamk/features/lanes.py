@@ -55,6 +55,13 @@ def shape(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: i
     return list(cgutils.unpack_tuple(b, array.shape))
 
 
+def members(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
+    """Return the members of tuple argument ``k``, arrays as such."""
+    values = cgutils.unpack_tuple(b, arguments[k])
+    kinds = zip(values, signature.args[k].types, strict=True)
+    return [context.make_array(t)(context, b, v) if isinstance(t, types.Array) else v for v, t in kinds]
+
+
 def at(b: Any, pointer: Value, *offsets: Value) -> Value:
     """Return a pointer moved by the sum of some offsets."""
     total = offsets[0]
