@@ -55,8 +55,7 @@ def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-un
         for c in range(0, n, LANES):
             f = (block * n + c) * copies
             if f < features:
-                there = Target(target.out, target.to + f, target.across, target.count)
-                _emit(tile, address(c, gap), f, 0, finish, there)
+                _emit(tile, address(c, gap), f, 0, finish, target)
 
 
 @njit(cache=True, error_model="numpy")
@@ -68,13 +67,14 @@ def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-un
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
     features, step = finish.waves.shape[1], n * copies
+    target = Target(out, to, step, np.int64(LANES))
     for first in range(0, features, step * LANES):
         sign = source.segments[s, LANE_SIGNS] + first // (step * LANES) * 3 * n
         transform(groups, inputs, source.lane_signs, sign, tile)
         for c in range(0, n, LANES):
             f = first + c * copies
             if f < features:
-                _emit(tile, address(c, gap), f, step, finish, Target(out, to + f, step, np.int64(LANES)))
+                _emit(tile, address(c, gap), f, step, finish, target)
 
 
 @njit(cache=True, error_model="numpy")

@@ -52,7 +52,10 @@ class Finish(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where features go: those of lane ``l < count`` to ``out`` (flat) from ``to + l · across`` on."""
+    """Where features go: those of lane ``l < count`` to ``out`` (flat), ``f`` to ``to + l · across + f``.
+
+    For a lane that begins at a feature of its own, ``across`` is how far apart they begin.
+    """
 
     out: Any
     to: Any
@@ -112,8 +115,8 @@ def emitting(finished: bool, registers: Registers) -> Any:
 
         The sixteen vectors from ``start`` on are transposed: lane ``l`` has the projections of features
         ``f + l·step + 16c …`` of copy ``c``, whose angles are their radii times the projection, added to
-        what they begin at. They go ``16c`` numbers after where those of lane ``l`` begin; features past the
-        columns of the waves do not exist.
+        what they begin at, and which go to ``16c`` numbers after the place of ``f`` for lane ``l``. Features
+        past the columns of the waves do not exist.
         """
         n = types.intp
 
@@ -138,7 +141,7 @@ def emitting(finished: bool, registers: Registers) -> Any:
                         feature = b.add(b.add(f, offset), b.mul(step, lane))
                         there = b.icmp_signed("<", lane, count)
                         with b.if_then(b.and_(there, b.icmp_signed("<", feature, width))):
-                            place = at(b, out.data, to, offset, b.mul(across, lane))
+                            place = at(b, out.data, to, f, offset, b.mul(across, lane))
                             zero = b.select(begin, at(b, waves.data, feature), place)
                             for k, projection in enumerate(projections):
                                 c = index(k * lanes)

@@ -94,7 +94,7 @@ def emitted(registers, finished, begin, step, count):
     def work(tile, waves, out, begin, step, count):
         finish = Finish(waves, np.int64(2), np.int64(2), begin, np.float32(0.125))
         emit(
-            tile, np.int64(LANES), np.int64(32), step, finish, Target(out, np.int64(32), np.int64(160), count)
+            tile, np.int64(LANES), np.int64(32), step, finish, Target(out, np.int64(0), np.int64(160), count)
         )
 
     out = numbers(LANES * 160, 7)
@@ -130,7 +130,14 @@ def test_golden_transforms(bits, digest):
         finish = Finish(waves, np.int64(2), np.int64(2), np.bool_(True), np.float32(0.125))
         for k in range(starts.size):
             to = 32 * k
-            emit(tile, starts[k], to, 0, finish, Target(out, to, 2 * starts.size * LANES, np.int64(LANES)))
+            emit(
+                tile,
+                starts[k],
+                to,
+                0,
+                finish,
+                Target(out, np.int64(0), 2 * starts.size * LANES, np.int64(LANES)),
+            )
 
     waves = numbers(3 * 2 * n, 10).reshape(3, 2 * n)
     work(tile, places[::LANES, 0].copy(), waves, out.reshape(-1))
