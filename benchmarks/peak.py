@@ -12,22 +12,25 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from streamk.features.lanes import LANES, at, data, index, load, store
+from streamk.features.registers import HERE
 from streamk.threads import on_threads
 
-_CHAINS = 16  # vectors added to side by side, so that none waits for its own last addition
+_CHAINS = (
+    12  # added to side by side, so that none waits for its own last addition; sixteen registers are enough
+)
 _ROUNDS = 2_000_000
 _BYTES = 2**27
 
 
 @intrinsic
 def _chains(typing_context, numbers, rounds):  # type: ignore[no-untyped-def]
-    """Add a vector to each of sixteen, so many times, in registers."""
+    """Add what fills a register to what fills each of twelve others, so many times."""
 
     def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
         base = data(context, b, signature, arguments, 0)
         places = [at(b, base, index(LANES * k)) for k in range(_CHAINS + 1)]
-        sums = [cgutils.alloca_once_value(b, load(b, p)) for p in places[:-1]]
-        one = load(b, places[-1])
+        sums = [cgutils.alloca_once_value(b, load(b, p, HERE.lanes)) for p in places[:-1]]
+        one = load(b, places[-1], HERE.lanes)
         with cgutils.for_range(b, arguments[1]):
             for total in sums:
                 b.store(b.fadd(b.load(total), one), total)
@@ -60,7 +63,7 @@ def additions() -> float:
     """Return float32 additions a nanosecond, all threads together."""
     numbers = [np.zeros(LANES * (_CHAINS + 1), dtype=np.float32) for _ in range(get_num_threads())]
     _add(numbers[0], 1)
-    return LANES * _CHAINS * _ROUNDS / _best(lambda k: _add(numbers[k], _ROUNDS)) / 1e9
+    return HERE.lanes * _CHAINS * _ROUNDS / _best(lambda k: _add(numbers[k], _ROUNDS)) / 1e9
 
 
 def bandwidth() -> float:

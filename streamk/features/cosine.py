@@ -34,4 +34,4 @@ def sine_quarter(b: Any, v: Value) -> Value:
 def cosine_turns(b: Any, p: Value) -> Value:
     """Return ``cos 2πp``."""
     u = b.fsub(p, call(b, "rint", p))
-    return sine_quarter(b, b.fsub(constant(0.25), call(b, "fabs", u)))
+    return sine_quarter(b, b.fsub(constant(0.25, p.type.count), call(b, "fabs", u)))

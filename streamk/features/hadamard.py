@@ -14,26 +14,13 @@ do not put a group into two sets of the cache; a tile of 64 is small enough with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 from numpy.typing import NDArray
 
-from streamk.features.lanes import (
-    LANES,
-    Value,
-    at,
-    data,
-    fma,
-    index,
-    load,
-    spread,
-    store,
-    times,
-)
+from streamk.features.lanes import LANES
+from streamk.features.registers import HERE
+from streamk.features.sweeps import opening, plain, turning
 
 MOST_BITS = 16
 
@@ -136,102 +123,6 @@ def _each_turn(size, level, bits, gap, signs, sign, tile):  # type: ignore[no-un
                 _turn5(tile, address(c, gap), stride, signs, sign + c, step)
 
 
-def _butterflies(b: Any, v: Sequence[Value], half: int = 1) -> list[Value]:
-    v = list(v)
-    while half < len(v):
-        for i in range(len(v)):
-            if not i & half:
-                v[i], v[i | half] = b.fadd(v[i], v[i | half]), b.fsub(v[i], v[i | half])
-        half *= 2
-    return v
-
-
-def _signed_butterflies(b: Any, v: Sequence[Value], sign: Callable[[int], Value]) -> list[Value]:
-    """Return the transform of ``v_i · sign(i)``; the signs cost half an operation a vector."""
-    w = []
-    for i in range(0, len(v), 2):
-        kept, other = b.fmul(v[i], sign(i)), sign(i + 1)
-        w += [fma(b, v[i + 1], other, kept), fma(b, b.fneg(v[i + 1]), other, kept)]
-    return _butterflies(b, w, 2)
-
-
-def _sign_reader(b: Any, kind: Any, pointer: Value, first: Value, step: Value) -> Callable[[int], Value]:
-    """Return a function that reads the sign of the ``i``-th of some coordinates ``step`` apart."""
-
-    def read(i: int) -> Value:
-        place = b.add(first, b.mul(step, index(i)))
-        if kind.ndim == 1:
-            return spread(b, b.load(at(b, pointer, place)))
-        return load(b, at(b, pointer, times(b, place, LANES)))
-
-    return read
-
-
-def _opening(size: int) -> Any:
-    @intrinsic
-    def sweep(typing_context, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
-        """Fill the vectors of ``c … c + 2^size − 1`` with the transform of the signed inputs."""
-        n = types.intp
-
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-            source, sign_data, out = (data(context, b, signature, arguments, k) for k in (0, 3, 5))
-            c, gap = arguments[1], arguments[2]
-            start = times(b, b.add(c, b.lshr(c, gap)), LANES)
-            read = _sign_reader(b, signature.args[3], sign_data, arguments[4], index(1))
-            if signature.args[3].ndim == 1:
-                v = [load(b, at(b, source, start, index(j * LANES))) for j in range(1 << size)]
-            else:
-                v = [spread(b, b.load(at(b, source, c, index(j)))) for j in range(1 << size)]
-            for j, value in enumerate(_signed_butterflies(b, v, read)):
-                store(b, value, at(b, out, start, index(j * LANES)))
-            return context.get_dummy_value()
-
-        return types.void(inputs, n, n, signs, n, tile), generate
-
-    return sweep
-
-
-def _plain(size: int) -> Any:
-    @intrinsic
-    def sweep(typing_context, tile, start, stride):  # type: ignore[no-untyped-def]
-        """Transform ``2^size`` vectors in place."""
-
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-            pointers = _pointers(context, b, signature, arguments, size)
-            for value, p in zip(_butterflies(b, [load(b, p) for p in pointers]), pointers, strict=True):
-                store(b, value, p)
-            return context.get_dummy_value()
-
-        return types.void(tile, types.intp, types.intp), generate
-
-    return sweep
-
-
-def _turning(size: int) -> Any:
-    @intrinsic
-    def sweep(typing_context, tile, start, stride, signs, sign, step):  # type: ignore[no-untyped-def]
-        """Transform ``2^size`` vectors, multiply by signs ``step`` apart, and transform again, in place."""
-        n = types.intp
-
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-            pointers = _pointers(context, b, signature, arguments, size)
-            sign_data = data(context, b, signature, arguments, 3)
-            read = _sign_reader(b, signature.args[3], sign_data, arguments[4], arguments[5])
-            v = _butterflies(b, [load(b, p) for p in pointers])
-            for value, p in zip(_signed_butterflies(b, v, read), pointers, strict=True):
-                store(b, value, p)
-            return context.get_dummy_value()
-
-        return types.void(tile, n, n, signs, n, n), generate
-
-    return sweep
-
-
-def _pointers(context: Any, b: Any, signature: Any, arguments: Any, size: int) -> list[Value]:
-    base = at(b, data(context, b, signature, arguments, 0), arguments[1])
-    return [at(b, base, b.mul(arguments[2], index(j))) for j in range(1 << size)]
-
-
-_open3, _open4, _open5 = map(_opening, (3, 4, 5))
-_plain3, _plain4, _plain5 = map(_plain, (3, 4, 5))
-_turn3, _turn4, _turn5 = map(_turning, (3, 4, 5))
+_open3, _open4, _open5 = (opening(size, HERE) for size in (3, 4, 5))
+_plain3, _plain4, _plain5 = (plain(size, HERE) for size in (3, 4, 5))
+_turn3, _turn4, _turn5 = (turning(size, HERE) for size in (3, 4, 5))

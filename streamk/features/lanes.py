@@ -29,9 +29,9 @@ def vector(lanes: int = LANES, kind: Any = FLOAT) -> Any:
     return ir.VectorType(kind, lanes)
 
 
-def constant(value: float) -> Value:
+def constant(value: float, lanes: int = LANES) -> Value:
     """Return a vector of one float32 number."""
-    return ir.Constant(vector(), [float(np.float32(value))] * LANES)
+    return ir.Constant(vector(lanes), [float(np.float32(value))] * lanes)
 
 
 def whole(value: int) -> Value:
@@ -53,6 +53,13 @@ def shape(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: i
     """Return the shape of array argument ``k``."""
     array = context.make_array(signature.args[k])(context, b, arguments[k])
     return list(cgutils.unpack_tuple(b, array.shape))
+
+
+def members(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
+    """Return the members of tuple argument ``k``, arrays as such."""
+    values = cgutils.unpack_tuple(b, arguments[k])
+    kinds = zip(values, signature.args[k].types, strict=True)
+    return [context.make_array(t)(context, b, v) if isinstance(t, types.Array) else v for v, t in kinds]
 
 
 def at(b: Any, pointer: Value, *offsets: Value) -> Value:
@@ -80,10 +87,11 @@ def store(b: Any, value: Value, pointer: Value) -> None:
     b.store(value, b.bitcast(pointer, value.type.as_pointer()), align=4)
 
 
-def spread(b: Any, number: Value) -> Value:
+def spread(b: Any, number: Value, lanes: int = LANES) -> Value:
     """Return a vector of one number in every lane."""
-    one = b.insert_element(ir.Constant(vector(kind=number.type), ir.Undefined), number, ir.Constant(_LANE, 0))
-    return shuffle(b, one, one, [0] * LANES)
+    none = ir.Constant(vector(lanes, number.type), ir.Undefined)
+    one = b.insert_element(none, number, ir.Constant(_LANE, 0))
+    return shuffle(b, one, one, [0] * lanes)
 
 
 def shuffle(b: Any, x: Value, y: Value, lanes: Sequence[int]) -> Value:
@@ -106,7 +114,7 @@ def fma(b: Any, x: Value, y: Value, z: Value) -> Value:
 
 def horner(b: Any, x: Value, coefficients: Sequence[float]) -> Value:
     """Return the polynomial of ascending coefficients at ``x``, by fused multiply-adds."""
-    *lower, value = map(constant, coefficients)
+    *lower, value = (constant(c, x.type.count) for c in coefficients)
     for c in reversed(lower):
         value = fma(b, x, value, c)
     return value
@@ -123,20 +131,23 @@ def fold(b: Any, value: Value) -> Value:
 
 
 def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
-    """Return the columns of sixteen vectors of sixteen lanes."""
-    fours = range(0, LANES, 4)
-    v = _exchange(b, rows, 1, [g + k for g in fours for k in (0, 16, 1, 17)])
-    v = _exchange(b, v, 2, [g + k for g in fours for k in (0, 1, 16, 17)])
-    for half in (4, 8):
-        v = _exchange(b, v, half, [k + i for k in (0, 8, 16, 24) for i in range(4)])
-    return [v[i & 12 | (i & 1) << 1 | (i & 2) >> 1] for i in range(LANES)]
+    """Return the columns of as many vectors as they have lanes: sixteen or eight."""
+    count = len(rows)
+    fours = range(0, count, 4)
+    v = _exchange(b, rows, 1, [g + k for g in fours for k in (0, count, 1, count + 1)])
+    v = _exchange(b, v, 2, [g + k for g in fours for k in (0, 1, count, count + 1)])
+    half = 4
+    while half < count:
+        v = _exchange(b, v, half, [k + i for k in range(0, 2 * count, 8) for i in range(4)])
+        half *= 2
+    return [v[i & 12 | (i & 1) << 1 | (i & 2) >> 1] for i in range(count)]
 
 
 def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
     """Return vectors whose partners ``half`` apart have exchanged lanes: those of ``low``, and the others."""
     out, step = list(v), 4 if half > 2 else 2
     high = [k + step for k in low]
-    for i in range(LANES):
+    for i in range(len(v)):
         if not i & half:
             out[i] = shuffle(b, v[i], v[i | half], low)
             out[i | half] = shuffle(b, v[i], v[i | half], high)

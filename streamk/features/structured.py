@@ -13,7 +13,7 @@ from numba import njit, prange
 from streamk.features.hadamard import address, gap_of, tile_size, transform
 from streamk.features.lanes import LANES, empty_aligned
 from streamk.features.segments import FIRST, GROUPS, LANE_SIGNS, MOST_GROUPS, RADII, ROW_SIGNS
-from streamk.features.tiles import emit_angles, emit_cosines, gather
+from streamk.features.tiles import Finish, Target, emit_angles, emit_cosines, gather
 
 
 @njit(cache=True, error_model="numpy")
@@ -26,15 +26,15 @@ def groups_in(source, s):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, error_model="numpy")
-def _emit(tile, start, waves, radius, f, step, copies, begin, amplitude, out, to, across, count):  # type: ignore[no-untyped-def]
-    if amplitude > 0.0:
-        emit_cosines(tile, start, waves, radius, f, step, copies, begin, amplitude, out, to, across, count)
+def _emit(tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
+    if finish.amplitude > 0.0:
+        emit_cosines(tile, start, f, step, finish, target)
     else:
-        emit_angles(tile, start, waves, radius, f, step, copies, begin, amplitude, out, to, across, count)
+        emit_angles(tile, start, f, step, finish, target)
 
 
 @njit(cache=True, error_model="numpy")
-def project_tile(source, s, inputs, tile, waves, begin, amplitude, out, to, across, count):  # type: ignore[no-untyped-def]
+def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-untyped-def]
     """Add the projections of sixteen rows on a segment to their angles.
 
     Parameters
@@ -43,48 +43,38 @@ def project_tile(source, s, inputs, tile, waves, begin, amplitude, out, to, acro
         The tables, and the number of the segment.
     inputs, tile
         The rows as a tile, and a tile to work in.
-    waves
-        ``(2 + segments, features)`` float32: phases, keyed radii, radii of the segments.
-    begin
-        Whether angles begin at the phases here, instead of what is in ``out``.
-    amplitude
-        Of the cosines to write; 0 writes the angles.
-    out, to, across, count
-        The angles of row ``i < count`` of the tile are at ``out[to + i · across]`` (flat) and after.
+    finish, target
+        How projections become features, and where those of the rows are
+        (:mod:`streamk.features.tiles`).
     """
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
-    features = waves.shape[1]
+    features = finish.waves.shape[1]
     for block in range(-(-features // (n * copies))):
         transform(groups, inputs, source.row_signs, source.segments[s, ROW_SIGNS] + block * 3 * n, tile)
         for c in range(0, n, LANES):
             f = (block * n + c) * copies
             if f < features:
-                _emit(
-                    tile, address(c, gap), waves, RADII + s, f, 0, copies, begin, amplitude,
-                    out, to + f, across, count,
-                )  # fmt: skip
+                _emit(tile, address(c, gap), f, 0, finish, target)
 
 
 @njit(cache=True, error_model="numpy")
-def project_row(source, s, inputs, tile, waves, begin, amplitude, out, to):  # type: ignore[no-untyped-def]
-    """Add the projections of one row, ``inputs`` ``(n,)``, to its angles, as :func:`project_tile` does.
+def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-untyped-def]
+    """Add the projections of one row, ``inputs`` ``(n,)``, to its angles, ``out[to:]``.
 
     The lanes are sixteen blocks of features, not rows; the operations on a number are the same.
     """
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
-    features, step = waves.shape[1], n * copies
+    features, step = finish.waves.shape[1], n * copies
+    target = Target(out, to, step, np.int64(LANES))
     for first in range(0, features, step * LANES):
         sign = source.segments[s, LANE_SIGNS] + first // (step * LANES) * 3 * n
         transform(groups, inputs, source.lane_signs, sign, tile)
         for c in range(0, n, LANES):
             f = first + c * copies
             if f < features:
-                _emit(
-                    tile, address(c, gap), waves, RADII + s, f, step, copies, begin, amplitude,
-                    out, to + f, step, LANES,
-                )  # fmt: skip
+                _emit(tile, address(c, gap), f, step, finish, target)
 
 
 @njit(cache=True, error_model="numpy")
@@ -101,13 +91,13 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
 
     Parameters
     ----------
-    source, waves, amplitude
-        As for :func:`project_tile`.
+    source
+        The tables.
     inputs, found, counts
         Inputs that are not 0, first in their row ``(n, w)``, their keys, and how many there are. A key up to
         the number of slots is a slot, counted from 1; others are not looked at.
-    begin
-        Whether angles begin at the phases, instead of what is in ``phi``.
+    begin, waves, amplitude
+        See :class:`streamk.features.tiles.Finish`.
     phi
         ``(≥ n, features)`` float32.
 
@@ -130,6 +120,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
         groups = groups_in(source, s)
         n, gap = np.int64(1) << groups.sum(), gap_of(groups)
         final = amplitude if s == last else np.float32(0.0)
+        finish = Finish(waves, RADII + s, source.copies, begin, final)
         tile = empty_aligned(tile_size(groups))
         if by_rows(source, s, width, rows):
             row = empty_aligned(n)
@@ -138,14 +129,14 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
                 for j in range(counts[i]):
                     if found[i, j] - low < np.uint64(n):
                         row[found[i, j] - low] = inputs[i, j]
-                project_row(source, s, row, tile, waves, begin, final, flat, i * width)
+                project_row(source, s, row, tile, finish, flat, i * width)
         else:
             spread = empty_aligned(tile_size(groups))
             for start in range(0, rows, LANES):
                 spread[:] = np.float32(0.0)
                 lanes = min(LANES, rows - start)
                 _fill_tile(inputs, found, counts, start, lanes, low, np.uint64(n), np.uint64(gap), spread)
-                project_tile(source, s, spread, tile, waves, begin, final, flat, start * width, width, lanes)
+                project_tile(source, s, spread, tile, finish, Target(flat, start * width, width, lanes))
         begin = False
     return last >= 0
 
@@ -213,6 +204,7 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
     groups = groups_in(source, 0)
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
     tile = empty_aligned(tile_size(groups))
+    finish = Finish(waves, np.int64(RADII), source.copies, np.bool_(True), amplitude)
     good = True
     if by_rows(source, 0, width, stop - start) or d < LANES:
         row = empty_aligned(n)
@@ -222,7 +214,7 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
                 value = np.float32(rows[i, j])
                 good &= abs(value) <= limit
                 row[places[j]] = value
-            project_row(source, 0, row, tile, waves, True, amplitude, flat, (to + i - start) * width)
+            project_row(source, 0, row, tile, finish, flat, (to + i - start) * width)
         return good
     spread = empty_aligned(tile_size(groups))
     spread[:] = np.float32(0.0)
@@ -232,10 +224,8 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
     for i in range(start, stop, LANES):
         for j in range(0, d, LANES):
             good &= gather(rows, i, stop - 1, min(j, d - LANES), addresses, spread, limit)
-        project_tile(
-            source, 0, spread, tile, waves, True, amplitude, flat, (to + i - start) * width, width,
-            min(LANES, stop - i),
-        )  # fmt: skip
+        target = Target(flat, (to + i - start) * width, width, min(LANES, stop - i))
+        project_tile(source, 0, spread, tile, finish, target)
     return good
 
 

@@ -7,7 +7,8 @@ made on the way, in registers: a feature is written once and a projection never.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -24,6 +25,7 @@ from streamk.features.lanes import (
     fma,
     index,
     load,
+    members,
     shape,
     spread,
     store,
@@ -31,80 +33,130 @@ from streamk.features.lanes import (
     transpose,
     vector,
 )
+from streamk.features.registers import HERE, Registers
 
-_BITS = ir.IntType(LANES)
 
+class Finish(NamedTuple):
+    """What makes features of projections.
 
-@intrinsic
-def _gather(typing_context, rows, first, last, column, places, tile, limit):  # type: ignore[no-untyped-def]
-    """Write columns ``column … column + 15`` of sixteen rows of a matrix into a tile.
-
-    The rows are ``first … first + 15``, those after ``last`` being ``last`` again, and column ``j`` goes
-    to the vector at ``places[j]``. Returns whether every number was at most ``limit`` in size.
+    ``waves`` ``(2 + segments, features)`` float32 has the phases in row 0, and radii in row ``radius``. A
+    projection has ``copies`` features; their angles ``begin`` at the phases, or at what is there already.
+    ``amplitude`` is that of the cosines to write; 0 writes the angles.
     """
-    n = types.intp
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        source, place, out = (data(context, b, signature, arguments, k) for k in (0, 4, 5))
-        _, first, last, column, _, _, limit = arguments
-        columns = shape(context, b, signature, arguments, 0)[1]
-        bound, good = spread(b, limit), None
-        v = []
-        for lane in range(LANES):
-            row = b.add(first, index(lane))
-            row = b.select(b.icmp_signed("<", row, last), row, last)
-            value = load(b, at(b, source, b.mul(row, columns), column))
-            if value.type.element != FLOAT:
-                value = b.fptrunc(value, vector())
-            fits = b.fcmp_ordered("<=", call(b, "fabs", value), bound)
-            good = fits if good is None else b.and_(good, fits)
-            v.append(value)
-        for j, value in enumerate(transpose(b, v)):
-            store(b, value, at(b, out, b.load(at(b, place, column, index(j)))))
-        word = b.bitcast(good, _BITS)
-        return b.icmp_unsigned("==", word, _BITS(0xFFFF))
-
-    return types.boolean(rows, n, n, n, places, tile, types.float32), generate
+    waves: Any
+    radius: Any
+    copies: Any
+    begin: Any
+    amplitude: Any
 
 
-def _emitting(finish: bool) -> Any:
+class Target(NamedTuple):
+    """Where features go: those of lane ``l < count`` to ``out`` (flat), ``f`` to ``to + l · across + f``.
+
+    For a lane that begins at a feature of its own, ``across`` is how far apart they begin.
+    """
+
+    out: Any
+    to: Any
+    across: Any
+    count: Any
+
+
+def gathering(registers: Registers) -> Any:
+    """Return the intrinsic that writes rows into a tile."""
+    lanes = registers.lanes
+
     @intrinsic
-    def emit(  # type: ignore[no-untyped-def]
-        typing_context, tile, start, waves, radius, f, step, copies, begin, amplitude, out, to, across, count
-    ):  # fmt: skip
-        """Turn sixteen coordinates of a tile into features (or into angles, to be added to).
+    def gather(typing_context, rows, first, last, column, places, tile, limit):  # type: ignore[no-untyped-def]
+        """Write columns ``column … column + 15`` of sixteen rows of a matrix into a tile.
 
-        The sixteen vectors from ``start`` on are transposed: lane ``l < count`` has the projections of
-        features ``f + l·step + 16c …`` of copy ``c < copies``, whose angle is its radius (row ``radius`` of
-        ``waves``) times the projection, plus its phase (row 0) if this is the ``begin``ning and plus what
-        is in ``out`` if not. They go to ``out`` (flat) from ``to + l·across + 16c`` on; features past the
-        columns of ``waves`` do not exist.
+        The rows are ``first … first + 15``, those after ``last`` being ``last`` again, and column ``j`` goes
+        to the vector at ``places[j]``. Returns whether every number was at most ``limit`` in size.
         """
         n = types.intp
 
         def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-            source, wave, target = (data(context, b, signature, arguments, k) for k in (0, 2, 9))
-            _, start, _, radius, f, step, copies, begin, amplitude, _, to, across, count = arguments
-            width = shape(context, b, signature, arguments, 2)[1]
-            radii = at(b, wave, b.mul(radius, width))
-            lanes = transpose(b, [load(b, at(b, source, start, index(j * LANES))) for j in range(LANES)])
-            scale = spread(b, amplitude)
-            with cgutils.for_range(b, copies) as loop:
-                offset = times(b, loop.index, LANES)
-                for lane, projection in enumerate(lanes):
-                    feature = b.add(b.add(f, offset), b.mul(step, index(lane)))
-                    there = b.icmp_signed("<", index(lane), count)
-                    with b.if_then(b.and_(there, b.icmp_signed("<", feature, width))):
-                        place = at(b, target, to, offset, b.mul(across, index(lane)))
-                        zero = load(b, b.select(begin, at(b, wave, feature), place))
-                        value = fma(b, projection, load(b, at(b, radii, feature)), zero)
-                        if finish:
-                            value = b.fmul(scale, cosine_turns(b, value))
-                        store(b, value, place)
+            source, place, out = (data(context, b, signature, arguments, k) for k in (0, 4, 5))
+            _, first, last, column, _, _, limit = arguments
+            columns = shape(context, b, signature, arguments, 0)[1]
+            bound, good = spread(b, limit, lanes), None
+            begins = []
+            for lane in range(LANES):
+                row = b.add(first, index(lane))
+                begins.append(b.mul(b.select(b.icmp_signed("<", row, last), row, last), columns))
+            for part, c in product(range(0, LANES, lanes), repeat=2):
+                v = []
+                for begin in begins[part : part + lanes]:
+                    value = load(b, at(b, source, begin, column, index(c)), lanes)
+                    if value.type.element != FLOAT:
+                        value = b.fptrunc(value, vector(lanes))
+                    fits = b.fcmp_ordered("<=", call(b, "fabs", value), bound)
+                    good = fits if good is None else b.and_(good, fits)
+                    v.append(value)
+                for j, value in enumerate(transpose(b, v)):
+                    there = b.load(at(b, place, column, index(c + j)))
+                    store(b, value, at(b, out, there, index(part)))
+            word = ir.IntType(lanes)
+            return b.icmp_unsigned("==", b.bitcast(good, word), word((1 << lanes) - 1))
+
+        return types.boolean(rows, n, n, n, places, tile, types.float32), generate
+
+    return gather
+
+
+def emitting(finished: bool, registers: Registers) -> Any:
+    """Return the intrinsic that turns a tile into features, or into angles that are to be added to."""
+    lanes = registers.lanes
+
+    @intrinsic
+    def emit(typing_context, tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
+        """Turn sixteen coordinates of a tile into features.
+
+        The sixteen vectors from ``start`` on are transposed: lane ``l`` has the projections of features
+        ``f + l·step + 16c …`` of copy ``c``, whose angles are their radii times the projection, added to
+        what they begin at, and which go to ``16c`` numbers after the place of ``f`` for lane ``l``. Features
+        past the columns of the waves do not exist.
+        """
+        n = types.intp
+
+        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+            source = data(context, b, signature, arguments, 0)
+            _, start, f, step, _, _ = arguments
+            waves, radius, copies, begin, amplitude = members(context, b, signature, arguments, 4)
+            out, to, across, count = members(context, b, signature, arguments, 5)
+            width = cgutils.unpack_tuple(b, waves.shape)[1]
+            radii = at(b, waves.data, b.mul(radius, width))
+            scale = spread(b, amplitude, lanes)
+            with cgutils.for_range(b, index(LANES // lanes)) as part:
+                above = times(b, part.index, lanes)
+                blocks = []
+                for c in range(0, LANES, lanes):
+                    vectors = [at(b, source, start, above, index((c + j) * LANES)) for j in range(lanes)]
+                    blocks.append(transpose(b, [load(b, p, lanes) for p in vectors]))
+                with cgutils.for_range(b, copies) as loop:
+                    offset = times(b, loop.index, LANES)
+                    for j, projections in enumerate(zip(*blocks, strict=True)):
+                        lane = b.add(above, index(j))
+                        feature = b.add(b.add(f, offset), b.mul(step, lane))
+                        there = b.icmp_signed("<", lane, count)
+                        with b.if_then(b.and_(there, b.icmp_signed("<", feature, width))):
+                            place = at(b, out.data, to, f, offset, b.mul(across, lane))
+                            zero = b.select(begin, at(b, waves.data, feature), place)
+                            for k, projection in enumerate(projections):
+                                c = index(k * lanes)
+                                value = fma(
+                                    b,
+                                    projection,
+                                    load(b, at(b, radii, feature, c), lanes),
+                                    load(b, at(b, zero, c), lanes),
+                                )
+                                if finished:
+                                    value = b.fmul(scale, cosine_turns(b, value))
+                                store(b, value, at(b, place, c))
             return context.get_dummy_value()
 
-        arguments = (tile, n, waves, n, n, n, n, types.boolean, types.float32, out, n, n, n)
-        return types.void(*arguments), generate
+        return types.void(tile, n, n, n, finish, target), generate
 
     return emit
 
@@ -125,6 +177,6 @@ def _cosines(typing_context, angles, i, f, amplitude):  # type: ignore[no-untype
 
 
 # Numba's annotations count the typing context among the arguments
-gather: Any = _gather
 cosines: Any = _cosines
-emit_angles, emit_cosines = _emitting(False), _emitting(True)
+gather = gathering(HERE)
+emit_angles, emit_cosines = emitting(False, HERE), emitting(True, HERE)
