@@ -28,7 +28,7 @@ def kernels_of(kernel: Any) -> tuple[Kernel, ...]:
     ValueError
         If a kernel is unknown, or several are given and one of them is not of cosines.
     """
-    texts = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,)
+    texts = kernel if isinstance(kernel, tuple) else (kernel,)
     kernels = tuple(map(kernel_named, texts))
     if not kernels:
         raise ValueError(f"kernel={kernel!r}: kernel must name at least one kernel")

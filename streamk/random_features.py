@@ -14,7 +14,7 @@ from river import base
 
 from streamk.encoding.batches import Batch
 from streamk.encoding.frames import batch
-from streamk.encoding.inputs import Event, Inputs
+from streamk.encoding.inputs import Event, Inputs, name_of
 from streamk.encoding.rows import MOST_SLOTS, Rows, first_bad, slices
 from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
@@ -156,7 +156,9 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     @cached_property
     def _names(self) -> list[str]:
-        identity = repr((self.kernel, self.bandwidth, tuple(self.scales), self.directions, self._seed))
+        identity = repr(
+            (self.kernel, self.bandwidth, tuple(self.scales), self.features, self.directions, self._seed)
+        )
         tag = blake2b(identity.encode(), digest_size=3).hexdigest()
         return [f"z{tag}_{f}" for f in range(self.features)]
 
@@ -249,9 +251,9 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[NDArray[np.int64], int] | None:
         """Return the slots of an array's columns and how many hold them, None if the names do not fit."""
-        asked = (None if names is None else tuple(map(str, names)), columns, len(self._inputs.numbers))
+        asked = (None if names is None else tuple(map(name_of, names)), columns, len(self._inputs.numbers))
         if self._places is None or self._places[0] != asked:
-            texts = list(map(str, range(columns) if names is None else names))
+            texts = list(map(name_of, range(columns) if names is None else names))
             if len(texts) != columns or len(set(texts)) != columns or not 0 < columns <= MOST_SLOTS:
                 return None
             order = sorted(range(columns), key=texts.__getitem__)
@@ -264,8 +266,9 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"features": 70, "seed": 7}
-        yield {"features": 64, "kernel": "matern:2.5", "scales": (2.0, 1.0), "directions": "dense", "seed": 7}
+        # dates of river's streams are numbers of a million, and nothing is scaled here
+        yield {"bandwidth": 100.0, "features": 70, "seed": 7}
+        yield {"bandwidth": 100.0, "features": 64, "kernel": "matern:2.5", "directions": "dense", "seed": 7}
 
 
 def _columns(X: Any, names: Sequence[str] | None) -> Sequence[str] | None:

@@ -4,11 +4,6 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.encoding.rows import Rows
-from streamk.features.activation import AMPLITUDE
-from streamk.features.map import FeatureMap
-from streamk.features.matrix import fill
-from streamk.kernels import kernel
 from streamk.schedules import events_before_opening, openings_at
 
 NAMES = ["a", "b", "c"]
@@ -24,58 +19,6 @@ def test_an_opening_comes_when_the_schedule_says(growth, period):
         assert (
             events_before_opening(growth, period, now) <= n < events_before_opening(growth, period, now + 1)
         )
-
-
-@pytest.mark.parametrize(
-    ("name", "slots"),
-    [
-        ("gaussian", None),
-        ("laplace", None),
-        ("exponential-power:1.3", None),
-        ("matern:2.5", 5),
-        ("arc-cosine:1", 5),
-        ("gaussian", 100),
-        ("polynomial:3", None),
-    ],
-)
-def test_old_features_stay_the_same_to_the_byte(name, slots):
-    rng = np.random.default_rng(0)
-    keys = np.arange(1, 6, dtype=np.uint64) if slots else rng.integers(2**32, 2**63, 5).astype(np.uint64)
-    rows = Rows(np.full((1, 5), -1, np.int32), keys[None], rng.normal(size=(9, 5)))
-
-    def features(e):
-        phi = np.empty((9, e.width), dtype=np.float32)
-        fill(e, rows, np.zeros((0, 3)), AMPLITUDE, phi)
-        return phi
-
-    grown = FeatureMap(kernel(name), 1.5, (2.0, 1.0), 128, 5, slots)
-    before = features(grown)
-    for blocks in (2, 3, 9):
-        grown.extend(128 * blocks)
-        after = features(grown)
-        assert after.shape == (9, 128 * blocks)
-        assert (after[:, :128] == before).all()
-        fresh = after[:, 128:].reshape(9, blocks - 1, 128)
-        assert all((fresh[:, b] != before).mean() > 0.6 for b in range(blocks - 1))
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
-def test_a_grown_map_estimates_its_kernel(kernel):
-    """Two blocks have half the variance of one, so they are independent."""
-    X = np.random.default_rng(1).normal(size=(2, 4)) * 0.6
-    rows = Rows(np.full((1, 4), -1, np.int32), np.arange(1, 5, dtype=np.uint64)[None] << np.uint64(40), X)
-    exact = streamk.kernels.kernel(kernel)(X, X)[0, 1]
-    found = {1: [], 4: []}
-    for seed in range(400):
-        e = FeatureMap(streamk.kernels.kernel(kernel), 1.0, (1.0,), 64, seed)
-        for blocks, estimates in found.items():
-            e.extend(64 * blocks)
-            phi = np.empty((2, e.width), dtype=np.float32)
-            fill(e, rows, np.zeros((0, 3)), AMPLITUDE, phi)
-            estimates.append(float(phi[0] @ phi[1]) / e.features)
-    for blocks, estimates in found.items():
-        assert abs(np.mean(estimates) - exact) < 4 * np.std(estimates) / 20, blocks
-    assert 1.7 < np.std(found[1]) / np.std(found[4]) < 2.3
 
 
 def stream(n):
@@ -102,7 +45,7 @@ def test_features_follow_the_events_learned(growth, most, expected):
             np.tile([0.0, 1.0], len(y[part])),
             names=NAMES,
         )
-        found.append(learner._expansion.features // 64)
+        found.append(learner.feature_count // 64)
     assert learner.events == 600
     assert found == expected
 

@@ -17,7 +17,7 @@ from streamk import model_file
 def learner(cls=streamk.KaczmarzClassifier, **parameters):
     made = cls(features=64, seed=3, **parameters)
     for i in range(20):
-        made.learn_one({"a": float(i), "colour": "red"}, f"k{i % 2}" if made._target_kind == "class" else i)
+        made.learn_one({"a": float(i), "colour": "red"}, f"k{i % 2}" if made._classifies else i)
     return made
 
 
@@ -30,8 +30,8 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     assert made.save(path) == path.stat().st_size
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
-        assert file.get_tensor("coefficients").shape == (1, 1, 2, 64)
-    assert header["format"] == 3
+        assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
+    assert header["format"] == 4
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 3"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 4"):
         streamk.loads(data)
 
 
@@ -126,7 +126,7 @@ def with_arrays(made, header=None, **changes):
     """The bytes of a file with a valid checksum whose arrays are not what a learner would write."""
     found, arrays = model_file.unpack(made.to_bytes(), "x")
     for name, change in changes.items():
-        name = name.replace("_", ".", 1) if name.startswith("pending") else name
+        name = name.replace("_", ".", 1) if name.startswith(("pending", "codec", "expert0")) else name
         arrays[name] = change(arrays[name].copy())
     return model_file.pack({**found, **(header or {})}, arrays)
 
@@ -154,11 +154,17 @@ def put(index, value):
         {"pending_slots": put((0, 0), 99)},
         {"pending_values": put((0, 0), np.inf)},
         {"pending_values": lambda a: a[:1]},
-        {"coefficients": lambda a: a[:, :, :0]},
-        {"coefficients": lambda a: a.astype(np.float64)},
-        {"statistics": lambda a: a[:0]},
-        {"state": put(0, np.nan)},
-        {"state": put(2, 3.0)},
+        {"expert0_coefficients": lambda a: a[:, :, :0]},
+        {"expert0_coefficients": lambda a: a.astype(np.float64)},
+        {"expert0_coefficients": put((0, 0, 0), np.inf)},
+        {"expert0_clock": put(1, -1.0)},
+        {"codec_statistics": lambda a: a[:0]},
+        {"codec_statistics": put((0, 1), np.nan)},
+        {"codec_counts": put(0, np.nan)},
+        {"codec_counts": put(1, 3.0)},
+        {"calibration": put(0, 11.0)},
+        {"header": {"note": "an extra key"}},
+        {"header": {"events": 17}},
     ],
 )
 def test_arrays_that_compiled_code_must_not_see(changes):
@@ -166,6 +172,13 @@ def test_arrays_that_compiled_code_must_not_see(changes):
     assert made.pending == 4
     with pytest.raises(ValueError, match="not a valid KaczmarzClassifier"):
         streamk.loads(with_arrays(made, **changes))
+
+
+def test_an_extra_array_is_refused():
+    found, arrays = model_file.unpack(DATA, "x")
+    data = model_file.pack(found, {**arrays, "expert1.coefficients": np.zeros(3)})
+    with pytest.raises(ValueError, match="parts that do not belong to it"):
+        streamk.loads(data)
 
 
 SLOTS = [{"slots": slots} for slots in (10**9, -1, None, 2.0)]
@@ -196,7 +209,7 @@ def test_a_huge_model_is_refused_before_it_is_made():
 def test_a_regressor_has_one_output():
     made = learner(streamk.KaczmarzRegressor)
     with pytest.raises(ValueError, match="not a valid KaczmarzRegressor"):
-        streamk.loads(with_arrays(made, coefficients=lambda a: a[:, :, :0]))
+        streamk.loads(with_arrays(made, expert0_coefficients=lambda a: a[:, :0]))
 
 
 def test_what_is_not_a_file_is_not_replaced(tmp_path):
@@ -238,7 +251,7 @@ def test_ten_classes_over_4096_features_fit_in_200_kilobytes():
     rng = np.random.default_rng(0)
     names = [f"pixel {j}" for j in range(64)]
     made.learn_many(rng.normal(size=(50, 64)), [i % 10 for i in range(50)], names=names)
-    beside = len(json.dumps(names)) + made._inputs.statistics.nbytes
+    beside = len(json.dumps(names)) + made._codec.inputs.statistics.nbytes
     assert len(made.to_bytes()) - beside <= 200_000
 
 

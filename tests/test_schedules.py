@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamk.schedules import averaging_weight, regularization_at
+from streamk.schedules import Growth, averaging_weight, regularization_at
 
 
 def test_regularization():
@@ -28,3 +28,31 @@ def test_averaging_is_polynomial_decay(iterates):
     exact = t * (t + 1) * (t + 2)
     np.testing.assert_allclose(weights, exact / exact.sum(), atol=1e-12)
     np.testing.assert_allclose(mean, weights @ iterates, atol=1e-9)
+
+
+def test_growth_opens_blocks_and_then_the_old_ones_again():
+    growth = Growth("linear", period=10, size=64, most=200)
+    opened = []
+    for events in range(60):
+        if growth.due(events):
+            opened.append((events, growth.open(events), growth.columns.start // 64, growth.blocks))
+    assert opened == [
+        (0, True, 0, 1), (10, True, 1, 2), (20, True, 2, 3), (30, False, 0, 3), (40, False, 1, 3),
+        (50, False, 2, 3),
+    ]  # fmt: skip
+    growth.open_again()
+    assert growth.due(55)
+    assert not growth.open(55)
+    assert growth.columns == slice(128, 192)
+    assert not growth.due(59)
+
+
+def test_growth_that_is_late_opens_the_block_that_is_due():
+    growth = Growth("sqrt", period=10, size=64, most=10_000)
+    assert growth.open(0)
+    assert growth.open(155)
+    assert (growth.openings, growth.blocks, growth.columns.start) == (4, 4, 192)
+    fixed = Growth("fixed", period=10, size=50, most=10_000)
+    assert fixed.open(0)
+    assert not fixed.due(1e15)
+    assert fixed.columns == slice(0, 50)

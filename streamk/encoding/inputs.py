@@ -43,9 +43,12 @@ _TOO_MANY = (
     "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
 )
 _MOST_PLANS = 256
+_LOOKED_AT = 4  # one in so many events without a plan
 _MOST_WIDTHS = 64
 _MOST_KEYS = 65_536
 _CATEGORIES = (bool, np.bool_, str)
+_NOTHING = {type(None)}
+_Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
 
 class _Plan(NamedTuple):
@@ -56,6 +59,22 @@ class _Plan(NamedTuple):
     numbers: int
     pack: Callable[..., None]
     rows: Rows
+
+
+class _Room(NamedTuple):
+    """A row of so many fields, and how to fill it."""
+
+    rows: Rows
+    places: tuple[memoryview, memoryview, memoryview]
+    put_slots: Callable[..., None]
+    put_keys: Callable[..., None]
+    put_values: Callable[..., None]
+
+    @classmethod
+    def of(cls, width: int) -> _Room:
+        rows = empty_rows(1, width)
+        places = rows.slots.data, rows.keys.data, rows.values.data
+        return cls(rows, places, *(struct.Struct(f"{width}{kind}").pack_into for kind in "iQd"))
 
 
 def kind_of(value_type: type) -> str | None:
@@ -111,10 +130,12 @@ class Inputs:
         self._forget()
 
     def _forget(self) -> None:
-        self._plans: dict[Any, _Plan | None] = {}
+        self._plans: dict[Any, _Plan] = {}
+        self._sights: set[Any] = set()
+        self._misses = 0
         self._entries: dict[str, tuple[int, int]] = {}
         self._categories: dict[tuple[str, str], int] = {}
-        self._rooms: dict[int, Rows] = {}
+        self._rooms: dict[int, _Room] = {}
         self._number_types: set[type] = {int, float}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -183,28 +204,36 @@ class Inputs:
                 self.check(x)
                 raise
         entries = self._entries_of(x, learning)
-        if names not in self._plans:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            self._plans[names] = None  # a plan is worth making for names that come again
-        elif plan is None:
-            self._make_plan(names, x, entries)
-        return self._row(*entries)
+        if plan is None:
+            self._misses += 1
+            if self._misses % _LOOKED_AT == 0:  # names that come again are worth a plan
+                if names in self._sights:
+                    self._make_plan(names, x)
+                if len(self._sights) >= _MOST_PLANS:
+                    self._sights.clear()
+                self._sights.add(names)
+        try:
+            return self._row(*entries)
+        except struct.error:  # an integer that has no float
+            self.check(x)
+            raise
 
-    def _row(self, slots: list[int], keys: list[int], values: list[float]) -> Rows:
-        width = len(slots)
-        rows = self._rooms.get(width)
-        if rows is None:
+    def _row(self, slots: Sequence[int], keys: Sequence[int], values: Sequence[Any]) -> Rows:
+        room = self._rooms.get(len(slots))
+        if room is None:
             if len(self._rooms) >= _MOST_WIDTHS:
                 self._rooms.clear()
-            rows = self._rooms[width] = empty_rows(1, width)
-        struct.pack_into(f"{width}i", rows.slots.data, 0, *slots)
-        struct.pack_into(f"{width}Q", rows.keys.data, 0, *keys)
-        struct.pack_into(f"{width}d", rows.values.data, 0, *values)
+            room = self._rooms[len(slots)] = _Room.of(len(slots))
+        rows, (slots_at, keys_at, values_at), put_slots, put_keys, put_values = room
+        put_slots(slots_at, 0, *slots)
+        put_keys(keys_at, 0, *keys)
+        put_values(values_at, 0, *values)
         return rows
 
-    def _make_plan(self, names: tuple[Hashable, ...], x: Event, entries: Any) -> None:
+    def _make_plan(self, names: tuple[Hashable, ...], x: Event) -> None:
         """Keep how to encode events of these names, if all are texts, known, and there."""
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
         kinds = [kind_of(type(value)) for value in x.values()]
         if not all(type(name) is str for name in names) or "missing" in kinds:
             return
@@ -225,17 +254,49 @@ class Inputs:
             rows,
         )
 
-    def _entries_of(self, x: Event, learning: bool) -> tuple[list[int], list[int], list[float]]:
+    def _entries_of(self, x: Event, learning: bool) -> _Entries:
         """Return slots, keys and values of an event's fields, registering names first if it is learned."""
         try:
             found = list(map(self._entries.__getitem__, x))  # type: ignore[arg-type]  # others are not found
             given = x.values()
+            others = {*map(type, given)} - self._number_types
+            if found and others <= _NOTHING and (not others or self.scaled):
+                slots, keys = zip(*found, strict=True)
+                if not others:
+                    return slots, keys, list(given)
+                coded = [missing(s) if v is None else s for s, v in zip(slots, given, strict=True)]
+                return coded, keys, [0.0 if v is None else v for v in given]
         except (AttributeError, KeyError, TypeError):
             pass
-        else:
-            if self._number_types.issuperset(map(type, given)):
-                slots, keys = map(list, zip(*found, strict=True)) if found else ([], [])
-                return slots, keys, list(given)
+        try:
+            return self._known_entries(x)
+        except (AttributeError, KeyError, TypeError):
+            return self._new_entries(x, learning)
+
+    def _known_entries(self, x: Event) -> _Entries:
+        """Return the entries of an event whose names are texts that were met before; else raise a KeyError."""
+        slots, keys, values = [], [], []
+        entries, categories, numbers = self._entries, self._categories, self._number_types
+        for name, value in x.items():
+            kind = type(value)
+            if kind in numbers:
+                slot, key = entries[name]  # type: ignore[index]
+            elif kind is str or kind is bool:
+                slot, key, value = UNSCALED, categories[name, str(value)], 1.0  # type: ignore[index]
+            elif value is None:
+                slot, key = entries[name]  # type: ignore[index]
+                if slot == UNSCALED:
+                    continue
+                slot, value = missing(slot), 0.0
+            else:
+                raise KeyError(name)
+            slots.append(slot)
+            keys.append(key)
+            values.append(value)
+        return slots, keys, values
+
+    def _new_entries(self, x: Event, learning: bool) -> _Entries:
+        """Return the entries of any event, or refuse it."""
         named = _named(x)
         slots, keys, values = [], [], []
         unknown = []
@@ -266,7 +327,7 @@ class Inputs:
         self.check(x)
         if learning:
             self.register(unknown)
-            return self._entries_of(x, False)
+            return self._new_entries(x, False)
         if not self.scaled:
             for position, name in enumerate(sorted(unknown), len(self.numbers)):
                 slots.append(UNSCALED)
@@ -298,7 +359,9 @@ class Inputs:
                 parts.append(self._entries_of(x, learned[row]))
         except ValueError as error:
             raise RowError(row, str(error)) from None
-        width = max((len(part[0]) for part in parts), default=0)
+        if not parts:
+            return empty_rows(0, 0)
+        width = max(len(part[0]) for part in parts)
         rows = empty_rows(len(parts), width)
         filled = np.arange(width) < np.array([len(part[0]) for part in parts], dtype=np.intp)[:, None]
         arrays: tuple[NDArray[Any], ...] = rows
@@ -383,7 +446,7 @@ class Inputs:
 
     def register(self, names: Sequence[str]) -> None:
         """Learn the names of numbers first met in one event, in sorted order."""
-        new = sorted(set(names) - self.numbers.keys()) if self.registers else []
+        new = sorted({name for name in names if name not in self.numbers}) if self.registers else []
         if len(self.numbers) + len(new) > MOST_NAMES:
             raise ValueError(f"field {new[0]!r} {_TOO_MANY}")
         for name in new:

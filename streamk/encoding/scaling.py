@@ -10,7 +10,8 @@ numbers.
 
 **One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a farther
 one takes its place, so a single absurd value never counts, whether it is the first or the last. And no value
-moves the variance by more than a sixteenth (or by sixteen variances, while counts are small).
+moves the variance by more than half (a sixteenth where scales follow the stream; or by sixteen variances, while
+counts are small), so a few do little, while values that come again and again are believed.
 
 **Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
 been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
@@ -39,7 +40,8 @@ FIXED, FOLLOWING = 4, 10  # numbers kept of each input
 CLIP = 4.0
 TARGET_CLIP = 6.0
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
-_SHARE = 16.0  # one value moves the variance by a 16th at most, or by so many variances
+_SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
+_MOST_VARIANCES = 16.0  # or by so many while counts are small
 _FAR, _MOST_RUN = 6.0, 32.0
 _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
@@ -131,7 +133,7 @@ def add(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     """Count one value, bounded in what it does to the variance."""
     count, squares = statistics[at, COUNT], statistics[at, SQUARES]
     delta = value - statistics[at, MEAN]
-    bound = max(_SHARE, count / _SHARE) * squares
+    bound = max(_MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < np.inf else _SHARE)) * squares
     if delta * delta * count > bound and squares > 0.0:
         delta = np.copysign(np.sqrt(bound / count), delta)
     if count < horizon:
@@ -159,9 +161,11 @@ def _departs(value, statistics, at):  # type: ignore[no-untyped-def]
         far = distance * distance * statistics[at, COUNT] > _FAR * _FAR * squares and squares > 0.0
         run = statistics[at, RUN] + 1.0 if far else 0.0
         step, least = statistics[at, STEP], statistics[at, LEAST]
-        if step > 0.0:
-            change = min(change, _SHARE * step)
-        step += (change - step) * (1.0 / _WINDOW if age >= _WINDOW else 1.0 / (age - 1.0))
+        if age <= 4.0:  # of the first three changes, an absurd value makes two
+            step = min(step, change) if step > 0.0 else change
+        else:
+            change = min(change, _MOST_VARIANCES * step) if step > 0.0 else change
+            step += (change - step) * (1.0 / _WINDOW if age >= _WINDOW else 1.0 / (age - 1.0))
         statistics[at, STEP], statistics[at, RUN] = step, run
         departed = run >= _MOST_RUN or step < least / _SHRUNK
         if age > _WINDOW:

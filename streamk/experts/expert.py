@@ -116,12 +116,15 @@ class Expert:
         A code of :mod:`streamk.losses`.
     average
         Whether predictions come from a running average of the coefficients.
+    columns
+        Those of the map that it stands on, whole blocks of 64; None for all that there are and will be.
     """
 
     rule: ClassVar[str]
 
-    def __init__(self, loss: int, average: bool = False) -> None:
-        self.loss, self.first, self.features = loss, 0, 0
+    def __init__(self, loss: int, average: bool = False, columns: slice | None = None) -> None:
+        self.loss, self.features, self.columns = loss, 0, columns
+        self.first = 0 if columns is None else columns.start
         self.clock: Array = np.zeros(2)
         self.coefficients: Floats = np.zeros((2 if average else 1, 1, 0), dtype=np.float32)
 
@@ -130,17 +133,27 @@ class Expert:
         """The expert as compiled code sees it, until it grows or opens a block."""
         raise NotImplementedError
 
-    def grow(self, outputs: int, features: int, columns: int) -> None:
-        """Make room; what is new is 0 and what is old unchanged. ``columns`` are features and padding."""
-        self.features = features
-        sets, had, width = self.coefficients.shape
-        if (max(outputs, had), columns) != (had, width):
+    def grow(self, outputs: int, features: int, width: int) -> None:
+        """Make room for the features and columns of a map; what is new is 0 and what is old unchanged."""
+        columns = self.columns_of(width)
+        self.features = max(0, min(features - self.first, columns))
+        sets, had, before = self.coefficients.shape
+        if (max(outputs, had), columns) != (had, before):
             grown = np.zeros((sets, max(outputs, had), columns), dtype=np.float32)
-            grown[:, :had, :width] = self.coefficients
+            grown[:, :had, :before] = self.coefficients
             self.coefficients = aligned(grown)
 
+    def columns_of(self, width: int) -> int:
+        """Return how many columns of a map of so many it stands on."""
+        return max(0, (width if self.columns is None else min(self.columns.stop, width)) - self.first)
+
     def opened(self, opening: int, block: slice, fresh: bool) -> None:
-        """Begin with a block of columns: the ``opening``-th that is opened, ``fresh`` if it never was before."""
+        """Begin with a block of the map: the ``opening``-th that is opened, ``fresh`` if it never was before."""
+
+    def own(self, block: slice) -> slice:
+        """Return the part of a block of the map that it stands on, counted from its first column."""
+        start, stop = (min(max(end - self.first, 0), self.features) for end in (block.start, block.stop))
+        return slice(start, stop)
 
     @property
     def is_open(self) -> bool:

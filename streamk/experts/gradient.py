@@ -66,7 +66,7 @@ class Gradient(Expert):
 
     Parameters
     ----------
-    loss, average
+    loss, average, columns
         As for :class:`streamk.experts.expert.Expert`: any but margin.
     size
         ``F_b``.
@@ -94,8 +94,9 @@ class Gradient(Expert):
         theta: float | None,
         revisits: int,
         quantile: float = 0.5,
+        columns: slice | None = None,
     ) -> None:
-        super().__init__(loss, average)
+        super().__init__(loss, average, columns)
         self.clock = np.zeros(3)
         self.size, self.precondition, self.revisits, self.quantile = size, precondition, revisits, quantile
         self.regularization = float(regularization)
@@ -109,7 +110,7 @@ class Gradient(Expert):
 
     def opened(self, opening: int, block: slice, fresh: bool) -> None:
         """Visit the block at the next step, if it was never visited."""
-        self.fresh = block if fresh else None
+        self.fresh = self.own(block) if fresh else None
 
     def wanted(self) -> list[slice]:
         """Return the blocks of the next step, the fresh one first."""
@@ -139,7 +140,7 @@ class Gradient(Expert):
             self._descend(lesson, blocks)
         if old:
             turn = self._turn(old) + visited
-            self.clock[VISIT] = turn - old if turn >= old else turn
+            self.clock[VISIT] = turn - old if turn > old else turn
         self.fresh = None
         self.count_block(len(lesson.aims))
 

@@ -44,7 +44,7 @@ class Projection(Expert):
 
     Parameters
     ----------
-    loss, average
+    loss, average, columns
         As for :class:`streamk.experts.expert.Expert`: squared, margin, huber or epsilon-insensitive.
     rho
         ``ρ``.
@@ -54,8 +54,10 @@ class Projection(Expert):
 
     rule = "projection"
 
-    def __init__(self, loss: int, average: bool, rho: float, memory: int | None) -> None:
-        super().__init__(loss, average)
+    def __init__(
+        self, loss: int, average: bool, rho: float, memory: int | None, columns: slice | None = None
+    ) -> None:
+        super().__init__(loss, average, columns)
         self.rho, self.memory = float(rho), np.inf if memory is None else float(memory)
 
     @property

@@ -73,7 +73,7 @@ class Recursion(Expert):
 
     Parameters
     ----------
-    loss, average
+    loss, average, columns
         As for :class:`streamk.experts.expert.Expert`: squared, huber or epsilon-insensitive.
     ridge
         The penalty, in units of one event.
@@ -95,8 +95,9 @@ class Recursion(Expert):
         projected: bool = False,
         rho: float = 0.0,
         memory: int | None = None,
+        columns: slice | None = None,
     ) -> None:
-        super().__init__(loss, average)
+        super().__init__(loss, average, columns)
         self.ridge, self.together = float(ridge), together
         self.projected, self.rho = projected, float(rho)
         self.memory = np.inf if memory is None else float(memory)
@@ -105,8 +106,9 @@ class Recursion(Expert):
     def close(self) -> None:
         """Forget what the open block has seen; it must be opened again before an event is learned."""
         self.opening, self.begin = 0, 0
-        self.start: Array = np.zeros((1, 0))
-        self.weights: Array = np.zeros((1, 0))
+        outputs = self.coefficients.shape[1]
+        self.start: Array = np.zeros((outputs, 0))
+        self.weights: Array = np.zeros((outputs, 0))
         self.sums: Array = np.zeros(0)
         self.diagonal: Array = np.zeros(0)
         self.factor: Array = np.zeros(0)
@@ -125,9 +127,9 @@ class Recursion(Expert):
             self.projected, self.begin, self.diagonal, self.factor, self.weights, self.sums,
         )  # fmt: skip
 
-    def grow(self, outputs: int, features: int, columns: int) -> None:
+    def grow(self, outputs: int, features: int, width: int) -> None:
         """Make room; what is new is 0 and what is old unchanged."""
-        super().grow(outputs, features, columns)
+        super().grow(outputs, features, width)
         more = self.coefficients.shape[1] - len(self.weights)
         if more:
             self.weights = np.pad(self.weights, ((0, more), (0, 0)))
@@ -135,6 +137,7 @@ class Recursion(Expert):
 
     def opened(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of columns, which has seen nothing: ``P = I/(ridge F)``."""
+        block = self.own(block)
         size, penalty = block.stop - block.start, self.ridge * self.features
         self.opening, self.begin = opening, block.start
         self.start = self.coefficients[ITERATE, :, block].astype(np.float64)
@@ -207,7 +210,8 @@ class Recursion(Expert):
         told = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
         if not told:
             return
-        self.opened(latest, experts[told[0]]._block, False)
+        block = experts[told[0]]._block
+        self.opened(latest, slice(self.first + block.start, self.first + block.stop), False)
         penalty, events = self.ridge * self.features, sum(expert.clock[EVENTS] for expert in experts)
         gram, known = penalty * np.eye(len(self.sums)), np.zeros(self.weights.shape)
         self.start[:] = 0.0
@@ -248,7 +252,6 @@ class Recursion(Expert):
         super().restore(arrays)
         if "sums" not in arrays:
             self.close()
-            self.grow(self.coefficients.shape[1], self.features, self.coefficients.shape[2])
             return
         size, outputs = len(self.sums), len(self.weights)
         kept = {

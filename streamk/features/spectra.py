@@ -68,14 +68,16 @@ def radii(kernel: Kernel, key: int, count: int) -> Array:
     if isinstance(kernel, Matern):
         return np.asarray(np.sqrt(kernel.nu / _gamma_quantile(kernel.nu, key, count)))
     if isinstance(kernel, RationalQuadratic):
-        return np.asarray(np.sqrt(_gamma_quantile(kernel.a, key, count) / kernel.a))
+        drawn: Array = np.sqrt(_gamma_quantile(kernel.a, key, count) / kernel.a)
+        return drawn
     if isinstance(kernel, ExponentialPower):
         alpha = kernel.p / 2.0
         u = np.pi * uniforms(key, count)
         e = -np.log(uniforms(mix64_int(key + 1), count))
         logarithm = np.log(np.sin(alpha * u)) - np.log(np.sin(u)) / alpha
         logarithm += (np.log(np.sin((1.0 - alpha) * u)) - np.log(e)) * (1.0 - alpha) / alpha
-        return np.exp(np.minimum(0.5 * (np.log(2.0) + logarithm), 300.0))
+        stable: Array = np.exp(np.minimum(0.5 * (np.log(2.0) + logarithm), 300.0))
+        return stable
     return np.ones(count)
 
 

@@ -34,6 +34,7 @@ from streamk.threads import on_threads
 
 compiled: Any = run
 _PIECE = 4096  # rows encoded at once
+_NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
 Array = NDArray[np.float64]
 
@@ -296,7 +297,8 @@ class KernelLearner(LearnerState):
         rows, goal = self._pending.pop()
         targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
         codec = self._codec
-        e = self._ready(rows, codec.outputs)
+        known = outputs_after(codec.coding(_NOTHING), targets.max())
+        e = self._ready(rows, known)
         self._cover(e, rows)
         coding, _, _, _, combiner = self._all_but_rows(e)
         counts = codec.counts.copy()
@@ -304,7 +306,7 @@ class KernelLearner(LearnerState):
             observe_block(coding, rows, targets)
             after = codec.counts.copy()
             codec.counts[:] = counts
-        known, aims = outputs_after(coding, targets.max()), np.empty(len(targets))
+        aims = np.empty(len(targets))
         outputs, kept = look(e, rows, codec.inputs.statistics, self._experts, True)
         adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
         for expert, given, features in zip(self._experts, outputs, kept, strict=True):

@@ -18,14 +18,14 @@ from river import base
 from streamk import model_file
 from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
-from streamk.encoding.codec import Codec
+from streamk.encoding.codec import KNOWN, Codec
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels, plain
 from streamk.encoding.pending import Pending
 from streamk.encoding.rows import MOST_SLOTS
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.expert import Expert
-from streamk.features.map import FeatureMap, largest_unscaled
+from streamk.features.map import FeatureMap, largest_unscaled, width_of
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -246,18 +246,18 @@ class LearnerState(base.Estimator):
             raise ValueError(f"its openings are {openings!r}")
         check_map({**self._get_params(), "seed": header["seed"]})
         self._growth.count(openings)
+        features = self._growth.blocks * self._growth.size
+        _, outputs, width = arrays["expert0.coefficients"].shape
+        room = self._experts[0].columns_of(width_of(features))
+        if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs or width != room:
+            raise ValueError(f"coefficients of {outputs} outputs and {width} columns do not fit")
         self._make_map(header["seed"], slots)
-        found = arrays["expert0.coefficients"].shape[1:2]
-        outputs = found[0] if self._classifies and found else 1
-        if not max(1, self._codec.counts[1]) <= outputs <= self._codec.outputs:
-            raise ValueError(f"{outputs} outputs do not fit its labels")
-        self._grow(outputs, self._growth.blocks * self._growth.size)
+        self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
             expert.opened(openings, self._growth.columns, False)
             expert.restore(_with_prefix(arrays, f"expert{k}."))
             if closed:
                 expert.close()
-                expert.grow(outputs, expert.features, expert.coefficients.shape[2])
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
 

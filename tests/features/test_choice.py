@@ -76,7 +76,8 @@ def test_a_map_is_the_one_it_chose(d, chosen):
     learned, plain = auto.clone(), explicit.clone()
     learned.learn_one(x)
     plain.learn_one(x)
-    assert learned.transform_one(x) == plain.transform_one(x)
+    found, expected = learned.transform_one(x), plain.transform_one(x)
+    assert list(found.values()) == list(expected.values())
 
 
 def test_many_rows_with_names_of_their_own():

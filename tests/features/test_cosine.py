@@ -1,6 +1,7 @@
 import numpy as np
 from numba import njit
 
+from streamk.features.activation import COSINE, activate
 from streamk.features.tiles import cosines as in_place
 
 
@@ -44,3 +45,20 @@ def test_lanes_do_not_matter():
     p = np.random.default_rng(0).normal(0, 20, 103).astype(np.float32)
     one_by_one = np.concatenate([cosines(p[i : i + 1]) for i in range(len(p))])
     assert cosines(p).tobytes() == one_by_one.tobytes()
+
+
+GOLDEN = {
+    0.0: 0x3F7FFFFF, 0.125: 0x3F3504F3, -0.125: 0x3F3504F3, 0.2: 0x3E9E3779, 0.25: 0, 1 / 3: 0xBF000001,
+    0.5: 0xBF7FFFFF, 0.6180339887: 0xBF3CC433, 0.75: 0, 1.1: 0x3F4F1BBA, -2.7: 0xBE9E3770,
+    1234.5677: 0xBF692773, 1e-5: 0x3F7FFFFF, -99.99: 0x3F7F7E9E, 0.49999: 0xBF800000, 3e-20: 0x3F7FFFFF,
+}  # fmt: skip
+
+
+def test_golden_cosines():
+    """Pinned: a change here changes every saved model."""
+    p = np.array(list(GOLDEN), dtype=np.float32)
+    assert cosines(p).view(np.uint32).tolist() == list(GOLDEN.values())
+    angles = np.zeros((1, 64), dtype=np.float32)
+    angles[0, : len(p)] = p
+    activate(COSINE, np.float32(1.0), angles, 1, len(p))
+    assert angles[0].view(np.uint32).tolist() == [*GOLDEN.values(), *[0] * (64 - len(p))]

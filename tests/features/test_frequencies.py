@@ -7,14 +7,21 @@ from hypothesis import strategies as st
 
 from streamk.features.counter import block_keys
 from streamk.features.frequencies import FrequencyCache, frequency_matrix, frequency_rows
+from streamk.features.map import MapRecord
 
 BLOCKS = block_keys(3, 2)
+FAMILIES = np.array([0, 1])  # normal numbers, then Cauchy numbers
 WAVES = np.vstack([np.zeros(128), np.linspace(0.5, 2.0, 128)]).astype(np.float32)
 
 
-def rows_of(cache, keys):
+def rows_of(cache, keys, blocks=BLOCKS, families=FAMILIES, waves=WAVES):
     where = np.empty(keys.shape, dtype=np.int32)
-    frequency_rows(keys, BLOCKS, WAVES, cache.table, cache.counts, cache.rows, where)
+    runs = np.array([[0, waves.shape[1], 0]])
+    frequency_rows(
+        MapRecord(blocks, families, runs, waves, 0, waves.shape[1], cache.table, cache.counts, cache.rows),
+        keys,
+        where,
+    )
     return where
 
 
@@ -29,7 +36,7 @@ def test_a_small_cache_gives_the_same_rows(events, room):
         cache.reserve(4)
         where = rows_of(cache, keys)
         expected = np.empty((4, 128), dtype=np.float32)
-        frequency_matrix(BLOCKS, WAVES[1], keys[0], expected)
+        frequency_matrix(BLOCKS, FAMILIES, WAVES[1], keys[0], expected)
         for j, key in enumerate(event):
             if key == 0:
                 assert where[0, j] == -1
@@ -45,9 +52,7 @@ def test_the_cache_starts_small_and_is_bounded():
     for start in range(0, 100_000, 50):
         keys = np.arange(start + 1, start + 51, dtype=np.uint64)[None]
         cache.reserve(50)
-        where = np.empty(keys.shape, dtype=np.int32)
-        waves = np.ones((2, 512), dtype=np.float32)
-        frequency_rows(keys, block_keys(3, 8), waves, cache.table, cache.counts, cache.rows, where)
+        rows_of(cache, keys, block_keys(3, 8), np.zeros(8, int), np.ones((2, 512), dtype=np.float32))
         cache.grow()
     assert cache.rows.nbytes <= 64 * 2**20
 
@@ -62,6 +67,7 @@ def test_an_event_wider_than_the_limit_fits():
 def test_any_block_can_be_made_alone(tile):
     keys = np.array([11, 12], dtype=np.uint64)
     whole, part = np.empty((2, 128), dtype=np.float32), np.empty((2, 64), dtype=np.float32)
-    frequency_matrix(BLOCKS, WAVES[1], keys, whole)
-    frequency_matrix(BLOCKS[tile.start // 64 : tile.stop // 64], WAVES[1, tile], keys, part)
+    frequency_matrix(BLOCKS, FAMILIES, WAVES[1], keys, whole)
+    blocks = slice(tile.start // 64, tile.stop // 64)
+    frequency_matrix(BLOCKS[blocks], FAMILIES[blocks], WAVES[1, tile], keys, part)
     assert whole[:, tile].tobytes() == part.tobytes()

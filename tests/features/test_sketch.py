@@ -84,6 +84,14 @@ def test_order_and_absence():
     assert sketches(source, X, keys, 64).tobytes() == sketches(source, X[:, :4], keys[:4], 64).tobytes()
 
 
+def test_every_sketch_has_a_key_of_its_own():
+    for seed in range(20):
+        for degree in range(1, 9):
+            keys = sketch_of(seed, degree, 1.0, np.ones(4), 256, blocks=5).keys
+            assert keys.shape == (20, degree)
+            assert len(set(keys.ravel().tolist())) == keys.size
+
+
 def test_golden_sketch():
     phi = sketches(
         sketch_of(1, 2, 1.0, np.array([1.0]), 8), np.array([[0.5, -1.0]]), np.array([5, 7], np.uint64), 8

@@ -14,11 +14,11 @@ from streamk.features.segments import Segments, chi, slots_of_first
 from streamk.features.structured import add_projections
 from streamk.kernels import kernel
 
-NONE = np.zeros((0, 3))
+NONE = np.zeros((0, 4))
 
 
 def feature_map(slots, features=300, scales=(2.0, 1.0), name="gaussian", seed=9):
-    return FeatureMap(kernel(name), 2.0, scales, features, seed, slots)
+    return FeatureMap((kernel(name),), 2.0, scales, features, seed, slots)
 
 
 def frequencies(e, sizes):
@@ -133,7 +133,7 @@ def test_rows_do_not_depend_on_their_neighbours():
 
 
 def test_angles_stay_finite():
-    e = FeatureMap(kernel("matern:0.01"), 1e-9, (1e-6,), 4096, 1, 65_536)
+    e = FeatureMap((kernel("matern:0.01"),), 1e-9, (1e-6,), 4096, 1, 65_536)
     out = features_of(e, np.full((2, 65_536), 1e15))
     assert np.isfinite(out).all()
 

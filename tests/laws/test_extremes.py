@@ -48,6 +48,12 @@ def test_predictions_stay_numbers(name, parameters, stream, weights):
     learner = LEARNERS[name](**parameters, scale_inputs=stream != "huge")
     xs = [STREAMS[stream](x) for x in X]
     y = Y if hasattr(learner, "labels") else T
+    if (
+        stream == "huge" and parameters["kernel"] == "gaussian"
+    ):  # angles of such numbers have no meaning in float32
+        with pytest.raises(ValueError, match="row 0: field 'a' is .* for want of scaling"):
+            learner.learn_many(xs, y)
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for _ in range(3):
@@ -105,18 +111,17 @@ def test_an_array_is_not_a_choice(name):
 
 
 CHANGES = {
-    "coefficients": lambda h, a: a["coefficients"].__setitem__((0, 0, 0, 0), np.nan),
-    "events": lambda h, a: a["state"].__setitem__(0, 1e300),
-    "half an event": lambda h, a: a["state"].__setitem__(0, 10.5),
-    "steps": lambda h, a: a["state"].__setitem__(1, -4.0),
-    "calibration": lambda h, a: a["state"].__setitem__(6, 1e300),
-    "bandwidth": lambda h, a: h.__setitem__("bandwidth", -1.0),
+    "coefficients": lambda h, a: a["expert0.coefficients"].__setitem__((0, 0, 0), np.nan),
+    "events": lambda h, a: a["codec.counts"].__setitem__(0, 1e300),
+    "half an event": lambda h, a: a["codec.counts"].__setitem__(0, 10.5),
+    "steps": lambda h, a: a["expert0.clock"].__setitem__(1, -4.0),
+    "calibration": lambda h, a: a["calibration"].__setitem__(0, 1e300),
     "seed": lambda h, a: h.__setitem__("seed", -1),
     "openings": lambda h, a: h.__setitem__("openings", 10**9),
-    "weights gone": lambda h, a: a.pop("active.weights"),
-    "weights": lambda h, a: a["active.weights"].__setitem__((0, 0), 1e300),
-    "gram": lambda h, a: a.get("active.gram", a["state"]).__setitem__(..., -1.0),
-    "factor": lambda h, a: a.get("active.factor", a["state"]).__setitem__(..., 1e300),
+    "weights gone": lambda h, a: a.pop("expert0.weights"),
+    "weights": lambda h, a: a["expert0.weights"].__setitem__((0, 0), 1e300),
+    "gram": lambda h, a: a.get("expert0.gram", a["codec.counts"]).__setitem__(..., -1.0),
+    "factor": lambda h, a: a.get("expert0.factor", a["codec.counts"]).__setitem__(..., 1e300),
 }
 
 
@@ -145,7 +150,7 @@ def test_merging_leaves_nothing_shared_and_refuses_what_is_not_alike():
         with pytest.raises(ValueError, match="models must be a list of streamk learners"):
             streamk.merge(wrong)
     once = streamk.merge([a, a], [1e308, 1e308])
-    assert (once._expansion.coefficients == a._expansion.coefficients).all()
+    assert (once._experts[0].coefficients == a._experts[0].coefficients).all()
 
 
 def test_merging_blocks_that_are_almost_singular():
@@ -156,7 +161,7 @@ def test_merging_blocks_that_are_almost_singular():
     pair[1].learn_many(X[50:], Y[50:])
     merged = streamk.merge(pair)
     merged.learn_many(X, Y)
-    assert np.isfinite(merged._expansion.coefficients).all()
+    assert np.isfinite(merged._experts[0].coefficients).all()
 
 
 def test_every_learner_is_a_subject():

@@ -40,7 +40,7 @@ def test_in_a_pipeline_with_categories():
     for x, y in events(50):
         model.predict_one(x)
         model.learn_one(x, y)
-    assert "a" not in model["KaczmarzClassifier"]._inputs.numbers
+    assert "a" not in model["KaczmarzClassifier"]._codec.inputs.numbers
 
 
 def test_one_versus_rest():

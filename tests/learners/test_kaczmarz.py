@@ -6,6 +6,7 @@ import pytest
 import streamk
 from streamk.encoding.keys import number_key
 from streamk.losses import CODES, residuals
+from tests.references import Scale
 
 NAMES = [f"x{j}" for j in range(4)]
 SETTINGS = {"features": 96, "bandwidth": 2.0, "scale_inputs": False, "seed": 3}
@@ -20,7 +21,7 @@ def stream(n=200, classes=3, seed=0):
 
 def features(learner, X):
     """Features of unscaled rows in float64, from the definition."""
-    e = learner._expansion
+    e = learner._map
     keys = np.array([number_key(name) for name in NAMES], dtype=np.uint64)
     W = e.frequencies(keys, slice(None), slice(0, e.width)).astype(np.float64)
     phi = np.sqrt(2) * np.cos(2 * np.pi * (X @ W + e.phases))
@@ -35,14 +36,13 @@ def reference(learner, X, y, w, classes):
     kind = "class" if classes else "number"
     A = np.zeros((classes or 1, phi.shape[1]))
     mean = A.copy()
-    seen = np.zeros(0)
+    seen = Scale()
     for n in range(len(X)):
         f = A @ phi[n]
         target = y[n]
         if not classes:
-            spread = seen.std() if len(seen) > 1 else 0.0
-            target = 0.0 if spread == 0 else np.clip((y[n] - seen.mean()) / spread, -6, 6)
-            seen = np.append(seen, y[n])
+            target = seen.standardise(y[n])
+            seen.add(y[n])
         known = max(y[: n + 1]) + 1 if classes else 1
         r = np.zeros(len(A))
         length = residuals(CODES[kind, learner.loss], f[:known].astype(np.float32), target, r[:known])
@@ -61,8 +61,8 @@ def test_classifier_is_the_rule(loss, memory):
     learner = streamk.KaczmarzClassifier(loss=loss, memory=memory, average=True, **SETTINGS)
     learner.learn_many(X, y, w, names=NAMES)
     A, mean = reference(learner, X, y, w, 3)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], A, atol=2e-5)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 1], mean, atol=2e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], A, atol=2e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[1], mean, atol=2e-5)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "epsilon_insensitive"])
@@ -72,9 +72,10 @@ def test_regressor_is_the_rule(loss):
     learner = streamk.KaczmarzRegressor(loss=loss, average=True, **SETTINGS)
     learner.learn_many(X, y, w, names=NAMES)
     A, mean = reference(learner, X, y, w, 0)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], A, atol=5e-5)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 1], mean, atol=5e-5)
-    predicted = y.mean() + y.std() * features(learner, X) @ mean[0]
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], A, atol=5e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[1], mean, atol=5e-5)
+    scale = Scale(y)
+    predicted = scale.mean + scale.spread * features(learner, X) @ mean[0]
     np.testing.assert_allclose(learner.predict_many(X, names=NAMES), predicted, atol=1e-3)
 
 
@@ -90,7 +91,7 @@ def test_one_block_is_the_ridge_solution():
     exact = np.linalg.solve(
         phi.T @ (w[:, None] * phi) + ridge * np.eye(phi.shape[1]), phi.T @ (w[:, None] * np.eye(3)[y])
     )
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], exact.T, atol=2e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], exact.T, atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", ["squared", "margin", "regression", "average"])
@@ -109,7 +110,7 @@ def test_a_block_of_one_event_is_the_event(kind):
     for x, target in zip(X, y, strict=True):
         blocks.learn_one(dict(zip(NAMES, x.tolist(), strict=True)), target)
         blocks.flush()
-    ours, theirs = single._expansion.coefficients, blocks._expansion.coefficients
+    ours, theirs = single._experts[0].coefficients, blocks._experts[0].coefficients
     # The first event of a regression differs: a block's target is scaled by the block itself.
     np.testing.assert_allclose(ours, theirs, atol=2e-4 if kind != "regression" else 2e-2)
 
@@ -121,7 +122,7 @@ def test_a_block_of_margins_is_one_projection():
     learner = streamk.KaczmarzClassifier(loss="margin", block_size=20, **settings)
     learner.learn_many(X, y, names=NAMES)
     codes = np.array([learner.labels.index(v) for v in y])
-    f = features(learner, X) @ learner._expansion.coefficients[0, 0].T.astype(np.float64)
+    f = features(learner, X) @ learner._experts[0].coefficients[0].T.astype(np.float64)
     rival = np.where(codes == 0, 1, 0)  # all outputs were 0: the best wrong class is the first
     margin = f[np.arange(20), codes] - f[np.arange(20), rival]
     np.testing.assert_allclose(margin, 1.0, atol=1e-3)
@@ -135,14 +136,14 @@ def test_the_same_rows_in_one_block_without_regularisation(loss):
             learner.learn_one({"a": a}, str(a))
     assert learner.events == 8
     assert learner.predict_one({"a": 2.0}) == "2.0"
-    assert np.isfinite(learner._expansion.coefficients).all()
+    assert np.isfinite(learner._experts[0].coefficients).all()
 
 
 def test_next_to_no_weight_is_next_to_no_step():
     learner = streamk.KaczmarzClassifier(block_size=2, seed=1)
     for y in "ab":
         learner.learn_one({"a": 1.0}, y, w=1e-320)
-    assert np.abs(learner._expansion.coefficients).max() < 1e-30
+    assert np.abs(learner._experts[0].coefficients).max() < 1e-30
 
 
 def test_an_event_is_fitted_exactly_without_regularisation():
@@ -167,7 +168,7 @@ def test_weight_zero_is_ignored_and_weight_divides_the_regulariser(block_size):
     for x, y in events:
         heavy.learn_one(x, y)
         light.learn_one(x, y, w=2.0)
-    a, b = heavy._expansion.coefficients, light._expansion.coefficients
+    a, b = heavy._experts[0].coefficients, light._experts[0].coefficients
     np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -184,10 +185,21 @@ def test_the_averaged_learner_predicts_the_same_and_is_half_the_size():
     assert learner.to_bytes() == before
 
 
-def test_default_bandwidth_is_the_root_of_the_fields_present():
-    learner = streamk.KaczmarzClassifier(seed=1)
-    learner.learn_one({"a": 1.0, "b": "x", "c": True, "d": None, "e": 2}, "y")
-    assert learner._expansion.bandwidth == 2.0
+@pytest.mark.parametrize(("kernel", "bandwidth"), [("gaussian", 2.0), ("laplacian", 4.0)])
+def test_default_bandwidth_follows_the_fields_present_in_each_event(kernel, bandwidth):
+    """Four fields: √4 for a radial kernel, 4 for the 1-norm's, both powers of two, so bits are the same."""
+    settings = {"kernel": kernel, "features": 64, "seed": 1}
+    learner, fixed = (
+        streamk.KaczmarzClassifier(**settings),
+        streamk.KaczmarzClassifier(bandwidth=bandwidth, **settings),
+    )
+    for i in range(40):
+        x = {"a": str(i % 7), "b": "xy"[i % 2], "c": True, "e": str(i % 3), "d": "late" if i > 30 else None}
+        for each in (learner, fixed):
+            each.learn_one({k: v for k, v in x.items() if i > 30 or k != "d"}, i % 7 > 3)
+        if i <= 30:
+            assert learner.predict_proba_one(x) == fixed.predict_proba_one(x)
+    assert learner.predict_proba_one(x) != fixed.predict_proba_one(x)
 
 
 def test_no_target_makes_a_regressor_diverge():

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import streamk
-from streamk.experts.factor import covariance, opened, pursue
+from streamk.experts import factor
+
+from tests.references import Scale
 
 from .test_kaczmarz import NAMES, features, stream
 
@@ -32,8 +34,8 @@ def reference(learner, X, y, w, classes, projects, together=1):
         if not classes:
             # a block of events is scaled by the events before it, the first by itself
             past = y[: start or (together if together > 1 else 0)]
-            spread = past.std() if len(past) > 1 else 0.0
-            aims = np.zeros_like(aims) if spread == 0 else np.clip((aims - past.mean()) / spread, -6, 6)
+            scale = Scale(past)
+            aims = np.array([[scale.standardise(float(v))] for v in aims[:, 0]])
         known = (y[: now.stop].max() + 1) if classes else 1
         residual = np.zeros_like(aims)
         residual[:, :known] = (aims - phi[now] @ A)[:, :known]
@@ -65,9 +67,9 @@ def test_classifier_is_the_rule(projects, together):
     make = streamk.KaczmarzPursuitClassifier if projects else streamk.MatchingPursuitClassifier
     learner = make(block_size=together, **SETTINGS, **PARTS)
     learner.learn_many(X, y, w, names=NAMES)
-    assert learner._openings == 6 if together == 1 else 5
+    assert learner._growth.openings == (6 if together == 1 else 5)
     A = reference(learner, X, y, w, 3, projects, together)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], A, atol=2e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], A, atol=2e-5)
 
 
 @pytest.mark.parametrize("projects", [False, True])
@@ -79,7 +81,7 @@ def test_regressor_is_the_rule(projects, together):
     learner = make(block_size=together, **SETTINGS, **PARTS)
     learner.learn_many(X, y, w, names=NAMES)
     A = reference(learner, X, y, w, 0, projects, together)
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], A, atol=5e-5)
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], A, atol=5e-5)
 
 
 @pytest.mark.parametrize("block_size", [1, 50])
@@ -92,48 +94,64 @@ def test_one_block_for_ever_is_the_ridge_solution(block_size):
     phi = features(learner, X)
     system = phi.T @ (w[:, None] * phi) + 0.2 * 64 * np.eye(64)
     exact = np.linalg.solve(system, phi.T @ (w[:, None] * np.eye(3)[y]))
-    np.testing.assert_allclose(learner._expansion.coefficients[0, 0], exact.T, atol=5e-6)
+    np.testing.assert_allclose(learner._experts[0].coefficients[0], exact.T, atol=5e-6)
+
+
+class Factor:
+    """``U D Uᵀ`` and coefficients, moved event by event by the package's update."""
+
+    def __init__(self, size, ridge):
+        self.diagonal, self.factor = np.full(size, 1 / ridge), np.zeros(factor.factor_size(size))
+        self.weights, self.size = np.zeros(size), size
+
+    def add(self, x, residual, w):
+        padded = np.zeros(-(-self.size // 16) * 16)
+        padded[: self.size] = x
+        gain = np.zeros_like(padded)
+        left = factor.update(self.diagonal, self.factor, padded, 1.0 / w, gain)
+        self.weights += gain[: self.size] * residual / left
+        return 1.0 / w / left
+
+    @property
+    def covariance(self):
+        upper = factor.unpacked(self.factor, self.size)
+        return (upper * self.diagonal) @ upper.T
 
 
 def test_the_covariance_is_the_inverse():
     rng = np.random.default_rng(0)
-    phi = rng.normal(size=(200, 33)).astype(np.float32)
-    coefficients = np.zeros((1, 33), dtype=np.float32)
-    active = opened(0, False, 0.5, np.zeros((1, 33)))
+    phi = rng.normal(size=(200, 33))
+    active = Factor(33, 0.5)
     w = rng.uniform(0.1, 10.0, 200)
     y = rng.normal(size=200)
-    exact = phi.astype(np.float64)
     for i in range(200):
-        residual = np.array([y[i] - exact[i] @ active.weights[0]])
-        share = pursue(active, coefficients, 0, phi, i, residual, w[i])
-        left = y[i] - exact[i] @ active.weights[0]
-        np.testing.assert_allclose(left, share * residual[0], atol=1e-12)
-    gram = exact.T @ (w[:, None] * exact) + 0.5 * np.eye(33)
-    np.testing.assert_allclose(covariance(active), np.linalg.inv(gram), rtol=1e-9, atol=1e-14)
-    np.testing.assert_allclose(active.weights[0], np.linalg.solve(gram, exact.T @ (w * y)), atol=1e-10)
+        residual = y[i] - phi[i] @ active.weights
+        share = active.add(phi[i], residual, w[i])
+        np.testing.assert_allclose(y[i] - phi[i] @ active.weights, share * residual, atol=1e-12)
+    gram = phi.T @ (w[:, None] * phi) + 0.5 * np.eye(33)
+    np.testing.assert_allclose(active.covariance, np.linalg.inv(gram), rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(factor.information(active.diagonal, active.factor), gram, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(active.weights, np.linalg.solve(gram, phi.T @ (w * y)), atol=1e-10)
+    diagonal, packed = factor.of_information(gram)
+    np.testing.assert_allclose(diagonal, active.diagonal, rtol=1e-9)
+    np.testing.assert_allclose(packed, active.factor, atol=1e-9)
 
 
 def test_the_recursion_stays_exact_where_the_textbook_breaks():
     """Almost dependent features, weights over twelve orders of magnitude, a ridge of almost nothing."""
     rng = np.random.default_rng(1)
     base = rng.normal(size=(3000, 4))
-    phi = np.repeat(base, 4, axis=1).astype(np.float32) + 1e-4 * rng.normal(size=(3000, 16)).astype(
-        np.float32
-    )
+    phi = np.repeat(base, 4, axis=1) + 1e-4 * rng.normal(size=(3000, 16))
     w = 10.0 ** rng.uniform(-6, 6, 3000)
-    active = opened(0, False, 1e-6, np.zeros((1, 16)))
-    P = np.eye(16) / 1e-6
-    coefficients = np.zeros((1, 16), dtype=np.float32)
+    active, P = Factor(16, 1e-6), np.eye(16) / 1e-6
     for i in range(3000):
-        pursue(active, coefficients, 0, phi, i, np.zeros(1), w[i])
-        v = P @ phi[i].astype(np.float64)
+        active.add(phi[i], 0.0, w[i])
+        v = P @ phi[i]
         P -= np.outer(v, v) / (1.0 / w[i] + phi[i] @ v)
-    exact = phi.astype(np.float64)
-    truth = np.linalg.inv(exact.T @ (w[:, None] * exact) + 1e-6 * np.eye(16))
-    found = covariance(active)
+    truth = np.linalg.inv(phi.T @ (w[:, None] * phi) + 1e-6 * np.eye(16))
     assert (active.diagonal > 0.0).all()
-    assert np.linalg.norm(found - truth) < 1e-3 * np.linalg.norm(truth)
-    assert np.linalg.norm(P - truth) > np.linalg.norm(found - truth)
+    assert np.linalg.norm(active.covariance - truth) < 1e-3 * np.linalg.norm(truth)
+    assert np.linalg.norm(P - truth) > np.linalg.norm(active.covariance - truth)
 
 
 def test_next_to_no_weight_is_next_to_no_step():
@@ -141,7 +159,7 @@ def test_next_to_no_weight_is_next_to_no_step():
         learner = streamk.MatchingPursuitClassifier(features=64, block_size=block_size, seed=1)
         for y in "abab":
             learner.learn_one({"a": 1.0}, y, w=1e-320)
-        assert np.abs(learner._expansion.coefficients).max() < 1e-30
+        assert np.abs(learner._experts[0].coefficients).max() < 1e-30
 
 
 def test_closed_is_small_predicts_the_same_and_learns_on():
@@ -154,7 +172,7 @@ def test_closed_is_small_predicts_the_same_and_learns_on():
         assert len(closed.to_bytes()) < 0.4 * len(before)
         assert (closed.predict_proba_many(X, names=NAMES) == learner.predict_proba_many(X, names=NAMES)).all()
         closed.learn_many(X, y, names=NAMES)
-        assert np.isfinite(closed._expansion.coefficients).all()
+        assert np.isfinite(closed._experts[0].coefficients).all()
         assert learner.to_bytes() == before
         again = streamk.loads(learner.closed().to_bytes())
         again.learn_many(X, y, names=NAMES)
@@ -173,6 +191,6 @@ def test_an_impossible_open_block_is_refused(array):
     learner = streamk.MatchingPursuitClassifier(features=64, seed=1)
     learner.learn_one({"a": 1.0}, "x")
     header, arrays = learner._to_parts()
-    for bad in (np.full_like(arrays[f"active.{array}"], np.nan), arrays[f"active.{array}"][:-1]):
-        with pytest.raises(ValueError, match=r"its (open block is impossible|active)"):
-            type(learner)._from_parts(header, {**arrays, f"active.{array}": bad})
+    for bad in (np.full_like(arrays[f"expert0.{array}"], np.nan), arrays[f"expert0.{array}"][:-1]):
+        with pytest.raises(ValueError, match=r"its (open block is impossible|diagonal|factor|weights)"):
+            type(learner)._from_parts(header, {**arrays, f"expert0.{array}": bad})

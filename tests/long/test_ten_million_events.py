@@ -23,7 +23,7 @@ def test_recursive_least_squares_after_ten_million_events():
         y = np.sign(X[:, 0] * X[:, 1]) * (1.0 + 0.1 * X[:, 2])
         if chunk == 0:
             learner.learn_many(X[:1000], y[:1000], names=NAMES)
-            start = learner._active
+            start = learner._experts[0]
             gram = np.linalg.inv(covariance(start))
             moment = gram @ start.weights[0]
             X, y = X[1000:], y[1000:]
@@ -38,10 +38,10 @@ def test_recursive_least_squares_after_ten_million_events():
         moment += phi.T @ aims
     assert learner.events == 10_000_000
     exact = np.linalg.solve(gram, moment)
-    assert (learner._active.diagonal > 0.0).all()
+    assert (learner._experts[0].diagonal > 0.0).all()
     T = features(learner, rng.normal(size=(1000, 4)))
-    np.testing.assert_allclose(T @ learner._active.weights[0], T @ exact, atol=1e-4)
-    found = covariance(learner._active)
+    np.testing.assert_allclose(T @ learner._experts[0].weights[0], T @ exact, atol=1e-4)
+    found = covariance(learner._experts[0])
     truth = np.linalg.inv(gram)
     assert np.linalg.norm(found - truth) < 1e-5 * np.linalg.norm(truth), np.linalg.norm(
         found - truth

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from streamk.combining.calibration import STATE, calibrate, initialise, probabilities, project_simplex
+from streamk.combining.calibration import Calibration, calibrate, probabilities, project_simplex
 from streamk.losses import MARGIN, SQUARED
 
 OUTPUTS = arrays(np.float32, st.integers(1, 12), elements=st.floats(-50, 50, width=32))
@@ -37,8 +37,7 @@ def test_a_distribution_is_its_own_projection():
 
 @given(OUTPUTS, st.sampled_from([SQUARED, MARGIN]), st.lists(st.integers(0, 11), max_size=30))
 def test_probabilities_are_a_distribution_in_the_order_of_the_outputs(f, loss, targets):
-    state, p = np.empty(STATE), np.empty(len(f))
-    initialise(loss, state)
+    state, p = Calibration(loss).state, np.empty(len(f))
     for n, target in enumerate(targets):
         probabilities(loss, f, state, p)
         calibrate(loss, f, p, target % len(f), float(n), state)
@@ -52,8 +51,7 @@ def test_probabilities_are_a_distribution_in_the_order_of_the_outputs(f, loss, t
 def stream(loss, make_outputs, n=20_000):
     """Return the mean log loss of the second half, before and after calibration."""
     rng = np.random.default_rng(0)
-    state, p = np.empty(STATE), np.empty(2)
-    initialise(loss, state)
+    state, p = Calibration(loss).state, np.empty(2)
     fixed = state.copy()
     losses = []
     for i in range(n):
@@ -88,8 +86,7 @@ def test_overconfident_outputs_are_mixed_with_the_uniform():
 
     _, calibrated, _ = stream(SQUARED, outputs)
     p = np.empty(2)
-    sure = np.empty(STATE)
-    initialise(SQUARED, sure)
+    sure = Calibration(SQUARED).state
     sure[0] = 1e-6
     probabilities(SQUARED, np.array([-1.0, 2.0], dtype=np.float32), sure, p)
     assert p[0] < 1e-6

@@ -6,21 +6,38 @@ import numpy as np
 import pytest
 
 from streamk.encoding.inputs import MOST_NAMES, Inputs
-from streamk.encoding.rows import Rows, stack
+from streamk.encoding.rows import RowError, Rows, missing, stack
+from streamk.encoding.scaling import scale_rows
 
 
 def row(inputs, x, learning=True):
     return inputs.encode(x, learning).copy()
 
 
+def scaled(inputs, encoded):
+    statistics = np.tile([4.0, 1.0, 2.0, 3.0], (8, 1))
+    return scale_rows(encoded, statistics if inputs.scaled else inputs.statistics, (-0.5, -1.0))
+
+
+def content(encoded):
+    """The fields of a row, whatever their order: (key, slot, value)."""
+    slots, keys, values = (part[0].tolist() for part in encoded)
+    return sorted(zip(keys, slots, values, strict=True))
+
+
 def same(a, b):
-    return all(x.tobytes() == y.tobytes() for x, y in zip(a, b, strict=True))
+    return content(a) == content(b)
 
 
 def test_order_of_fields_does_not_matter():
     x = {"b": 1.0, "a": "red", "d": True, "c": 2}
     y = dict(reversed(x.items()))
-    assert same(row(Inputs(), x), row(Inputs(), y))
+    one, other = Inputs(), Inputs()
+    for _ in range(3):  # the third time by a plan
+        a, b = row(one, x), row(other, y)
+        assert same(a, b)
+        for i, j in zip(scaled(one, a), scaled(other, b), strict=True):
+            assert i.tobytes() == j.tobytes()
 
 
 def test_numbers_of_every_kind():
@@ -45,7 +62,8 @@ def test_missing_is_left_out():
 
 def test_names_are_learned_only_by_learning():
     inputs = Inputs()
-    assert row(inputs, {"a": 1.0}, learning=False).keys.tolist() == [[0]]
+    unknown = row(inputs, {"a": 1.0}, learning=False)
+    assert not unknown.keys.any()  # absent: it has no scale yet
     assert not inputs.numbers
     row(inputs, {"b": 1.0, "a": 2.0})
     assert inputs.numbers == {"a": 0, "b": 1}
@@ -54,8 +72,28 @@ def test_names_are_learned_only_by_learning():
 
 def test_one_name_with_changing_types():
     inputs = Inputs()
-    for value, count in ((1.0, 1), ("one", 1), (True, 1), (None, 0), (2, 1)):
-        assert row(inputs, {"a": value}).values.shape == (1, count)
+    keys = []
+    for value in (1.0, "one", True, None, 2):
+        encoded = row(inputs, {"a": value})
+        assert encoded.values.shape == (1, 1)
+        keys.append(int(encoded.keys[0, 0]))
+    assert keys[0] == keys[3] == keys[4]
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize("directions", ["keyed", "dense", "structured"])
+def test_a_missing_number_that_is_known_says_so(directions):
+    inputs = Inputs(directions)
+    row(inputs, {"a": 1.0, "b": 2.0})
+    known = content(row(inputs, {"a": 1.0, "b": 2.0}, learning=False))
+    for x in ({"a": 1.0, "b": None}, {"b": None, "a": 1.0}):
+        found = content(row(inputs, x, learning=False))
+        assert [key for key, _, _ in found] == [key for key, _, _ in known]
+        assert (missing(1), 0.0) in [(slot, value) for _, slot, value in found]
+    assert content(row(inputs, {"c": None})) == []
+    unscaled = Inputs(directions, scaled=False)
+    row(unscaled, {"a": 1.0})
+    assert content(row(unscaled, {"a": None})) == []
 
 
 def test_dense_numbers_are_tied_to_positions():
@@ -141,3 +179,57 @@ def test_stacking_shares_what_is_shared():
     mixed = stack([a, c])
     assert mixed.keys.tolist() == [[5, 6], [5, 0]]
     assert mixed.slots.tolist() == [[0, 0], [0, -1]]
+
+
+def test_stacking_puts_fields_in_the_order_of_their_keys():
+    a = Rows(np.array([[1, 2, 0]]), np.array([[9, 7, 8]], np.uint64), np.array([[0.1, 0.2, 0.3]]))
+    b = Rows(np.array([[2, -1, 0]]), np.array([[7, 0, 8]], np.uint64), np.array([[0.4, 0.5, 0.6]]))
+    mixed = stack([a, b])
+    assert mixed.keys.tolist() == [[7, 8, 9], [7, 8, 0]]
+    assert mixed.slots.tolist() == [[2, 0, 1], [2, 0, -1]]
+    assert mixed.values.tolist() == [[0.2, 0.3, 0.1], [0.4, 0.6, 0.0]]
+
+
+ONE = [1, 1.0, np.float64(1.0), np.float32(1.0), np.int64(1)]
+
+
+@pytest.mark.parametrize("directions", ["keyed", "dense", "structured"])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_whole_number_is_one_name(scaled, directions):
+    inputs = Inputs(directions, scaled)
+    expected = content(row(inputs, {1: 2.5, "c": "x"}))
+    for field in ONE * 3:
+        assert content(row(inputs, {field: 2.5, "c": "x"})) == expected
+        many = inputs.encode_many([{field: 2.5, "c": "x"}] * 2, [True, True])
+        assert content(many.select(slice(0, 1))) == expected
+    assert list(inputs.numbers) == (["1"] if inputs.registers else [])
+    assert content(row(inputs, {"1": 2.5, "c": "x"})) == expected
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_true_is_another_name_even_after_one_was_kept(scaled):
+    inputs = Inputs("keyed", scaled)
+    for _ in range(4):
+        one = content(row(inputs, {1: 2.5}))
+        truth = content(row(inputs, {True: 2.5}))
+        assert one != truth
+        assert truth == content(row(inputs, {"True": 2.5})) == content(row(inputs, {np.True_: 2.5}))
+        assert one == content(row(inputs, {"1": 2.5}))
+    assert content(row(inputs, {1.5: 1.0})) == content(row(inputs, {"1.5": 1.0}))
+
+
+def test_nothing_is_a_row():
+    inputs = Inputs()
+    assert inputs.encode({}, True).values.shape == (1, 0)
+    assert inputs.encode_many([{}, {}], [True, True]).values.shape == (2, 0)
+    assert inputs.encode_many([], []).values.shape == (0, 0)
+
+
+def test_the_row_of_a_bad_value_is_named():
+    with pytest.raises(RowError, match="row 1: field 'a' is nan"):
+        Inputs().check_many([{"a": 1.0}, {"a": math.nan}])
+    with pytest.raises(RowError, match="row 1: field 'a' is a list"):
+        Inputs().encode_many([{"a": 1.0}, {"a": []}], [True, True])
+    for number in (10**400, Decimal("sNaN")):
+        with pytest.raises(RowError, match="row 1: field 'a' is"):
+            Inputs().encode_many([{"a": 1.0}, {"a": number}], [True, True])

@@ -11,7 +11,15 @@ from streamk.encoding.keys import (
 def test_golden_keys():
     assert number_key("age") == 0x436D379DDEEC6B9F
     assert category_key("colour", "red") == 0xE9A0D5BFA6461A9E
-    assert number_position_key(0) == 0x5692161D100B05E5
+    assert number_position_key(0) == 0xE1FEB07BD66832EB
+
+
+def test_numbers_of_dense_directions_are_told_apart():
+    keys = [number_position_key(i) for i in range(70_000)]
+    assert len(set(keys)) == len(keys)
+    assert min(keys) > 65_536  # what is not above is a slot
+    texts = [str(i) for i in range(70_000)]
+    assert not set(keys) & set(map(number_key, texts))
 
 
 @given(st.text(), st.text(), st.text(), st.text())

@@ -1,6 +1,7 @@
 """Whatever the rows come in, they are the rows of the dicts."""
 
 import datetime
+import math
 
 import numpy as np
 import pandas as pd
@@ -8,9 +9,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from streamk.encoding.batches import targets
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
+from streamk.encoding.keys import category_key
+from streamk.encoding.rows import missing
+from streamk.encoding.targets import targets
 
 ROWS = [
     {"b": 1.5, "a": 2, "colour": "red", "on": True},
@@ -40,10 +43,10 @@ def looped(rows, directions="keyed"):
 
 
 def content(rows, i):
-    """What is present in row i: (slot, key, value), in order."""
+    """What is present in row i, whatever the order: (key, slot, value)."""
     shared = min(i, len(rows.keys) - 1)
     found = zip(rows.slots[shared], rows.keys[shared], rows.values[i], strict=True)
-    return [(int(s), int(k), float(v)) for s, k, v in found if k != 0]
+    return sorted((int(k), int(s), float(v)) for s, k, v in found if k != 0)
 
 
 @pytest.mark.parametrize("directions", ["keyed", "dense"])
@@ -104,8 +107,46 @@ def test_nan_is_refused_with_field_and_row(make):
 
 
 def test_null_is_missing():
-    _, rows = learned(pl.DataFrame({"x": [1.0, None], "y": [1.0, 2.0]}))
-    assert [len(content(rows, i)) for i in range(2)] == [2, 1]
+    table = {"x": [1.0, None], "y": [1.0, 2.0]}
+    rows = learned(pl.DataFrame(table))[1]
+    assert sorted(slot for _, slot, _ in content(rows, 1)) == [missing(0), 1]
+    loop = looped([{"x": 1.0, "y": 1.0}, {"x": None, "y": 2.0}])[1]
+    assert content(rows, 1) == content(loop[1], 0)
+    late = batch(pl.DataFrame({"x": [None, 1.0]}))
+    late.prepare(Inputs(), np.ones(2, dtype=bool))
+    assert content(late.rows(Inputs(), 0, 2), 0) == []  # missing before it was known
+
+
+TEXTS = {
+    "pandas object": lambda v, o: pd.DataFrame({"s": pd.Series(v, dtype=object), "o": o}),
+    "pandas NaN": lambda v, o: pd.DataFrame(
+        {"s": pd.Series([math.nan if x is None else x for x in v], dtype=object), "o": o}
+    ),
+    "pandas string": lambda v, o: pd.DataFrame({"s": pd.Series(v, dtype="string"), "o": o}),
+    "pandas categories": lambda v, o: pd.DataFrame({"s": pd.Series(v, dtype="category"), "o": o}),
+    "pandas arrow": lambda v, o: pd.DataFrame({"s": pd.array(v, dtype="string[pyarrow]"), "o": o}),
+    "polars": lambda v, o: pl.DataFrame({"s": v, "o": pl.Series(o, dtype=pl.Object if mixed(o) else None)}),
+    "polars categories": lambda v, o: pl.DataFrame(
+        {"s": pl.Series(v, dtype=pl.Categorical), "o": pl.Series(o, dtype=pl.Object if mixed(o) else None)}
+    ),
+}
+
+
+def mixed(values):
+    return len({type(v) for v in values}) > 1
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("other", [[1.0, 2.0, 3.0, 4.0], ["a", "b", "c", "d"], [1, "two", True, None]])
+def test_texts_mean_the_same_whatever_stands_beside_them(kind, other):
+    texts = ["NaN", None, "nan", "x"]
+    _, rows = learned(TEXTS[kind](texts, other))
+    loop = looped([{"s": s, "o": o} for s, o in zip(texts, other, strict=True)])[1]
+    for i in range(4):
+        assert content(rows, i) == content(loop[i], 0)
+    with_text, without = (dict.fromkeys(k for k, _, _ in content(rows, i)) for i in (0, 1))
+    assert category_key("s", "NaN") in with_text
+    assert not {category_key("s", text) for text in ("NaN", "nan", "None", "<NA>")} & without.keys()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +198,14 @@ def test_a_target_that_is_a_single_value():
 
 def test_frames_whose_names_are_numbers():
     _, rows = learned(pd.DataFrame({0: [1.0], 1: [2.0]}))
-    assert content(rows, 0) == content(looped([{0: 1.0, 1: 2.0}])[1][0], 0)
+    expected = content(looped([{0: 1.0, 1: 2.0}])[1][0], 0)
+    assert content(rows, 0) == expected
+    for names in ([0.0, 1.0], ["0", "1"], np.array([0.0, 1.0])):
+        assert content(learned(pd.DataFrame([[1.0, 2.0]], columns=names))[1], 0) == expected
+        assert content(learned(np.array([[1.0, 2.0]]), names=names)[1], 0) == expected
+        assert content(learned(np.array([[1.0, 2.0]], dtype=object), names=names)[1], 0) == expected
+    with pytest.raises(ValueError, match="same name '1'"):
+        batch(pd.DataFrame([[1, 2]], columns=[1.0, "1"]))
 
 
 def test_targets_that_are_none():
