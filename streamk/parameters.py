@@ -79,8 +79,8 @@ def check_map(values: Mapping[str, Any]) -> None:
         sketch_size(features, len(scales))
     if directions == "structured" and any(family(kernel) == CAUCHY for kernel in kernels):
         raise ValueError(
-            "directions='structured': the laplacian kernel has a direction for every feature and input, which no "
-            "fast transform makes; use 'keyed' or 'dense'"
+            "directions='structured': the laplacian kernel has a direction for every feature and input, "
+            "which no fast transform makes; use 'keyed' or 'dense'"
         )
 
 

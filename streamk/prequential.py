@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from river import metrics
 
-from streamk.encoding.inputs import Event
+from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 
 TASKS = ("classification", "regression")

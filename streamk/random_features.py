@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from river import base
 
 from streamk.encoding.batches import Batch
+from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
-from streamk.encoding.inputs import Event, Inputs, name_of
+from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import MOST_SLOTS, Rows, first_bad, slices
 from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
@@ -179,7 +180,7 @@ class RandomFeatures(base.MiniBatchTransformer):
             self._learned(rows.rows(self._inputs, 0, 1))
 
     def transform_one(self, x: Event) -> dict[str, float]:  # type: ignore[override]
-        """Return the features of one event, ``z…_0`` to ``z…_{F−1}``, named after the map's parameters and seed.
+        """Return the features of one event, named ``z…_0`` to ``z…_{F−1}`` after parameters and seed.
 
         Raises
         ------

@@ -13,7 +13,7 @@ from typing import Any
 
 from river import compose, linear_model, preprocessing
 
-from streamk.encoding.inputs import Event
+from streamk.encoding.fields import Event
 
 
 def linear_inputs() -> Any:

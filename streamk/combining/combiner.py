@@ -13,7 +13,7 @@ from numba import njit
 
 
 def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> None:
-    """Fill ``out`` (float64) with class probabilities of the known outputs, or a number in the target's units.
+    """Fill ``out`` with class probabilities of the known outputs, or a number in the target's units.
 
     ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In
     compiled code.
@@ -22,7 +22,7 @@ def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> N
 
 
 def adapt(combiner: Any, coding: Any, outputs: Any, mixed: Any, given: Any, target: Any) -> None:
-    """Learn from an event, whose outputs :func:`combine` made ``mixed`` and ``given`` of (in compiled code)."""
+    """Learn from an event whose outputs :func:`combine` made ``mixed`` and ``given`` of (compiled)."""
     raise NotImplementedError("for compiled code")
 
 

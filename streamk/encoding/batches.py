@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.inputs import Event, Inputs
+from streamk.encoding.fields import Event, check_events
+from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import Rows, empty_rows, first_bad
 
 Mask = NDArray[np.bool_]
@@ -58,7 +59,7 @@ class EventBatch:
             self._events, [False] * len(self) if active is None else active.tolist()
         )
         if first_bad(self._encoded, inputs.largest) >= 0:
-            inputs.check_many(self._events)
+            check_events(self._events, inputs.largest)
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""

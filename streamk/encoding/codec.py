@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 
 class Coding(NamedTuple):
-    """A codec as compiled code sees it; ``exponents`` are the map's (:func:`streamk.features.map.exponents_of`).
+    """A codec as compiled code sees it; for ``exponents`` see :func:`streamk.features.map.exponents_of`.
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``standard``
     says whether numbers are standardised.
@@ -218,7 +218,7 @@ class Codec:
         self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)
 
     def _known_of(self, others: Sequence[Codec]) -> int:
-        """Return how many labels, in this codec's order, some other has learned; those that wait come last."""
+        """Return how many labels, in this codec's order, some other has learned; others come last."""
         assert self.labels is not None
         learned = {
             label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]

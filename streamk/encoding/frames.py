@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from streamk.encoding.batches import Batch, EventBatch, Mask
-from streamk.encoding.inputs import MOST_NAMES, Inputs, check_number, kind_of, name_of, unaccepted
+from streamk.encoding.fields import check_number, kind_of, name_of, unaccepted
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.names import MOST_NAMES
 from streamk.encoding.rows import ABSENT, UNSCALED, RowError, Rows, missing
 
 

@@ -9,44 +9,32 @@ whole number the same as a float: ``1`` and ``1.0`` are one name, and one key of
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from decimal import Decimal
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
-from numbers import Real
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.keys import AUTO, category_key, number_key, number_position_key, number_slot_key
-from streamk.encoding.rows import (
-    ABSENT,
-    LARGEST,
-    LARGEST_UNSCALED,
-    MOST_SLOTS,
-    UNSCALED,
-    RowError,
-    Rows,
-    empty_rows,
-    missing,
+from streamk.encoding.fields import (
+    CATEGORIES,
+    Event,
+    as_float,
+    check_event,
+    check_events,
+    kind_of,
+    named,
+    no_dict,
+    unaccepted,
 )
-from streamk.encoding.scaling import FIXED
+from streamk.encoding.names import Names
+from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, missing
 
-Event = Mapping[Hashable, Any]
-MOST_NAMES = MOST_SLOTS
-_TOO_MANY = (
-    f"would be among more than {MOST_NAMES:,} names of numbers, the most that a learner holds. Use "
-    "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
-)
 _MOST_PLANS = 256
 _LOOKED_AT = 4  # one in so many events without a plan
 _MOST_WIDTHS = 64
-_MOST_KEYS = 65_536
-_CATEGORIES = (bool, np.bool_, str)
 _NOTHING = {type(None)}
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
@@ -77,97 +65,16 @@ class _Room(NamedTuple):
         return cls(rows, places, *(struct.Struct(f"{width}{kind}").pack_into for kind in "iQd"))
 
 
-def kind_of(value_type: type) -> str | None:
-    """Return ``"number"``, ``"category"``, ``"missing"``, or None if the type is not accepted."""
-    if issubclass(value_type, _CATEGORIES):
-        return "category"
-    if issubclass(value_type, (Real, Decimal)) and not issubclass(value_type, np.timedelta64):
-        return "number"
-    return "missing" if value_type is type(None) else None
-
-
-def name_of(field: Hashable) -> str:
-    """Return the name of a field: its text, and for a whole number that of an integer.
-
-    Examples
-    --------
-    >>> name_of("a"), name_of(1), name_of(1.0), name_of(True)
-    ('a', '1', '1', 'True')
-    """
-    if isinstance(field, (float, np.floating)) and float(field).is_integer():
-        field = int(field)
-    return str(field)
-
-
-class Inputs:
-    """The names a learner knows, and the encoder of events over them.
-
-    Parameters
-    ----------
-    directions
-        ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning), or ``"auto"``:
-        structured until :meth:`settle` says.
-    scaled
-        Whether numbers have slots of statistics.
-    largest
-        What numbers that are not scaled may not exceed.
-    kept
-        Numbers of statistics of each name.
-    """
-
-    def __init__(
-        self,
-        directions: str = "keyed",
-        scaled: bool = True,
-        largest: float = LARGEST_UNSCALED,
-        kept: int = FIXED,
-    ) -> None:
-        self.settled = directions != AUTO
-        self.directions, self.scaled = directions if self.settled else "structured", scaled
-        self.largest = LARGEST if scaled else largest
-        self.numbers: dict[str, int] = {}
-        self.statistics: NDArray[np.float64] = np.zeros((0, kept))
-        self._forget()
+class Inputs(Names):
+    """The encoder of events over the names that a learner knows."""
 
     def _forget(self) -> None:
+        super()._forget()
         self._plans: dict[Any, _Plan] = {}
         self._sights: set[Any] = set()
         self._misses = 0
-        self._entries: dict[str, tuple[int, int]] = {}
-        self._categories: dict[tuple[str, str], int] = {}
         self._rooms: dict[int, _Room] = {}
         self._number_types: set[type] = {int, float}
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-        return {**state, "statistics": self.statistics[: len(self.numbers)].copy()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._forget()
-
-    def settle(self, directions: str) -> None:
-        """Say what directions numbers have from now on; rows encoded before are no more to be used."""
-        self.settled, self.directions = True, directions
-        if not self.registers:
-            self.numbers.clear()
-        self._forget()
-
-    def set_names(self, names: Sequence[str], statistics: NDArray[np.float64]) -> None:
-        """Take over names and, if they are scaled, their statistics."""
-        self.numbers = {name: slot for slot, name in enumerate(names)}
-        self.statistics = statistics.copy()
-        self._forget()
-
-    @property
-    def registers(self) -> bool:
-        """Whether a number's name must be known before it counts."""
-        return self.scaled or self.positional
-
-    @property
-    def positional(self) -> bool:
-        """Whether a number's direction is that of its position."""
-        return self.directions != "keyed"
 
     def encode(self, x: Event, learning: bool) -> Rows:
         """Return one encoded row; with ``learning``, names not seen before are registered first.
@@ -183,7 +90,7 @@ class Inputs:
             names = tuple(x)
             plan = self._plans.get(names)
         except TypeError:
-            raise ValueError(_no_dict(x)) from None
+            raise ValueError(no_dict(x)) from None
         if plan is not None:
             rows, first = plan.rows, plan.numbers
             try:
@@ -195,7 +102,7 @@ class Inputs:
                     keys = rows.keys[0]
                     for j, name in enumerate(plan.categories, first):
                         value = x[name]
-                        if not isinstance(value, _CATEGORIES):
+                        if not isinstance(value, CATEGORIES):
                             break
                         keys[j] = self.category_key(name, str(value))
                     else:
@@ -274,7 +181,7 @@ class Inputs:
             return self._new_entries(x, learning)
 
     def _known_entries(self, x: Event) -> _Entries:
-        """Return the entries of an event whose names are texts that were met before; else raise a KeyError."""
+        """Return the entries of an event whose names are texts met before; else raise a KeyError."""
         slots, keys, values = [], [], []
         entries, categories, numbers = self._entries, self._categories, self._number_types
         for name, value in x.items():
@@ -297,10 +204,10 @@ class Inputs:
 
     def _new_entries(self, x: Event, learning: bool) -> _Entries:
         """Return the entries of any event, or refuse it."""
-        named = _named(x)
+        fields = named(x)
         slots, keys, values = [], [], []
         unknown = []
-        for name, value in named.items():
+        for name, value in fields.items():
             kind = kind_of(type(value))
             if kind is None:
                 raise ValueError(unaccepted(name, value))
@@ -310,7 +217,7 @@ class Inputs:
                 values.append(1.0)
             elif kind == "missing":
                 if self.scaled and name in self.numbers:
-                    slot, key = self._entry(name)
+                    slot, key = self.entry(name)
                     slots.append(missing(slot))
                     keys.append(key)
                     values.append(0.0)
@@ -318,10 +225,10 @@ class Inputs:
                 unknown.append(name)
             else:
                 self._number_types.add(type(value))
-                slot, key = self._entry(name)
+                slot, key = self.entry(name)
                 slots.append(slot)
                 keys.append(key)
-                values.append(_as_float(name, value, self.largest))
+                values.append(as_float(name, value, self.largest))
         if not unknown:
             return slots, keys, values
         self.check(x)
@@ -332,26 +239,14 @@ class Inputs:
             for position, name in enumerate(sorted(unknown), len(self.numbers)):
                 slots.append(UNSCALED)
                 keys.append(self.number_key(name, position))
-                values.append(float(named[name]))
+                values.append(float(fields[name]))
         return slots, keys, values
-
-    def _entry(self, name: str) -> tuple[int, int]:
-        """Return slot and key of a number that is registered, if it must be."""
-        entry = self._entries.get(name)
-        if entry is None:
-            if not self.registers and len(self._entries) >= _MOST_KEYS:
-                self._entries.clear()
-                self._plans.clear()
-            entry = self._entries[name] = self.slot(name), self.number_key(name, self.numbers.get(name, 0))
-        return entry
 
     def encode_many(self, events: Sequence[Event], learned: Sequence[bool]) -> Rows:
         """Return encoded rows of events in turn, the names of the ``learned`` registered as they come.
 
-        Raises
-        ------
-        RowError
-            If a value cannot be taken, naming row and field; names may have been registered then.
+        Raises a RowError that names row and field of a value that cannot be taken; names may have been
+        registered then.
         """
         parts, row = [], 0
         try:
@@ -369,18 +264,9 @@ class Inputs:
             try:
                 array[filled] = np.array(list(chain.from_iterable(column)), dtype=array.dtype)
             except (OverflowError, ValueError):  # a number that has no float
-                self.check_many(events)
+                check_events(events, self.largest)
                 raise
         return rows
-
-    def check_many(self, events: Sequence[Event]) -> None:
-        """Raise the RowError that names row and field of the first value that cannot be taken, if any."""
-        row = 0
-        try:
-            for row, x in enumerate(events):  # noqa: B007 (an error names the row)
-                self.check(x)
-        except ValueError as error:
-            raise RowError(row, str(error)) from None
 
     def encode_alike(self, events: Sequence[Event]) -> Rows | None:
         """Return encoded rows of events that all have the numbers of the first, known, and nothing else.
@@ -399,129 +285,15 @@ class Inputs:
             encoded = np.fromiter(values, np.float64, len(values)).reshape(-1, len(names))
         except (KeyError, TypeError, OverflowError):
             return None
-        slots, keys = zip(*map(self._entries.__getitem__, names), strict=True)  # type: ignore[arg-type]
+        slots, keys = zip(*(self._entries[str(name)] for name in names), strict=True)
         return Rows(np.array([slots], dtype=np.int32), np.array([keys], dtype=np.uint64), encoded)
-
-    @contextmanager
-    def forgetting_on_error(self) -> Iterator[None]:
-        """Forget the names registered and the directions settled since, if a value is refused."""
-        before, settled = len(self.numbers), self.settled
-        try:
-            yield
-        except ValueError:
-            if self.settled and not settled:
-                self.settle("structured")
-                self.settled = False
-            self.forget_after(before)
-            raise
-
-    def positions(self, names: Sequence[str]) -> list[int]:
-        """Return the positions of sorted names; new ones follow the known, as learning would place them."""
-        new = iter(range(len(self.numbers), len(self.numbers) + len(names)))
-        return [self.numbers[name] if name in self.numbers else next(new) for name in names]
-
-    def slot(self, name: str) -> int:
-        """Return the slot of a number, −1 if it has no statistics (scaling off, or not yet learned)."""
-        return self.numbers.get(name, UNSCALED) if self.scaled else UNSCALED
-
-    def number_key(self, name: str, position: int) -> int:
-        """Return the direction of a number; a number that cannot be scaled yet is absent."""
-        if self.scaled and name not in self.numbers:
-            return ABSENT
-        if self.directions == "structured":
-            if position >= MOST_SLOTS:
-                raise ValueError(f"field {name!r} {_TOO_MANY}")
-            return number_slot_key(position)
-        return number_key(name) if self.directions == "keyed" else number_position_key(position)
-
-    def category_key(self, name: str, value: str) -> int:
-        """Return the direction of ``name=value``."""
-        pair = (name, value)
-        key = self._categories.get(pair)
-        if key is None:
-            if len(self._categories) >= _MOST_KEYS:
-                self._categories.clear()
-            key = self._categories[pair] = category_key(name, value)
-        return key
-
-    def register(self, names: Sequence[str]) -> None:
-        """Learn the names of numbers first met in one event, in sorted order."""
-        new = sorted({name for name in names if name not in self.numbers}) if self.registers else []
-        if len(self.numbers) + len(new) > MOST_NAMES:
-            raise ValueError(f"field {new[0]!r} {_TOO_MANY}")
-        for name in new:
-            self.numbers[name] = len(self.numbers)
-        if self.scaled and len(self.numbers) > len(self.statistics):
-            room = max(8, 2 * len(self.statistics), len(self.numbers))
-            grown = np.zeros((room, self.statistics.shape[1]))
-            grown[: len(self.statistics)] = self.statistics
-            self.statistics = grown
-
-    def forget_after(self, count: int) -> None:
-        """Forget the names registered after the first ``count``."""
-        if count != len(self.numbers):
-            self.numbers = dict(list(self.numbers.items())[:count])
-            self._forget()
 
     def check(self, x: Event) -> None:
         """Raise the ValueError that names the first field of ``x`` that cannot be taken, if any."""
-        for name, value in _named(x).items():
-            kind = kind_of(type(value))
-            if kind is None:
-                raise ValueError(unaccepted(name, value))
-            if kind == "number":
-                check_number(name, value, self.largest)
-
-
-def _named(x: Event) -> dict[str, Any]:
-    """Return an event by names."""
-    try:
-        named = {name_of(field): value for field, value in x.items()}
-    except AttributeError:
-        raise ValueError(_no_dict(x)) from None
-    if len(named) < len(x):
-        names = [name_of(field) for field in x]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"two fields of the event have the same name {twice!r}")
-    return named
-
-
-def _no_dict(x: object) -> str:
-    return f"an event must be a dict of field names to values, not {type(x).__name__}"
+        check_event(x, self.largest)
 
 
 def _getter(fields: Sequence[Hashable]) -> Callable[[Event], Sequence[Any]]:
     if len(fields) > 1:
         return itemgetter(*fields)
     return (lambda event: (event[fields[0]],)) if fields else lambda event: ()
-
-
-def unaccepted(name: str, value: object) -> str:
-    """Return the sentence that refuses a value for its type."""
-    return (
-        f"field {name!r} is a {type(value).__name__}; a field must be a number, a boolean, a string "
-        "or None (missing)"
-    )
-
-
-def _as_float(name: str, value: Any, largest: float) -> float:
-    try:
-        return float(value)
-    except (OverflowError, ValueError):
-        check_number(name, value, largest)
-        raise
-
-
-def check_number(name: str, value: Any, largest: float) -> None:
-    """Raise ValueError if a number is NaN, infinite or too large to be squared, or to be told from others."""
-    try:
-        number = float(value)
-    except (OverflowError, ValueError):
-        number = math.inf
-    if not abs(number) <= largest:
-        shown = f"{number:g}" if not math.isinf(number) else str(value)[:40]
-        remedy = "" if largest == LARGEST else ", for want of scaling: scale it, or subtract where it begins"
-        raise ValueError(
-            f"field {name!r} is {shown}; numbers must be finite and at most {largest:g} in size{remedy} "
-            "(a missing value is None)"
-        )

@@ -8,21 +8,21 @@ and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Scaling
 prediction honest: it can be made before the event is learned, and learning the event scales it by the same
 numbers.
 
-**One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a farther
-one takes its place, so a single absurd value never counts, whether it is the first or the last. And no value
-moves the variance by more than half (a sixteenth where scales follow the stream; or by sixteen variances, while
-counts are small), so a few do little, while values that come again and again are believed.
+**One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a
+farther one takes its place, so a single absurd value never counts, be it the first or the last. And no value
+moves the variance by more than half (a sixteenth where scales follow the stream; or by sixteen variances,
+while counts are small), so a few do little, while values that come again and again are believed.
 
 **Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
 been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
 is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
 nothing where all events have the number. Inputs that are not scaled are themselves.
 
-**Scales follow the stream** if ``horizon`` is finite: ``count`` ends there, so that older values fade, and what
-has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations from
-the mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square, than
-ever before (another unit). Numbers that stay the same for long, or switch between few values, do neither. Six
-more numbers are kept then: ``(run, previous, step, least, recent, age)``.
+**Scales follow the stream** if ``horizon`` is finite: ``count`` ends there, so that older values fade, and
+what has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations
+from the mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square,
+than ever before (another unit). Numbers that stay the same for long, or switch between few values, do
+neither. Six more numbers are kept then: ``(run, previous, step, least, recent, age)``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.inputs import kind_of
+from streamk.encoding.fields import kind_of
 from streamk.encoding.rows import LARGEST, RowError
 
 Array = NDArray[np.float64]

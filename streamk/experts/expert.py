@@ -1,4 +1,4 @@
-"""What an expert is: a rule of learning over some columns of a feature map, with coefficients and a clock of its own.
+"""What an expert is: a rule of learning over columns of a feature map, with coefficients and a clock.
 
 An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the
 verbs :func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an
@@ -34,7 +34,7 @@ ITERATE, FINAL = 0, 1  # of outputs
 
 
 def evaluate(expert: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
-    """Fill ``outputs[e]`` ``(2, K)``: the iterate's outputs for row ``i`` of ``phi``, and those to predict with.
+    """Fill ``outputs[e]`` ``(2, K)``: the iterate's for row ``i`` of ``phi``, and those to predict with.
 
     In compiled code.
     """
@@ -148,11 +148,12 @@ class Expert:
         return max(0, (width if self.columns is None else min(self.columns.stop, width)) - self.first)
 
     def opened(self, opening: int, block: slice, fresh: bool) -> None:
-        """Begin with a block of the map: the ``opening``-th that is opened, ``fresh`` if it never was before."""
+        """Begin with a block of the map: the ``opening``-th to be opened, ``fresh`` if it is new."""
 
     def own(self, block: slice) -> slice:
         """Return the part of a block of the map that it stands on, counted from its first column."""
-        start, stop = (min(max(end - self.first, 0), self.features) for end in (block.start, block.stop))
+        columns = self.coefficients.shape[2]
+        start, stop = (min(max(end - self.first, 0), columns) for end in (block.start, block.stop))
         return slice(start, stop)
 
     @property

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streamk.features.lanes import DOUBLE, LANES, at, data, fma, fold, load, spread, store, times, vector
 
 Array = NDArray[np.float64]
+_JITTER = 1e-12  # of the trace
 
 
 def factor_size(size: int) -> int:
@@ -66,6 +67,22 @@ def of_information(matrix: Array) -> tuple[Array, Array]:
     for j, place in _columns(size):
         factor[place] = upper[:j, j] / lengths[j]
     return lengths**2, factor
+
+
+def is_positive(gram: Array) -> bool:
+    """Return whether the lower triangle is that of a Gram matrix that can be solved for."""
+    from scipy.linalg import cho_factor
+
+    try:
+        cho_factor(solvable(gram), lower=True)
+    except (ValueError, np.linalg.LinAlgError):
+        return False
+    return bool((gram.diagonal() > 0.0).all())
+
+
+def solvable(gram: Array) -> Array:
+    """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
+    return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
 
 
 @intrinsic

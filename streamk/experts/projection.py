@@ -10,6 +10,7 @@ residuals ``R`` (``m × K``) on a row block ``Φ`` (``m × F``) it is, in the pr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,19 +74,9 @@ class Projection(Expert):
 
     def step_many(self, lesson: Lesson) -> None:
         """Project onto a block of rows by their Gram matrix."""
-        gram = total(products_on_threads(lambda phi: phi @ phi.T, lesson.kept)).astype(np.float64)
         residual = residuals_of(self.loss, lesson)
-        rho = regularization_at(self.rho, self.memory, self.clock[EVENTS]) * self.features
         solve = margin_multipliers if self.loss == MARGIN else multipliers
-        with one_blas_thread():
-            change = solve(gram, residual, ridges(rho, lesson.weights)).astype(np.float32)
-
-        def move(job: tuple[slice, Floats]) -> None:
-            tile, phi = job
-            self.coefficients[ITERATE, :, tile] += change.T @ phi
-
-        tiles = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()]
-        products_on_threads(move, list(zip(tiles, lesson.kept, strict=True)))
+        project_block(self, self.wanted(), lesson.kept, residual, ridges(self, lesson.weights), solve)
         self.count_block(len(lesson.aims))
 
 
@@ -146,10 +137,31 @@ def _residuals(loss, outputs, aims, known, out):  # type: ignore[no-untyped-def]
         residuals(loss, outputs[i, :known], aims[i], out[i, :known])
 
 
-def ridges(rho: float, weights: Array) -> Array:
-    """Return ``ρ_t F/w`` of every row."""
+def ridges(expert: Any, weights: Array) -> Array:
+    """Return ``ρ_t F/w`` of every row, for an expert that projects."""
+    rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) * expert.features
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return np.asarray(np.where(weights > 0.0, np.minimum(rho / weights, LARGEST_RIDGE), LARGEST_RIDGE))
+
+
+def project_block(
+    expert: Expert,
+    columns: Sequence[slice],
+    features: Sequence[Floats],
+    residual: Array,
+    rho: Array,
+    solve: Callable[[Array, Array, Array], Array],
+) -> None:
+    """Project an expert's coefficients onto a block of rows, given their features in columns of the map."""
+    gram = total(products_on_threads(lambda phi: phi @ phi.T, features)).astype(np.float64)
+    with one_blas_thread():
+        change = solve(gram, residual, rho).astype(np.float32)
+
+    def move(job: tuple[slice, Floats]) -> None:
+        tile, phi = job
+        expert.coefficients[ITERATE, :, expert.own(tile)] += change.T @ phi
+
+    products_on_threads(move, list(zip(columns, features, strict=True)))
 
 
 def multipliers(gram: Array, residual: Array, rho: Array) -> Array:

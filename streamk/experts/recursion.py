@@ -16,7 +16,7 @@ Two that opened the same block merge exactly: information and information vector
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -39,15 +39,14 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.experts.projection import multipliers, project_around, residuals_of, ridges
+from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
 from streamk.features.lanes import LANES
-from streamk.features.products import add_gram, one_blas_thread, products_on_threads, tiles_of, total
+from streamk.features.products import add_gram, one_blas_thread, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at
 
-_JITTER = 1e-12  # of the trace
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
-_MOST = 1e100  # of the numbers in a factor
+_MOST = 1e100  # of the numbers in a factor or a sum
 
 
 class Recursing(NamedTuple):
@@ -165,17 +164,18 @@ class Recursion(Expert):
         add_gram(self.gram, weighted, opened)
         self.sums += weighted.sum(axis=0)
         with one_blas_thread():
-            move = cho_solve(cho_factor(_solvable(self.gram), lower=True), weighted.T @ residual)
+            move = cho_solve(cho_factor(factor.solvable(self.gram), lower=True), weighted.T @ residual)
             np.clip(self.weights + move.T, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=self.weights)
             self.coefficients[ITERATE, :, self._block] = self.weights
         if len(lesson.kept) > 1:
-            self._project_others(lesson, residual - opened @ move)
+            left, rho = residual - opened @ move, ridges(self, lesson.weights)
+            project_block(self, self.wanted()[1:], list(self._others(lesson)), left, rho, multipliers)
         self.count_block(len(lesson.aims))
 
-    def _project_others(self, lesson: Lesson, left: Array) -> None:
-        tiles = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()[1:]]
-        features = []
-        for tile, kept in zip(tiles, lesson.kept[1:], strict=True):
+    def _others(self, lesson: Lesson) -> Iterator[Floats]:
+        """Yield the features of all columns, those of the open block being 0."""
+        for columns, kept in zip(self.wanted()[1:], lesson.kept[1:], strict=True):
+            tile = self.own(columns)
             low, high = (
                 min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop)
             )
@@ -183,13 +183,7 @@ class Recursion(Expert):
             if low < high:
                 phi = kept.copy()
                 phi[:, low - tile.start : high - tile.start] = 0.0
-            features.append(phi)
-        gram = total(products_on_threads(lambda phi: phi @ phi.T, features)).astype(np.float64)
-        rho = regularization_at(self.rho, self.memory, self.clock[EVENTS]) * self.features
-        with one_blas_thread():
-            change = multipliers(gram, left, ridges(rho, lesson.weights)).astype(np.float32)
-            for tile, phi in zip(tiles, features, strict=True):
-                self.coefficients[ITERATE, :, tile] += change.T @ phi
+            yield phi
 
     @property
     def information(self) -> Array:
@@ -218,34 +212,34 @@ class Recursion(Expert):
         part = sum(shares[k] for k in told)
         for k in told:
             expert, (rows, unit) = experts[k], columns[k]
-            counts = len(rows)
             evidence = shares[k] * events / max(expert.clock[EVENTS], 1.0)
             seen = expert.information
-            moved = (expert.weights @ seen - penalty * expert.start)[:counts]
+            moved = (expert.weights @ seen - penalty * expert.start)[: len(rows)]
             known[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)
             gram += evidence * (seen - penalty * np.eye(len(seen)))
-            self.start[rows] += shares[k] / part * unit.scale * expert.start[:counts]
+            self.start[rows] += shares[k] / part * unit.scale * expert.start[: len(rows)]
             self.sums += evidence * expert.sums
         with one_blas_thread():
-            solved = cho_solve(cho_factor(_solvable(gram), lower=True), (known + penalty * self.start).T).T
+            solved = cho_solve(
+                cho_factor(factor.solvable(gram), lower=True), (known + penalty * self.start).T
+            ).T
             self.weights = np.ascontiguousarray(np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
             if self.together:
                 self.gram = np.tril(gram)
             else:
-                self.diagonal, self.factor = factor.of_information(_solvable(gram))
+                self.diagonal, self.factor = factor.of_information(factor.solvable(gram))
         change = self.weights - self.coefficients[ITERATE, :, self._block]
         self.coefficients[:, :, self._block] += change.astype(np.float32)
         self.coefficients[ITERATE, :, self._block] = self.weights
 
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        return ("start", "weights", "sums", *(("gram",) if self.together else ("diagonal", "factor")))
+
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
-        kept = super().parts()
-        if self.is_open:
-            matrix = (
-                {"gram": self.gram} if self.together else {"diagonal": self.diagonal, "factor": self.factor}
-            )
-            kept |= {"start": self.start, "weights": self.weights, "sums": self.sums, **matrix}
-        return kept
+        opened = {name: getattr(self, name) for name in self._kept} if self.is_open else {}
+        return super().parts() | opened
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file; without those of the open block, it is closed."""
@@ -253,41 +247,16 @@ class Recursion(Expert):
         if "sums" not in arrays:
             self.close()
             return
-        size, outputs = len(self.sums), len(self.weights)
-        kept = {
-            name: typed(arrays, name, np.float64, (outputs, size)).copy() for name in ("start", "weights")
-        }
-        kept["sums"] = typed(arrays, "sums", np.float64, (size,)).copy()
-        _require(all(np.isfinite(array).all() for array in kept.values()))
-        _require((abs(kept["weights"]) <= LARGEST_COEFFICIENT).all())
-        if self.together:
-            kept["gram"] = typed(arrays, "gram", np.float64, (size, size)).copy()
-            _require(_is_positive(kept["gram"]))
-        else:
-            diagonal = kept["diagonal"] = typed(arrays, "diagonal", np.float64, (size,)).copy()
-            shape = (factor.factor_size(size),)
-            packed = kept["factor"] = typed(arrays, "factor", np.float64, shape).copy()
-            _require((diagonal >= 0.0).all() and (diagonal <= _MOST).all() and (abs(packed) <= _MOST).all())
-        self.__dict__.update(kept)
-
-
-def _require(possible: bool | np.bool_) -> None:
-    if not possible:
-        raise ValueError("its open block is impossible")
-
-
-def _is_positive(gram: Array) -> bool:
-    """Return whether the lower triangle is that of a Gram matrix that can be solved for."""
-    try:
-        cho_factor(_solvable(gram), lower=True)
-    except (ValueError, np.linalg.LinAlgError):
-        return False
-    return bool((gram.diagonal() > 0.0).all())
-
-
-def _solvable(gram: Array) -> Array:
-    """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
-    return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
+        possible = True
+        for name in self._kept:
+            kept = typed(arrays, name, np.float64, getattr(self, name).shape).copy()
+            possible = possible and bool((abs(kept) <= _MOST).all())
+            setattr(self, name, kept)
+        possible = possible and bool((abs(self.weights) <= LARGEST_COEFFICIENT).all())
+        if not possible or not (
+            factor.is_positive(self.gram) if self.together else (self.diagonal >= 0.0).all()
+        ):
+            raise ValueError("its open block is impossible")
 
 
 @overload(step, jit_options={"error_model": "numpy"})

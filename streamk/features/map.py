@@ -248,7 +248,7 @@ class FeatureMap:
         return runs[runs[:, 0] < runs[:, 1]]
 
     def columns_by_inputs(self, tile: slice) -> list[NDArray[np.intp] | slice]:
-        """Return, for each of the inputs that :func:`exponents_of` tells, the columns of a tile that take it."""
+        """Return the columns of a tile that take each of the inputs that :func:`exponents_of` tells."""
         if len(self.exponents) == 1:
             return [slice(None)]
         inputs = np.repeat(self._families, BLOCK)[tile]

@@ -1,93 +1,32 @@
-"""What every learner shares: the way rows reach the compiled loop, one by one, many, or by blocks."""
+"""What every learner shares: events one by one, many at once, or gathered into blocks."""
 
 from __future__ import annotations
 
-import itertools
-import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import typeof
 from numpy.typing import NDArray
 
 from streamk.encoding.batches import Batch
 from streamk.encoding.codec import EVENTS, outputs_after
-from streamk.encoding.inputs import Event
-from streamk.encoding.rows import Rows, first_bad, slices
+from streamk.encoding.fields import Event
+from streamk.encoding.rows import Rows, slices
 from streamk.experts.blocks import HEAVIEST, look
 from streamk.experts.expert import FINAL, Lesson
-from streamk.features.choice import KEYED, STRUCTURED, choose_for
-from streamk.features.map import FeatureMap
-from streamk.learners.events import (
-    DONE,
-    LACKING,
-    OVERFLOWED,
-    adapt_many,
-    combine_many,
-    observe_block,
-    run,
-)
-from streamk.learners.state import LearnerState
+from streamk.learners.events import adapt_many, combine_many, observe_block
+from streamk.learners.rows import RowLearner
 from streamk.threads import on_threads
 
-compiled: Any = run
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
 Array = NDArray[np.float64]
 
 
-class KernelLearner(LearnerState):
-    """The row handling of a learner: checked, encoded, and on to the compiled loop or to blocks."""
-
-    _arguments: tuple[Any, ...] | None = None  # of the compiled loop, beside the rows; None: to be made anew
-    _entry: Any = None  # the compiled loop for arguments of these types
-    _goal: Array
-    _out: Array
-
-    def _ready(self, rows: Rows, outputs: int) -> FeatureMap:
-        """Return the map, made on the first event that is learned, with room for ``outputs``."""
-        made = self._map
-        if made is None:
-            seed = secrets.randbits(63) if self.seed is None else self.seed
-            structured = self._codec.inputs.directions == STRUCTURED
-            made = self._make_map(seed, rows.most_slots() if structured else None)
-            self._grow(max(outputs, 1), made.features)
-            self._arguments = None
-        elif outputs > self._outputs:
-            self._grow(outputs, made.features)
-            self._arguments = None
-        self._open_due()
-        return made
-
-    def _open_due(self) -> None:
-        """Open the block of features that is due."""
-        growth = self._growth
-        if self._map is not None and growth.due(self._codec.counts[EVENTS]):
-            fresh = growth.open(self.events)
-            self._grow(self._outputs, growth.blocks * growth.size)
-            for expert in self._experts:
-                expert.opened(growth.openings, growth.columns, fresh)
-            self._arguments = None
-
-    def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
-        """Return the arguments of the compiled loop between rows and goal."""
-        found = self._arguments
-        if (
-            found is None
-            or found[0].statistics is not self._codec.inputs.statistics
-            or found[2] is not e.record
-        ):
-            coding = self._codec.coding(np.array(e.exponents))
-            groups = tuple(
-                tuple(expert.record for expert in group)
-                for _, group in itertools.groupby(self._experts, key=type)
-            )
-            found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
-        return found
+class KernelLearner(RowLearner):
+    """The river face's common part: checked, encoded, and on to the compiled loop or to blocks."""
 
     def _predict_event(self, x: Event) -> Array | None:
         """Return the compiled prediction of one event, ``(K,)``, or None before any learning."""
@@ -114,66 +53,6 @@ class KernelLearner(LearnerState):
             rows = self._codec.inputs.encode(x, True)
         if self._run_event(made, True, rows, target, weight) >= 0:
             self._codec.inputs.check(x)
-
-    def _encode_learned(self, x: Event) -> Rows:
-        """Return an event, checked, with its names registered and its directions settled."""
-        inputs = self._codec.inputs
-        rows = inputs.encode(x, True)
-        if first_bad(rows, inputs.largest) >= 0:
-            inputs.check(x)
-        return inputs.encode(x, True) if self._settles(rows) else rows
-
-    def _settles(self, rows: Rows) -> bool:
-        """Choose automatic directions by the first event learned; return whether it must be encoded again."""
-        if self._codec.inputs.settled:
-            return False
-        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self._together)
-        self._codec.inputs.settle(chosen)
-        return chosen == KEYED
-
-    def _run_event(
-        self, e: FeatureMap, learning: bool, rows: Rows, target: float = 0.0, weight: float = 1.0
-    ) -> int:
-        """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
-
-        It is entered directly, since finding out the types of its arguments would take as long as an event.
-        """
-        if e.slots is not None:
-            self._cover(e, rows)
-        arguments = self._all_but_rows(e)
-        self._goal[0, 0], self._goal[1, 0] = target, weight
-        everything = (learning, rows, *arguments, self._goal, self._out)
-        if self._entry is None:
-            code = compiled(*everything)
-            self._entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
-        else:
-            code = self._entry(*everything)
-        if code == DONE or code >= 0:
-            return int(code)
-        if self._makes_room(e, code):
-            return self._run_event(e, learning, rows, target, weight)
-        return DONE
-
-    def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
-        """Run the compiled loop on rows whose values have been checked."""
-        self._cover(e, rows)
-        if not len(out):
-            out = np.zeros((0, self._outputs))
-        code = compiled(learning, rows, *self._all_but_rows(e), goal, out)
-        if code >= 0:
-            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
-        if code != DONE and self._makes_room(e, code):
-            self._run(e, learning, rows, goal, out)
-
-    def _makes_room(self, e: FeatureMap, code: int) -> bool:
-        """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""
-        e.make_room(LACKING - code if code < LACKING else 0)
-        return code != OVERFLOWED
-
-    def _cover(self, e: FeatureMap, rows: Rows) -> None:
-        """Open the slots that these rows have."""
-        if e.slots is not None:
-            e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
 
     def _predict_batch(self, rows: Batch) -> Array:
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
@@ -328,5 +207,5 @@ class KernelLearner(LearnerState):
 
 
 def _both(outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Return outputs of experts ``(sets, m, K)`` as ``(E, 2, m, K)``: the iterates', and those to predict with."""
+    """Return outputs of experts, ``(sets, m, K)``, as ``(E, 2, m, K)``."""
     return np.array([given if len(given) > FINAL else given.repeat(2, axis=0) for given in outputs])

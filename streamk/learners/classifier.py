@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
+from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
-from streamk.encoding.inputs import Event
 from streamk.encoding.labels import Label, Labels
 from streamk.encoding.targets import check_weight, check_weights, targets
 from streamk.learners.base import KernelLearner

@@ -59,7 +59,8 @@ class LearnerState(base.Estimator):
     def __setattr__(self, name: str, value: Any) -> None:
         if "_codec" in self.__dict__ and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
             raise AttributeError(
-                f"{name} is fixed once a learner is made; make another: learner.clone({{{name!r}: {value!r}}})"
+                f"{name} is fixed once a learner is made; "
+                f"make another: learner.clone({{{name!r}: {value!r}}})"
             )
         super().__setattr__(name, value)
 
@@ -158,10 +159,7 @@ class LearnerState(base.Estimator):
 
     def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the learner of these parts, which it does not share; without an open block."""
-        learner = self._from_parts(
-            header, {name: array.copy() for name, array in arrays.items()}, closed=True
-        )
-        return learner
+        return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
 
     def save(self, path: str | Path, extra: Any = None) -> int:
         """Write the model to ``path`` and return its size in bytes.

@@ -5,7 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamk.encoding.inputs import MOST_NAMES, Inputs
+from streamk.encoding.fields import check_events
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.names import MOST_NAMES
 from streamk.encoding.rows import RowError, Rows, missing, stack
 from streamk.encoding.scaling import scale_rows
 
@@ -227,7 +229,7 @@ def test_nothing_is_a_row():
 
 def test_the_row_of_a_bad_value_is_named():
     with pytest.raises(RowError, match="row 1: field 'a' is nan"):
-        Inputs().check_many([{"a": 1.0}, {"a": math.nan}])
+        check_events([{"a": 1.0}, {"a": math.nan}], 1e100)
     with pytest.raises(RowError, match="row 1: field 'a' is a list"):
         Inputs().encode_many([{"a": 1.0}, {"a": []}], [True, True])
     for number in (10**400, Decimal("sNaN")):

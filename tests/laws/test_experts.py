@@ -154,7 +154,7 @@ def raw(learner, x):
     if learner._map is None:
         return np.zeros(0)
     e, expert = learner._map, learner._experts[0]
-    keys = np.array([k for k in learner._codec.inputs.encode(x, False).keys[0]], dtype=np.uint64)
+    keys = learner._codec.inputs.encode(x, False).keys[0].copy()
     z = np.array(list(itertools.chain(x.values()))) / np.sqrt(len(x))
     z = z[np.argsort([list(x).index(n) for n in x])]
     W = e.frequencies(np.sort(keys), slice(None), slice(0, e.width)).astype(np.float64)

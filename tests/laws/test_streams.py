@@ -1,4 +1,4 @@
-"""What ordinary streams do to scales: presence, absurd values, shifts, other units, events that lack fields."""
+"""What ordinary streams do to scales: presence, absurd values, shifts, other units, lacking fields."""
 
 import numpy as np
 import pytest

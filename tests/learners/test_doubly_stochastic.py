@@ -122,8 +122,8 @@ def test_regressor_is_the_rule(rule, loss):
 def test_algorithm_1_converges_like_one_over_t():
     """Kernel ridge regression whose optimum is known: the error at fixed points falls like 1/t.
 
-    The distribution is uniform on 20 points, so ``f* = K (K/20 + ν I)⁻¹ y/20`` exactly. Slopes from 6 runs; a wrong sign, decay or step size has slope 0
-    or more.
+    The distribution is uniform on 20 points, so ``f* = K (K/20 + ν I)⁻¹ y/20`` exactly. Slopes from 6 runs; a
+    wrong sign, decay or step size has slope 0 or more.
     """
     rng = np.random.default_rng(0)
     points = rng.normal(size=(20, 4))
@@ -258,10 +258,11 @@ def test_every_block_is_visited_in_turn(revisits, growth):
         before = None if last is None else last.copy()
         learner.learn_many(X[start : start + 128], y[start : start + 128], names=NAMES)
         last = learner._experts[0].coefficients[0]
-        moved = [
-            b for b in range(last.shape[1] // 64)
-            if before is None or b * 64 >= before.shape[1] or (last[:, b * 64 : b * 64 + 64] != before[:, b * 64 : b * 64 + 64]).any()
-        ]  # fmt: skip
+        moved = []
+        for b in range(last.shape[1] // 64):
+            at = slice(b * 64, b * 64 + 64)
+            if before is None or at.start >= before.shape[1] or (last[:, at] != before[:, at]).any():
+                moved.append(b)
         visited.append(moved)
     queue = []
     for step, moved in enumerate(visited):

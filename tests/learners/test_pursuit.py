@@ -5,7 +5,6 @@ import pytest
 
 import streamk
 from streamk.experts import factor
-
 from tests.references import Scale
 
 from .test_kaczmarz import NAMES, features, stream

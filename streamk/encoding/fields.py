@@ -1,0 +1,108 @@
+"""Fields: what an event may hold, by which name, and the sentences that refuse the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from streamk.encoding.rows import LARGEST, RowError
+
+Event = Mapping[Hashable, Any]
+CATEGORIES = (bool, np.bool_, str)
+
+
+def kind_of(value_type: type) -> str | None:
+    """Return ``"number"``, ``"category"``, ``"missing"``, or None if the type is not accepted."""
+    if issubclass(value_type, CATEGORIES):
+        return "category"
+    if issubclass(value_type, (Real, Decimal)) and not issubclass(value_type, np.timedelta64):
+        return "number"
+    return "missing" if value_type is type(None) else None
+
+
+def name_of(field: Hashable) -> str:
+    """Return the name of a field: its text, and for a whole number that of an integer.
+
+    Examples
+    --------
+    >>> name_of("a"), name_of(1), name_of(1.0), name_of(True)
+    ('a', '1', '1', 'True')
+    """
+    if isinstance(field, (float, np.floating)) and float(field).is_integer():
+        field = int(field)
+    return str(field)
+
+
+def named(x: Event) -> dict[str, Any]:
+    """Return an event by names."""
+    try:
+        named = {name_of(field): value for field, value in x.items()}
+    except AttributeError:
+        raise ValueError(no_dict(x)) from None
+    if len(named) < len(x):
+        names = [name_of(field) for field in x]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two fields of the event have the same name {twice!r}")
+    return named
+
+
+def no_dict(x: object) -> str:
+    """Return the sentence that refuses what is no event."""
+    return f"an event must be a dict of field names to values, not {type(x).__name__}"
+
+
+def unaccepted(name: str, value: object) -> str:
+    """Return the sentence that refuses a value for its type."""
+    return (
+        f"field {name!r} is a {type(value).__name__}; a field must be a number, a boolean, a string "
+        "or None (missing)"
+    )
+
+
+def as_float(name: str, value: Any, largest: float) -> float:
+    """Return a number as a float, refusing one that has none."""
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        check_number(name, value, largest)
+        raise
+
+
+def check_number(name: str, value: Any, largest: float) -> None:
+    """Raise ValueError if a number is NaN, infinite or too large to be squared, or to be told from others."""
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        number = math.inf
+    if not abs(number) <= largest:
+        shown = f"{number:g}" if not math.isinf(number) else str(value)[:40]
+        remedy = "" if largest == LARGEST else ", for want of scaling: scale it, or subtract where it begins"
+        raise ValueError(
+            f"field {name!r} is {shown}; numbers must be finite and at most {largest:g} in size{remedy} "
+            "(a missing value is None)"
+        )
+
+
+def check_event(x: Event, largest: float) -> None:
+    """Raise the ValueError that names the first field of an event that cannot be taken, if any."""
+    for name, value in named(x).items():
+        kind = kind_of(type(value))
+        if kind is None:
+            raise ValueError(unaccepted(name, value))
+        if kind == "number":
+            check_number(name, value, largest)
+
+
+def check_events(events: Sequence[Event], largest: float) -> None:
+    """Raise the RowError that names row and field of the first value that cannot be taken, if any."""
+    row = 0
+    try:
+        for row, x in enumerate(events):  # noqa: B007 (an error names the row)
+            check_event(x, largest)
+    except ValueError as error:
+        raise RowError(row, str(error)) from None

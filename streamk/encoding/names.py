@@ -1,0 +1,158 @@
+"""The names that a learner knows: their slots, their statistics and their directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.keys import AUTO, category_key, number_key, number_position_key, number_slot_key
+from streamk.encoding.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
+from streamk.encoding.scaling import FIXED
+
+MOST_NAMES = MOST_SLOTS
+_TOO_MANY = (
+    f"would be among more than {MOST_NAMES:,} names of numbers, the most that a learner holds. Use "
+    "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
+)
+_MOST_KEYS = 65_536
+
+
+class Names:
+    """Names of numbers in the order of learning, and the keys of numbers and categories.
+
+    Parameters
+    ----------
+    directions
+        ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning), or ``"auto"``:
+        structured until :meth:`settle` says.
+    scaled
+        Whether numbers have slots of statistics.
+    largest
+        What numbers that are not scaled may not exceed.
+    kept
+        Numbers of statistics of each name.
+    """
+
+    def __init__(
+        self,
+        directions: str = "keyed",
+        scaled: bool = True,
+        largest: float = LARGEST_UNSCALED,
+        kept: int = FIXED,
+    ) -> None:
+        self.settled = directions != AUTO
+        self.directions, self.scaled = directions if self.settled else "structured", scaled
+        self.largest = LARGEST if scaled else largest
+        self.numbers: dict[str, int] = {}
+        self.statistics: NDArray[np.float64] = np.zeros((0, kept))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was remembered of the names' slots and keys."""
+        self._entries: dict[str, tuple[int, int]] = {}
+        self._categories: dict[tuple[str, str], int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        return {**state, "statistics": self.statistics[: len(self.numbers)].copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def settle(self, directions: str) -> None:
+        """Say what directions numbers have from now on; rows encoded before are no more to be used."""
+        self.settled, self.directions = True, directions
+        if not self.registers:
+            self.numbers.clear()
+        self._forget()
+
+    def set_names(self, names: Sequence[str], statistics: NDArray[np.float64]) -> None:
+        """Take over names and, if they are scaled, their statistics."""
+        self.numbers = {name: slot for slot, name in enumerate(names)}
+        self.statistics = statistics.copy()
+        self._forget()
+
+    @property
+    def registers(self) -> bool:
+        """Whether a number's name must be known before it counts."""
+        return self.scaled or self.positional
+
+    @property
+    def positional(self) -> bool:
+        """Whether a number's direction is that of its position."""
+        return self.directions != "keyed"
+
+    def positions(self, names: Sequence[str]) -> list[int]:
+        """Return the positions of sorted names; new ones follow the known, as learning would place them."""
+        new = iter(range(len(self.numbers), len(self.numbers) + len(names)))
+        return [self.numbers[name] if name in self.numbers else next(new) for name in names]
+
+    def slot(self, name: str) -> int:
+        """Return the slot of a number, −1 if it has no statistics (scaling off, or not yet learned)."""
+        return self.numbers.get(name, UNSCALED) if self.scaled else UNSCALED
+
+    def number_key(self, name: str, position: int) -> int:
+        """Return the direction of a number; a number that cannot be scaled yet is absent."""
+        if self.scaled and name not in self.numbers:
+            return ABSENT
+        if self.directions == "structured":
+            if position >= MOST_SLOTS:
+                raise ValueError(f"field {name!r} {_TOO_MANY}")
+            return number_slot_key(position)
+        return number_key(name) if self.directions == "keyed" else number_position_key(position)
+
+    def category_key(self, name: str, value: str) -> int:
+        """Return the direction of ``name=value``."""
+        pair = (name, value)
+        key = self._categories.get(pair)
+        if key is None:
+            if len(self._categories) >= _MOST_KEYS:
+                self._categories.clear()
+            key = self._categories[pair] = category_key(name, value)
+        return key
+
+    def entry(self, name: str) -> tuple[int, int]:
+        """Return slot and key of a number that is registered, if it must be."""
+        entry = self._entries.get(name)
+        if entry is None:
+            if not self.registers and len(self._entries) >= _MOST_KEYS:
+                self._forget()
+            entry = self._entries[name] = self.slot(name), self.number_key(name, self.numbers.get(name, 0))
+        return entry
+
+    def register(self, names: Sequence[str]) -> None:
+        """Learn the names of numbers first met in one event, in sorted order."""
+        new = sorted({name for name in names if name not in self.numbers}) if self.registers else []
+        if len(self.numbers) + len(new) > MOST_NAMES:
+            raise ValueError(f"field {new[0]!r} {_TOO_MANY}")
+        for name in new:
+            self.numbers[name] = len(self.numbers)
+        if self.scaled and len(self.numbers) > len(self.statistics):
+            room = max(8, 2 * len(self.statistics), len(self.numbers))
+            grown = np.zeros((room, self.statistics.shape[1]))
+            grown[: len(self.statistics)] = self.statistics
+            self.statistics = grown
+
+    def forget_after(self, count: int) -> None:
+        """Forget the names registered after the first ``count``."""
+        if count != len(self.numbers):
+            self.numbers = dict(list(self.numbers.items())[:count])
+            self._forget()
+
+    @contextmanager
+    def forgetting_on_error(self) -> Iterator[None]:
+        """Forget the names registered and the directions settled since, if a value is refused."""
+        before, settled = len(self.numbers), self.settled
+        try:
+            yield
+        except ValueError:
+            if self.settled and not settled:
+                self.settle("structured")
+                self.settled = False
+            self.forget_after(before)
+            raise

@@ -1,0 +1,133 @@
+"""The way of encoded rows into the compiled loop: its arguments, made anew when something has changed."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import Any
+
+import numpy as np
+from numba import typeof
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import EVENTS
+from streamk.encoding.fields import Event
+from streamk.encoding.rows import Rows, first_bad
+from streamk.features.choice import KEYED, STRUCTURED, choose_for
+from streamk.features.map import FeatureMap
+from streamk.learners.events import DONE, LACKING, OVERFLOWED, run
+from streamk.learners.state import LearnerState
+
+compiled: Any = run
+Array = NDArray[np.float64]
+
+
+class RowLearner(LearnerState):
+    """A learner that rows are run through, one or many."""
+
+    _arguments: tuple[Any, ...] | None = None  # of the compiled loop, beside the rows; None: to be made anew
+    _entry: Any = None  # the compiled loop for arguments of these types
+    _goal: Array
+    _out: Array
+
+    def _ready(self, rows: Rows, outputs: int) -> FeatureMap:
+        """Return the map, made on the first event that is learned, with room for ``outputs``."""
+        made = self._map
+        if made is None:
+            seed = secrets.randbits(63) if self.seed is None else self.seed
+            structured = self._codec.inputs.directions == STRUCTURED
+            made = self._make_map(seed, rows.most_slots() if structured else None)
+            self._grow(max(outputs, 1), made.features)
+            self._arguments = None
+        elif outputs > self._outputs:
+            self._grow(outputs, made.features)
+            self._arguments = None
+        self._open_due()
+        return made
+
+    def _open_due(self) -> None:
+        """Open the block of features that is due."""
+        growth = self._growth
+        if self._map is not None and growth.due(self._codec.counts[EVENTS]):
+            fresh = growth.open(self.events)
+            self._grow(self._outputs, growth.blocks * growth.size)
+            for expert in self._experts:
+                expert.opened(growth.openings, growth.columns, fresh)
+            self._arguments = None
+
+    def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
+        """Return the arguments of the compiled loop between rows and goal."""
+        found = self._arguments
+        if (
+            found is None
+            or found[0].statistics is not self._codec.inputs.statistics
+            or found[2] is not e.record
+        ):
+            coding = self._codec.coding(np.array(e.exponents))
+            groups = tuple(
+                tuple(expert.record for expert in group)
+                for _, group in itertools.groupby(self._experts, key=type)
+            )
+            found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
+            self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
+        return found
+
+    def _encode_learned(self, x: Event) -> Rows:
+        """Return an event, checked, with its names registered and its directions settled."""
+        inputs = self._codec.inputs
+        rows = inputs.encode(x, True)
+        if first_bad(rows, inputs.largest) >= 0:
+            inputs.check(x)
+        return inputs.encode(x, True) if self._settles(rows) else rows
+
+    def _settles(self, rows: Rows) -> bool:
+        """Choose automatic directions by the first event learned; return whether it must be encoded again."""
+        if self._codec.inputs.settled:
+            return False
+        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self._together)
+        self._codec.inputs.settle(chosen)
+        return chosen == KEYED
+
+    def _run_event(
+        self, e: FeatureMap, learning: bool, rows: Rows, target: float = 0.0, weight: float = 1.0
+    ) -> int:
+        """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
+
+        It is entered directly, since finding out the types of its arguments would take as long as an event.
+        """
+        if e.slots is not None:
+            self._cover(e, rows)
+        arguments = self._all_but_rows(e)
+        self._goal[0, 0], self._goal[1, 0] = target, weight
+        everything = (learning, rows, *arguments, self._goal, self._out)
+        if self._entry is None:
+            code = compiled(*everything)
+            self._entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
+        else:
+            code = self._entry(*everything)
+        if code == DONE or code >= 0:
+            return int(code)
+        if self._makes_room(e, code):
+            return self._run_event(e, learning, rows, target, weight)
+        return DONE
+
+    def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
+        """Run the compiled loop on rows whose values have been checked."""
+        self._cover(e, rows)
+        if not len(out):
+            out = np.zeros((0, self._outputs))
+        code = compiled(learning, rows, *self._all_but_rows(e), goal, out)
+        if code >= 0:
+            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
+        if code != DONE and self._makes_room(e, code):
+            self._run(e, learning, rows, goal, out)
+
+    def _makes_room(self, e: FeatureMap, code: int) -> bool:
+        """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""
+        e.make_room(LACKING - code if code < LACKING else 0)
+        return code != OVERFLOWED
+
+    def _cover(self, e: FeatureMap, rows: Rows) -> None:
+        """Open the slots that these rows have."""
+        if e.slots is not None:
+            e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())

@@ -1,0 +1,95 @@
+"""The house: no circle of imports, one direction, rooms one can read, functions one can call."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FILES = sorted(path for package in ("streamk", "connectors") for path in (ROOT / package).rglob("*.py"))
+LONGEST, MOST_PARAMETERS = 300, 12
+ORDER = [  # a room imports those before it and none after it
+    {"streamk.kernels", "streamk.losses", "streamk.schedules", "streamk.threads", "streamk.encoding"},
+    {"streamk.features"},
+    {
+        "streamk.parameters",
+        "streamk.experts",
+        "streamk.combining",
+        "streamk.model_file",
+        "streamk.random_features",
+    },
+    {"streamk.learners", "streamk.prequential"},
+    {"streamk"},
+    {"connectors"},
+]
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imports_of(path):
+    """Modules of ours that a file imports, wherever in the file the import stands."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in MODULES else node.module)
+    return {name for name in found if name in MODULES}
+
+
+GRAPH = {module: imports_of(path) for module, path in MODULES.items()}
+
+
+def test_imports_have_no_circle():
+    done, way = set(), []
+
+    def visit(module):
+        assert module not in way, " → ".join([*way[way.index(module) :], module])
+        if module not in done:
+            way.append(module)
+            for other in GRAPH[module] - {module}:
+                visit(other)
+            done.add(way.pop())
+
+    for module in GRAPH:
+        visit(module)
+
+
+def level(module):
+    best = max((name for rooms in ORDER for name in rooms if (module + ".").startswith(name + ".")), key=len)
+    return next(k for k, rooms in enumerate(ORDER) if best in rooms)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_data_goes_one_way(module):
+    for other in GRAPH[module]:
+        assert level(other) <= level(module), f"{module} imports {other}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_rooms_can_be_read(path):
+    assert len(path.read_text().splitlines()) <= LONGEST
+    assert not {"utils", "helpers", "manager", "common"} & set(path.relative_to(ROOT).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_functions_can_be_called(path):
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in (
+            "__init__",
+            "__call__",
+        ):
+            taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            assert len(taken) <= MOST_PARAMETERS, f"{node.name} takes {len(taken)}"
+    assert "TYPE_CHECKING" not in source
+    assert "locals()" not in source
