@@ -45,7 +45,8 @@ class RandomFeatures(base.MiniBatchTransformer):
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
         Multipliers of the bandwidth; every 32 features of a kernel take the next of them, and the kernel is
-        their mean if the features are a multiple of 32 times their number (64, with several kernels).
+        their mean if the features are a multiple of 32 times their number (of 64 times kernels times scales,
+        if there are several kernels).
     features
         Number of features ``F``.
     directions

@@ -24,6 +24,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.compiling import INNER
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.rows import typed
 from streamk.losses import SQUARED
@@ -141,7 +142,7 @@ def calibrate(loss, outputs, given, target, events, state):  # type: ignore[no-u
         state[0] = min(max(state[0] - 0.5 * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
 
 
-@overload(combine, jit_options={"error_model": "numpy"})
+@overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Calibrating:
         return None
@@ -156,7 +157,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
     return calibrated
 
 
-@overload(adapt, jit_options={"error_model": "numpy"})
+@overload(adapt, jit_options=INNER)
 def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Calibrating:
         return None

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from streamk.compiling import INNER
+
 
 def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> None:
     """Fill ``out`` with class probabilities of the known outputs, or a number in the target's units.
@@ -26,7 +28,7 @@ def adapt(combiner: Any, coding: Any, outputs: Any, mixed: Any, given: Any, targ
     raise NotImplementedError("for compiled code")
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def mean_output(outputs, mixed):  # type: ignore[no-untyped-def]
     """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
     experts = outputs.shape[0]

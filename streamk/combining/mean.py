@@ -9,6 +9,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.compiling import INNER
 from streamk.encoding.codec import decode
 
 
@@ -35,7 +36,7 @@ class Mean:
         """Take over the arrays of a model file."""
 
 
-@overload(combine, jit_options={"error_model": "numpy"})
+@overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Averaging:
         return None
@@ -47,7 +48,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
     return average
 
 
-@overload(adapt, jit_options={"error_model": "numpy"})
+@overload(adapt, jit_options=INNER)
 def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Averaging:
         return None

@@ -17,14 +17,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER
+from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.labels import Label, Labels, plain
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
-    COUNT,
-    HELD,
-    MEAN,
     TARGET_CLIP,
     horizon_of,
     is_stray,
@@ -43,32 +42,43 @@ Array = NDArray[np.float64]
 class Coding(NamedTuple):
     """A codec as compiled code sees it; for ``exponents`` see :func:`streamk.features.map.exponents_of`.
 
-    ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``standard``
-    says whether numbers are standardised.
+    ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
+    are the statistics of numbers that are standardised, None for others, which then need no code.
     """
 
     statistics: Array
-    target: Array
+    target: Array | None
     counts: Array
     exponents: Array
-    horizon: float
+    horizon: float | None
     largest: float
     classes: bool
-    standard: bool
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def aim_of(coding, target):  # type: ignore[no-untyped-def]
     """Return what an event asks of the experts: a class, or a number as they see it."""
-    if coding.classes or not coding.standard:
+    return _standard(coding.target, target)
+
+
+@njit(cache=True, **INNER)
+def _standard(statistics, target):  # type: ignore[no-untyped-def]
+    if statistics is None:
         return target
-    return standardise(target, coding.target, 0, TARGET_CLIP)
+    return standardise(target, statistics, 0, TARGET_CLIP)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def is_learned(coding, target):  # type: ignore[no-untyped-def]
     """Return whether experts learn from a target: any but a stray number."""
-    return coding.classes or not coding.standard or not is_stray(target, coding.target, 0)
+    return _is_usual(coding.target, target)
+
+
+@njit(cache=True, **INNER)
+def _is_usual(statistics, target):  # type: ignore[no-untyped-def]
+    if statistics is None:
+        return True
+    return not is_stray(target, statistics, 0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -78,21 +88,31 @@ def outputs_after(coding, target):  # type: ignore[no-untyped-def]
     return max(known, int(target) + 1) if coding.classes else known
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def observe_target(coding, target):  # type: ignore[no-untyped-def]
     """Count an event that was learned."""
     coding.counts[KNOWN] = outputs_after(coding, target)
     coding.counts[EVENTS] += 1.0
-    if not coding.classes and coding.standard:
-        observe(target, coding.target, 0, coding.horizon)
+    _observe(coding.target, target, coding.horizon)
+
+
+@njit(cache=True, **INNER)
+def _observe(statistics, target, horizon):  # type: ignore[no-untyped-def]
+    if statistics is not None:
+        observe(target, statistics, 0, horizon)
 
 
 @njit(cache=True, error_model="numpy")
 def decode(coding, output):  # type: ignore[no-untyped-def]
     """Return a number as experts see it in the units of the target."""
-    if not coding.standard:
-        return output
-    return coding.target[0, MEAN] + spread(coding.target, 0) * output
+    return _in_units(coding.target, output)
+
+
+@njit(cache=True, **INNER)
+def _in_units(statistics, output):  # type: ignore[no-untyped-def]
+    if statistics is None:
+        return np.float64(output)
+    return statistics[0, MEAN] + spread(statistics, 0) * output
 
 
 class Unit(NamedTuple):
@@ -137,10 +157,10 @@ class Codec:
 
     def coding(self, exponents: Array) -> Coding:
         """Return the codec as compiled code sees it, until names are registered."""
-        inputs = self.inputs
+        inputs, standard = self.inputs, self.labels is None and self.standard
         return Coding(
-            inputs.statistics, self.target, self.counts, exponents, self.horizon, inputs.largest,
-            self.labels is not None, self.standard,
+            inputs.statistics, self.target if standard else None, self.counts, exponents, self.horizon,
+            inputs.largest, self.labels is not None,
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:

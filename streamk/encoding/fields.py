@@ -81,10 +81,10 @@ def check_number(name: str, value: Any, largest: float) -> None:
         number = math.inf
     if not abs(number) <= largest:
         shown = f"{number:g}" if not math.isinf(number) else str(value)[:40]
-        remedy = "" if largest == LARGEST else ", for want of scaling: scale it, or subtract where it begins"
+        remedy = " because inputs are not scaled; scale the field, or subtract its starting value"
         raise ValueError(
-            f"field {name!r} is {shown}; numbers must be finite and at most {largest:g} in size{remedy} "
-            "(a missing value is None)"
+            f"field {name!r} is {shown}; numbers must be finite and at most {largest:g} in size"
+            f"{remedy * (largest != LARGEST)} (a missing value is None)"
         )
 
 

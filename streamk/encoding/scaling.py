@@ -10,19 +10,15 @@ numbers.
 
 **One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a
 farther one takes its place, so a single absurd value never counts, be it the first or the last. And no value
-moves the variance by more than half (a sixteenth where scales follow the stream; or by sixteen variances,
-while counts are small), so a few do little, while values that come again and again are believed.
+adds more to the variance than half of it (a sixteenth where scales follow the stream; ``16/count`` while that
+is more), so a few do little, while values that come again and again are believed.
 
 **Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
 been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
 is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
 nothing where all events have the number. Inputs that are not scaled are themselves.
 
-**Scales follow the stream** if ``horizon`` is finite: ``count`` ends there, so that older values fade, and
-what has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations
-from the mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square,
-than ever before (another unit). Numbers that stay the same for long, or switch between few values, do
-neither. Six more numbers are kept then: ``(run, previous, step, least, recent, age)``.
+Scales that follow the stream are the business of :mod:`streamk.encoding.following`.
 """
 
 from __future__ import annotations
@@ -33,33 +29,43 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER
+from streamk.encoding.following import (
+    AGE,
+    COUNT,
+    HELD,
+    LEAST,
+    MEAN,
+    MOST_VARIANCES,
+    PREVIOUS,
+    RECENT,
+    SQUARES,
+    STEP,
+    departs,
+)
 from streamk.encoding.rows import ABSENT, UNSCALED, Rows
 
-COUNT, MEAN, SQUARES, HELD, RUN, PREVIOUS, STEP, LEAST, RECENT, AGE = range(10)
 FIXED, FOLLOWING = 4, 10  # numbers kept of each input
 CLIP = 4.0
 TARGET_CLIP = 6.0
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
-_MOST_VARIANCES = 16.0  # or by so many while counts are small
-_FAR, _MOST_RUN = 6.0, 32.0
-_WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
 _SLOWEST = 10_000.0  # events in which scales forget at the fastest
 Array = NDArray[np.float64]
 
 
-def horizon_of(memory: int | None) -> float:
-    """Return how many events the scales of a learner with this memory count: infinite if it never forgets."""
-    return np.inf if memory is None else max(float(memory), _SLOWEST)
+def horizon_of(memory: int | None) -> float | None:
+    """Return how many events the scales of a learner with this memory count: None if it never forgets."""
+    return None if memory is None else max(float(memory), _SLOWEST)
 
 
-def kept_numbers(horizon: float) -> int:
+def kept_numbers(horizon: float | None) -> int:
     """Return how many numbers are kept of each input."""
-    return FOLLOWING if horizon < np.inf else FIXED
+    return FIXED if horizon is None else FOLLOWING
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(cache=True, inline="always", **INNER)
 def _varies(statistics, at):  # type: ignore[no-untyped-def]
     """Return whether an input has varied by more than rounding."""
     count, mean = statistics[at, COUNT], statistics[at, MEAN]
@@ -94,11 +100,29 @@ def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, inline="always", error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
-    """Add one value to row ``at`` of the statistics."""
-    if horizon < np.inf and _departs(value, statistics, at):
+    """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
+    if horizon is None:
+        _observe_fixed(value, statistics, at)
+    else:
+        _observe_followed(value, statistics, at, horizon)
+
+
+@njit(cache=True, **INNER)
+def _observe_fixed(value, statistics, at):  # type: ignore[no-untyped-def]
+    _count(value, statistics, at, np.inf)
+
+
+@njit(cache=True, **INNER)
+def _observe_followed(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+    if departs(value, statistics, at):
         statistics[at, COUNT] = 0.0
+    _count(value, statistics, at, horizon)
+
+
+@njit(cache=True, inline="always", **INNER)
+def _count(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     if statistics[at, COUNT] < 2.0:
         _begin(value, statistics, at)
     else:
@@ -109,7 +133,7 @@ def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
         add(counted, statistics, at, horizon)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
     """Add one of the first three values: of three, the two nearest to each other count."""
     first, held = statistics[at, MEAN], statistics[at, HELD]
@@ -133,7 +157,7 @@ def add(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     """Count one value, bounded in what it does to the variance."""
     count, squares = statistics[at, COUNT], statistics[at, SQUARES]
     delta = value - statistics[at, MEAN]
-    bound = max(_MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < np.inf else _SHARE)) * squares
+    bound = max(MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < np.inf else _SHARE)) * squares
     if delta * delta * count > bound and squares > 0.0:
         delta = np.copysign(np.sqrt(bound / count), delta)
     if count < horizon:
@@ -146,52 +170,7 @@ def add(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     statistics[at, SQUARES] = squares + delta * (delta - part)
 
 
-@njit(cache=True, inline="always", error_model="numpy")
-def _departs(value, statistics, at):  # type: ignore[no-untyped-def]
-    """Note one value of an input that is followed; return whether its statistics must begin anew.
-
-    ``age`` counts up to the window, and then from the window to the end of an epoch, again and again.
-    """
-    change, age = value - statistics[at, PREVIOUS], statistics[at, AGE] + 1.0
-    statistics[at, PREVIOUS], statistics[at, AGE] = value, age
-    departed = False
-    if age > 1.0 and change != 0.0:
-        change *= change
-        distance, squares = value - statistics[at, MEAN], statistics[at, SQUARES]
-        far = distance * distance * statistics[at, COUNT] > _FAR * _FAR * squares and squares > 0.0
-        run = statistics[at, RUN] + 1.0 if far else 0.0
-        step, least = statistics[at, STEP], statistics[at, LEAST]
-        if age <= 4.0:  # of the first three changes, an absurd value makes two
-            step = min(step, change) if step > 0.0 else change
-        else:
-            change = min(change, _MOST_VARIANCES * step) if step > 0.0 else change
-            step += (change - step) * (1.0 / _WINDOW if age >= _WINDOW else 1.0 / (age - 1.0))
-        statistics[at, STEP], statistics[at, RUN] = step, run
-        departed = run >= _MOST_RUN or step < least / _SHRUNK
-        if age > _WINDOW:
-            recent = statistics[at, RECENT]
-            statistics[at, RECENT] = step if recent == 0.0 else min(recent, step)
-            if age >= _WINDOW + _EPOCH:
-                _end_epoch(statistics, at)
-        if departed:
-            _forget(value, statistics, at)
-    return departed
-
-
-@njit(cache=True, error_model="numpy")
-def _end_epoch(statistics, at):  # type: ignore[no-untyped-def]
-    least, recent = statistics[at, LEAST], statistics[at, RECENT]
-    statistics[at, LEAST] = recent if least == 0.0 else min(least, recent)
-    statistics[at, RECENT], statistics[at, AGE] = statistics[at, STEP], _WINDOW
-
-
-@njit(cache=True, error_model="numpy")
-def _forget(value, statistics, at):  # type: ignore[no-untyped-def]
-    statistics[at, RUN:] = 0.0
-    statistics[at, PREVIOUS], statistics[at, AGE] = value, 1.0
-
-
-def pooled(parts: Sequence[Array], horizon: float) -> Array:
+def pooled(parts: Sequence[Array], horizon: float | None) -> Array:
     """Return the statistics of all that some others have seen (Chan, Golub and LeVeque 1979).
 
     Of the values held, the farthest is held again and the others are counted.
@@ -208,7 +187,7 @@ def pooled(parts: Sequence[Array], horizon: float) -> Array:
     whole[HELD] = held[order[-1]] if len(held) else np.nan
     for value in held[order[:-1]]:
         add(value, whole[None], 0, np.inf)
-    whole[COUNT] = min(whole[COUNT], horizon)
+    whole[COUNT] = min(whole[COUNT], np.inf if horizon is None else horizon)
     if whole[COUNT] < counts.sum():
         whole[SQUARES] *= whole[COUNT] / (counts.sum() + max(len(held) - 1, 0))
     if len(whole) == FOLLOWING:
@@ -228,7 +207,7 @@ def scale_of(present, exponent):  # type: ignore[no-untyped-def]
     return 1.0 / present if exponent == -1.0 else 1.0 / np.sqrt(present)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[no-untyped-def]
     """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
 
@@ -240,7 +219,7 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
     shared = min(i, slots.shape[0] - 1)
     count = present = 0
     for j in range(slots.shape[1]):
-        key, slot = keys[shared, j], slots[shared, j]
+        key, slot = keys[shared, j], np.int64(slots[shared, j])
         if key == ABSENT:
             continue
         z = values[i, j]
@@ -269,14 +248,33 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
     """Add row ``i`` to the statistics of its inputs."""
-    slots, _, values = rows
-    shared = min(i, slots.shape[0] - 1)
-    for j in range(slots.shape[1]):
-        if slots[shared, j] >= 0:
-            observe(values[i, j], statistics, slots[shared, j], horizon)
+    if horizon is None:
+        _observe_fixed_row(rows, i, statistics)
+    else:
+        _observe_followed_row(rows, i, statistics, horizon)
+
+
+@njit(cache=True, **INNER)
+def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
+    shared = min(i, rows.slots.shape[0] - 1)
+    for j in range(rows.slots.shape[1]):
+        at = np.int64(rows.slots[shared, j])
+        if at >= 0:
+            _count(rows.values[i, j], statistics, at, np.inf)
+
+
+@njit(cache=True, **INNER)
+def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
+    shared = min(i, rows.slots.shape[0] - 1)
+    for j in range(rows.slots.shape[1]):
+        at = np.int64(rows.slots[shared, j])
+        if at >= 0:
+            if departs(rows.values[i, j], statistics, at):
+                statistics[at, COUNT] = 0.0
+            _count(rows.values[i, j], statistics, at, horizon)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -3,7 +3,7 @@
 An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the
 verbs :func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an
 :class:`Expert`, whose verbs are ``grow``, ``opened``, ``wanted`` and ``step_many`` (a block of events),
-``merged``, ``averaged``, ``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns
+``take`` (merging), ``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns
 does not depend on its neighbours.
 
 Coefficients are ``(sets, outputs, columns)`` float32: a set is the iterate alone, or the iterate and its
@@ -20,6 +20,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import typed
 from streamk.experts.vectors import inner_products
@@ -62,7 +63,7 @@ def step(
     raise NotImplementedError("for compiled code")
 
 
-@overload(evaluate, jit_options={"error_model": "numpy"})
+@overload(evaluate, jit_options=INNER)
 def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
     if "coefficients" not in expert.fields:
         return None

@@ -33,6 +33,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.compiling import INNER
 from streamk.experts.expert import (
     ITERATE,
     LARGEST_COEFFICIENT,
@@ -198,7 +199,7 @@ def _descents(loss, outputs, aims, quantile, known, out):  # type: ignore[no-unt
         descents(loss, outputs[i, :known], aims[i], quantile, out[i, :known])
 
 
-@overload(step, jit_options={"error_model": "numpy"})
+@overload(step, jit_options=INNER)
 def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
     if expert.instance_class is not Descending:
         return None

@@ -18,6 +18,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER
 from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
 from streamk.experts.vectors import add_scaled, inner_product
 from streamk.features.products import one_blas_thread, products_on_threads, tiles_of, total
@@ -80,7 +81,7 @@ class Projection(Expert):
         self.count_block(len(lesson.aims))
 
 
-@overload(step, jit_options={"error_model": "numpy"})
+@overload(step, jit_options=INNER)
 def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
     if expert.instance_class is not Projecting:
         return None
@@ -94,7 +95,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return project
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-untyped-def]
     """Project an expert's coefficients onto one row's equation, as :func:`project_around` does."""
     place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
@@ -104,7 +105,7 @@ def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-u
             add_scaled(expert.coefficients, k * columns, np.float32(residual[k] / whole), phi, place, columns)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def project_around(expert, start, stop, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
     """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
 

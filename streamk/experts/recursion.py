@@ -11,7 +11,7 @@ from the sum itself. All of it is float64, the coefficients too: after millions 
 than half the last bit of a float32. If the others are ``projected``, they explain what the open block left
 (:mod:`streamk.experts.projection`).
 
-Two that opened the same block merge exactly: information and information vectors add up.
+Two that opened the same block merge exactly: what they know adds up.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.experts import factor
 from streamk.experts.expert import (
@@ -105,17 +106,13 @@ class Recursion(Expert):
     def close(self) -> None:
         """Forget what the open block has seen; it must be opened again before an event is learned."""
         self.opening, self.begin = 0, 0
-        outputs = self.coefficients.shape[1]
-        self.start: Array = np.zeros((outputs, 0))
-        self.weights: Array = np.zeros((outputs, 0))
-        self.sums: Array = np.zeros(0)
-        self.diagonal: Array = np.zeros(0)
-        self.factor: Array = np.zeros(0)
+        self.start, self.weights = np.zeros((2, self.coefficients.shape[1], 0))
+        self.sums, self.diagonal, self.factor = np.zeros((3, 0))
         self.gram: Array = np.zeros((0, 0))
 
     @property
     def is_open(self) -> bool:
-        """Whether it can learn an event."""
+        """Whether it has an open block."""
         return len(self.sums) > 0
 
     @property
@@ -152,9 +149,10 @@ class Recursion(Expert):
 
     def wanted(self) -> list[slice]:
         """Return the open block, and all columns in tiles if the others move too."""
-        block = slice(self.first + self.begin, self.first + self.begin + len(self.sums))
-        others = self.projected and self.coefficients.shape[2] > len(self.sums)
-        return [block, *(tiles_of(self.first, self.first + self.coefficients.shape[2]) if others else ())]
+        start, columns = self.first + self.begin, self.coefficients.shape[2]
+        others = self.projected and columns > len(self.sums)
+        tiles = tiles_of(self.first, self.first + columns) if others else []
+        return [slice(start, start + len(self.sums)), *tiles]
 
     def step_many(self, lesson: Lesson) -> None:
         """Fit the open block to a block of events; then project the others onto what is left."""
@@ -259,7 +257,7 @@ class Recursion(Expert):
             raise ValueError("its open block is impossible")
 
 
-@overload(step, jit_options={"error_model": "numpy"})
+@overload(step, jit_options=INNER)
 def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
     if expert.instance_class is not Recursing:
         return None
@@ -280,7 +278,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return recur
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _pursue(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
     """Fit the open block to the event of row ``i``; return the share of the residual that is left."""
     size, begin = expert.sums.shape[0], expert.begin

@@ -44,8 +44,8 @@ def width_of(features: int) -> int:
 def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[float, ...]:
     """Return, for each family of directions in use, the power of the fields present that scales its inputs.
 
-    With a bandwidth of its own an event is not scaled; without, its inputs are divided by ``√d`` for normal
-    directions, by ``d`` for Cauchy ones, ``d`` the fields present in the event.
+    Where a bandwidth is given, inputs are not divided; where not, those of an event are divided by ``√d`` for
+    normal directions and by ``d`` for Cauchy ones, ``d`` being the fields present in the event.
 
     Examples
     --------

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from streamk.compiling import INNER
 from streamk.encoding.rows import ABSENT, MOST_SLOTS
 from streamk.features.activation import COSINE, activate
 from streamk.features.frequencies import frequency_rows
@@ -50,7 +51,7 @@ def room_for_row(source: Any, keys: Any) -> int:
     raise NotImplementedError("for compiled code")
 
 
-@overload(room_for_row, jit_options={"error_model": "numpy"})
+@overload(room_for_row, jit_options=INNER)
 def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
     if isinstance(source, types.NoneType):
         return lambda source, keys: _most_above(keys, np.uint64(ABSENT))
@@ -59,7 +60,7 @@ def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
     return lambda source, keys: 0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _most_above(keys, least):  # type: ignore[no-untyped-def]
     most = 0
     for i in range(keys.shape[0]):
@@ -70,7 +71,7 @@ def _most_above(keys, least):  # type: ignore[no-untyped-def]
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
     """Return how many rows ``featurize`` may be given, at most 16: those whose frequencies fit the cache.
 
@@ -81,7 +82,7 @@ def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
     return max(1, min(LANES, frequencies.shape[0] // room))
 
 
-@overload(featurize, jit_options={"error_model": "numpy"})
+@overload(featurize, jit_options=INNER)
 def _featurize(source, features, inputs, found, counts, amplitude, phi) -> Any:  # type: ignore[no-untyped-def]
     if isinstance(source, types.NoneType):
         return _keyed
@@ -123,7 +124,7 @@ def _sketch(source, features, inputs, found, counts, amplitude, phi):  # type: i
     tensor_sketch(source, inputs[0], found, counts, features.features, amplitude, phi)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, **INNER)
 def _without_slots(inputs, found, counts):  # type: ignore[no-untyped-def]
     """Return the inputs that have no slot, their keys (0 after the last), and how many there are."""
     values, keys = np.zeros_like(inputs), np.zeros_like(found)

@@ -17,6 +17,7 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine
+from streamk.compiling import INNER
 from streamk.encoding.codec import aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.rows import first_bad
 from streamk.encoding.scaling import observe_row, scale_row
@@ -41,7 +42,7 @@ def step_all(
     raise NotImplementedError("for compiled code")
 
 
-@overload(evaluate_all, jit_options={"error_model": "numpy"})
+@overload(evaluate_all, jit_options=INNER)
 def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
     if not len(groups):
         return lambda groups, phi, i, outputs, e: None
@@ -55,7 +56,7 @@ def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped
     return each
 
 
-@overload(step_all, jit_options={"error_model": "numpy"})
+@overload(step_all, jit_options=INNER)
 def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
     if not len(groups):
         return lambda groups, phi, i, outputs, e, aim, known, weight, residual: None
@@ -74,7 +75,7 @@ def count_all(groups: Any) -> int:
     raise NotImplementedError("for compiled code")
 
 
-@overload(count_all)
+@overload(count_all, jit_options=INNER)
 def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
     count = sum(len(group) for group in groups)
     return lambda groups: count

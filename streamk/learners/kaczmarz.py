@@ -94,7 +94,7 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
         until they are full (see :meth:`flush`).
     scale_inputs
         Standardise numbers by the events before (:mod:`streamk.encoding.scaling`). Switch off behind a river
-        scaler; numbers beyond 10⁵ bandwidths are then refused.
+        scaler; with a kernel of cosines, numbers beyond 10⁵ times the smallest bandwidth are then refused.
     directions
         ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
         ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from

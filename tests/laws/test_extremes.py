@@ -51,7 +51,7 @@ def test_predictions_stay_numbers(name, parameters, stream, weights):
     if (
         stream == "huge" and parameters["kernel"] == "gaussian"
     ):  # angles of such numbers have no meaning in float32
-        with pytest.raises(ValueError, match=r"row 0: field 'a' is .* for want of scaling"):
+        with pytest.raises(ValueError, match=r"row 0: field 'a' is .* because inputs are not scaled"):
             learner.learn_many(xs, y)
         return
     with warnings.catch_warnings():
