@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.console import Console
 from river import linear_model, preprocessing
@@ -113,6 +114,34 @@ def speed(data: Path) -> Iterator[Row]:
     yield "Elec2: median latency of predict_one + learn_one", f"{median:.1f} µs", "≤ 15 µs", median <= 15
     ratio = statistics.median(a / b for a, b in zip(many, rivers, strict=True))
     yield "Elec2: predict_learn_many, events/s", f"{batch:,.0f} ({ratio:.1f} × river)", "≥ 4 ×", ratio >= 4
+
+
+def fields(_: Path) -> Iterator[Row]:
+    """Events whose fields differ from one to the next, beside events that are all alike, in turns."""
+    rng, count = np.random.default_rng(0), 10_000
+    names = [f"field {j:02d}" for j in range(20)]
+    alike = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(count, 20)).tolist()]
+    ys, rare = [x["field 00"] > 0 for x in alike], iter(rng.random(60 * count).tolist())
+    streams = {
+        "alike": alike,
+        "numbers 1 and 0.5 mixed": [{k: 1 if next(rare) < 0.5 else v for k, v in x.items()} for x in alike],
+        "optional fields": [{k: v for k, v in x.items() if next(rare) < 0.7} for x in alike],
+        "missing fields": [{k: v if next(rare) < 0.7 else None for k, v in x.items()} for x in alike],
+    }
+    rates: dict[str, list[float]] = {name: [] for name in streams}
+    for _ in range(TURNS):
+        for name, xs in streams.items():
+            learner = streamk.KaczmarzClassifier(seed=7)
+            rates[name].append(count / sum(_one_by_one(learner, xs, ys)))
+    for name in list(streams)[1:]:
+        ratio = statistics.median(a / b for a, b in zip(rates[name], rates["alike"], strict=True))
+        yield f"{name}, predict_one + learn_one", f"{ratio:.2f} × events alike", "≥ 0.7 ×", ratio >= 0.7
+    learner = streamk.KaczmarzClassifier(seed=7)
+    began = time.perf_counter()
+    for i in range(50_000):
+        learner.learn_one({f"name {i}": 1.0}, i % 2 == 0)
+    seconds = time.perf_counter() - began
+    yield "50,000 names, one an event", f"{seconds:.1f} s", "≤ 5 s", seconds <= 5
 
 
 _FIRST = """
@@ -214,6 +243,7 @@ def _mnist(data: Path, features: int, directions: str, seed: int, threads: str =
 SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
     "streams": streams,
     "speed": speed,
+    "fields": fields,
     "start": start,
     "mnist": mnist,
     "structured": structured,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from threading import Lock
+from threading import RLock, get_ident
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,30 +86,30 @@ def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) 
 
 
 class _BlasLimit:
-    """The limit of one BLAS thread, which is one for the whole process: held while anybody asks for it."""
+    """The limit of one BLAS thread, which is one for the whole process, so one thread has it at a time."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._holders = 0
+        self._lock, self._depth, self._owner = RLock(), 0, 0
         self._limit: Any = None
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._holders == 0:
-                self._limit = _blas().limit(limits=1, user_api="blas")
-            self._holders += 1
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._owner, self._limit = get_ident(), _blas().limit(limits=1, user_api="blas")
+            self._limit.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                self._limit.restore_original_limits()
+        self._depth -= 1
+        if self._depth == 0:
+            self._limit.__exit__(None, None, None)
+        self._lock.release()
 
     def after_fork(self) -> None:
-        """Forget the holders, whose threads are not in this process."""
-        if self._holders:
+        """Forget a holder that is not in this process."""
+        if self._depth and self._owner != get_ident():
             self._limit.restore_original_limits()
-        self._lock, self._holders = Lock(), 0
+            self._lock, self._depth = RLock(), 0
 
 
 _limit = _BlasLimit()

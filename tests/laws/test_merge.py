@@ -320,3 +320,18 @@ def test_what_else_is_refused():
     placed[1].learn_one({"b": 1.0}, "x")
     with pytest.raises(ValueError, match="met its numbers in another order than model 0, and structured"):
         streamk.merge(placed)
+
+
+def test_parts_with_other_targets_merge():
+    """The halves are those below and above the median: what each calls 0 and 1 is not the other's."""
+    _, X, y = smooth(8000)
+    low = y < np.median(y)
+
+    def make():
+        return streamk.MatchingPursuitRegressor(growth="fixed", features=256, scale_inputs=False, seed=1)
+
+    a, b, whole, predict = halves_of(X, y, make, (np.flatnonzero(low), np.flatnonzero(~low)))
+    merged = streamk.merge([a, b])
+    errors = [np.sqrt(np.mean((predict(m, X) - y) ** 2)) for m in (a, b, merged, whole)]
+    assert errors[2] < 0.6 * min(errors[:2])
+    assert errors[2] < 1.05 * errors[3]

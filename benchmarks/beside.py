@@ -1,0 +1,127 @@
+"""Accuracy and speed of the learners beside those of another commit, in turns.
+
+    python benchmarks/beside.py COMMIT [--data DIRECTORY] [--only NAME …]
+
+The other commit is checked out for the time of the run; both use this environment. Accuracy is
+the mean of three seeds; speeds are the best of the turns, since other work on the machine only ever slows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+KACZMARZ, COVERTYPE = "KaczmarzClassifier", {"features": 1024, "memory": 0, "scales": (2.0, 1.0, 0.5, 0.25)}
+ELEC2 = {"loss": "margin", "regularization": 1.0, "memory": 0, "scales": (4.0, 2.0, 1.0)}
+E, C, A = ("elec2.csv.gz", "class"), ("covtype.csv.gz", "Cover_Type"), ("adult_train.csv.gz", "income")
+CASES: dict[str, tuple[tuple[str, str], str, dict[str, Any]]] = {
+    "Elec2": (E, KACZMARZ, ELEC2),
+    "Elec2, defaults": (E, KACZMARZ, {}),
+    "Elec2, memory=0": (E, KACZMARZ, {"memory": 0}),
+    "CoverType": (C, KACZMARZ, COVERTYPE),
+    "CoverType, structured": (C, KACZMARZ, {**COVERTYPE, "directions": "structured"}),
+    "Adult": (A, KACZMARZ, {}),
+    "Adult, pursuit": (A, "MatchingPursuitClassifier", {}),
+    "Adult, Kaczmarz pursuit": (A, "KaczmarzPursuitClassifier", {}),
+    "CoverType, Kaczmarz pursuit": (C, "KaczmarzPursuitClassifier", {}),
+    "Adult, blocks": (A, KACZMARZ, {"block_size": 64}),
+    "Adult, doubly stochastic": (A, "DoublyStochasticClassifier", {}),
+}
+SEEDS, TURNS, LOOPED = (7, 1, 2), 3, 4000
+
+
+def measure(name: str, data: Path) -> dict[str, float]:
+    """Return accuracy, and events a second in one pass and one by one."""
+    import pandas as pd
+
+    import streamk
+
+    (file, target), cls, parameters = CASES[name]
+    frame = pd.read_csv(data / file, nrows=100_000)
+    truths = frame.pop(target).tolist()
+    make = getattr(streamk, cls)
+    make(**parameters, seed=1).predict_learn_many(frame[:600], truths[:600])
+    right, passes = [], []
+    for seed in SEEDS:
+        learner, began = make(**parameters, seed=seed), time.perf_counter()
+        found = learner.predict_learn_many(frame, truths)
+        passes.append(len(truths) / (time.perf_counter() - began))
+        right.append(statistics.mean(a == b for a, b in zip(found, truths, strict=True)))
+    xs, learner = frame[:LOOPED].to_dict("records"), make(**parameters, seed=7)
+    learner.learn_many(frame[:600], truths[:600])
+    learner.predict_one(xs[0])
+    began = time.perf_counter()
+    for x, y in zip(xs, truths, strict=False):
+        learner.predict_one(x)
+        learner.learn_one(x, y)
+    looped = LOOPED / (time.perf_counter() - began)
+    return {"accuracy": statistics.mean(right), "pass": max(passes), "one": looped}
+
+
+def main() -> int:
+    """Measure every case on both commits; fail if one is slower by more than a twentieth, or worse."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("commit")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        print(json.dumps(measure(arguments.only[0], arguments.data)))
+        return 0
+    missed = False
+    with tempfile.TemporaryDirectory() as directory:
+        other = Path(directory) / "other"
+        subprocess.run(
+            ["git", "-C", ROOT, "worktree", "add", "-q", "--detach", other, arguments.commit], check=True
+        )
+        try:
+            for name in arguments.only:
+                found: dict[Path, list[dict[str, float]]] = {other: [], ROOT: []}
+                for _ in range(TURNS):
+                    for tree, results in found.items():
+                        environment = {
+                            **os.environ, "PYTHONPATH": str(tree),
+                            "NUMBA_CACHE_DIR": str(Path(directory) / f"cache-{tree.name}"),
+                        }  # fmt: skip
+                        command = [
+                            sys.executable,
+                            __file__,
+                            "-",
+                            "--measure",
+                            "--only",
+                            name,
+                            "--data",
+                            arguments.data,
+                        ]
+                        done = subprocess.run(
+                            command, env=environment, cwd=directory, capture_output=True, check=True
+                        )
+                        results.append(json.loads(done.stdout))
+                best = {tree: {k: max(r[k] for r in rs) for k in rs[0]} for tree, rs in found.items()}
+                ratios = {k: best[ROOT][k] / best[other][k] for k in ("pass", "one")}
+                gain = best[ROOT]["accuracy"] - best[other]["accuracy"]
+                bad = min(ratios.values()) < 0.95 or gain < -0.001
+                missed, mark = missed or bad, "  MISSED" if bad else ""
+                print(
+                    f"{name}: accuracy {best[other]['accuracy']:.4f} → {best[ROOT]['accuracy']:.4f}; "
+                    f"a pass {best[ROOT]['pass']:,.0f} events/s, ratio {ratios['pass']:.2f}; "
+                    f"one by one {best[ROOT]['one']:,.0f}, ratio {ratios['one']:.2f}{mark}",
+                    flush=True,
+                )
+        finally:
+            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", other], check=True)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
