@@ -94,7 +94,9 @@ def test_a_time_that_float32_cannot_tell_from_the_next_is_refused(name, directio
     if learned:
         made.learn_one({"price": 1.0, "when": 0.0, "kind": "sale"})
     fine = {"price": 1.0, "when": 5.0, "kind": "sale"}
-    message = r"field 'when' is 1.7e\+09; numbers must be finite and at most 100000 .* scale it, or subtract"
+    message = (
+        r"field 'when' is 1.7e\+09; numbers must be finite and at most 100000 .* scale the field, or subtract"
+    )
     for one in (made.transform_one, made.learn_one):
         with pytest.raises(ValueError, match=message):
             one(NOW)

@@ -102,7 +102,7 @@ class RowLearner(LearnerState):
         everything = (learning, rows, *arguments, self._goal, self._out)
         if self._entry is None:
             code = compiled(*everything)
-            self._entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
+            self._entry = _entered(compiled.overloads[tuple(map(typeof, everything))].entry_point)
         else:
             code = self._entry(*everything)
         if code == DONE or code >= 0:
@@ -131,3 +131,8 @@ class RowLearner(LearnerState):
         """Open the slots that these rows have."""
         if e.slots is not None:
             e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
+
+
+def _entered(entry: Any) -> Any:
+    """Return a function that calls an entry point, which itself leads whoever walks a learner into Numba."""
+    return lambda *arguments: entry(*arguments)

@@ -41,7 +41,7 @@ def test_the_lines(tmp_path):
 def test_the_summary_says_what_waits_and_what_was_interrupted(tmp_path):
     run = small(tmp_path, lambda i: "uv"[i % 2])
     run.interrupted = True
-    run.learner.block_size = 8
+    run.learner = run.learner.clone({"block_size": 8})
     run.learner.learn_one({"a": 1.0}, "u")
     out = io.StringIO()
     report.summary(run, Console(file=out, width=100))
