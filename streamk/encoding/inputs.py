@@ -46,6 +46,7 @@ class _Plan(NamedTuple):
     categories: tuple[str, ...]
     numbers: int
     pack: Callable[..., None]
+    put_keys: Callable[..., None]
     rows: Rows
 
 
@@ -81,10 +82,7 @@ class Inputs(Names):
 
         The arrays belong to the encoder and are overwritten by the next event of as many fields.
 
-        Raises
-        ------
-        ValueError
-            If a value cannot be taken, naming its field; no name was then registered.
+        Raises a ValueError that names the field of a value that cannot be taken; no name was then registered.
         """
         try:
             names = tuple(x)
@@ -92,20 +90,12 @@ class Inputs(Names):
         except TypeError:
             raise ValueError(no_dict(x)) from None
         if plan is not None:
-            rows, first = plan.rows, plan.numbers
+            rows = plan.rows
             try:
                 numbers = plan.get_numbers(x)
                 if self._number_types.issuperset(map(type, numbers)):
                     plan.pack(rows.values, 0, *numbers)
-                    if not plan.categories:
-                        return rows
-                    keys = rows.keys[0]
-                    for j, name in enumerate(plan.categories, first):
-                        value = x[name]
-                        if not isinstance(value, CATEGORIES):
-                            break
-                        keys[j] = self.category_key(name, str(value))
-                    else:
+                    if self._put_categories(plan, x):
                         return rows
             except (OverflowError, struct.error, TypeError, ValueError):
                 self.check(x)
@@ -116,7 +106,7 @@ class Inputs(Names):
             if self._misses % _LOOKED_AT == 0:  # names that come again are worth a plan
                 if names in self._sights:
                     self._make_plan(names, x)
-                if len(self._sights) >= _MOST_PLANS:
+                elif len(self._sights) >= _MOST_PLANS:
                     self._sights.clear()
                 self._sights.add(names)
         try:
@@ -124,6 +114,20 @@ class Inputs(Names):
         except struct.error:  # an integer that has no float
             self.check(x)
             raise
+
+    def _put_categories(self, plan: _Plan, x: Event) -> bool:
+        """Put the keys of an event's categories into a plan's row; return whether they are all categories."""
+        if plan.categories:
+            known, keys = self._categories, []
+            for name in plan.categories:
+                value = x[name]
+                if type(value) is not str:
+                    if not isinstance(value, CATEGORIES):
+                        return False
+                    value = str(value)
+                keys.append(known.get((name, value)) or self.category_key(name, value))
+            plan.put_keys(plan.rows.keys.data, 8 * plan.numbers, *keys)
+        return True
 
     def _row(self, slots: Sequence[int], keys: Sequence[int], values: Sequence[Any]) -> Rows:
         room = self._rooms.get(len(slots))
@@ -158,6 +162,7 @@ class Inputs(Names):
             tuple(map(str, categories)),
             len(numbers),
             struct.Struct(f"{len(numbers)}d").pack_into,
+            struct.Struct(f"{len(categories)}Q").pack_into,
             rows,
         )
 
@@ -245,8 +250,7 @@ class Inputs(Names):
     def encode_many(self, events: Sequence[Event], learned: Sequence[bool]) -> Rows:
         """Return encoded rows of events in turn, the names of the ``learned`` registered as they come.
 
-        Raises a RowError that names row and field of a value that cannot be taken; names may have been
-        registered then.
+        Raises a RowError for a value that cannot be taken; names may have been registered then.
         """
         parts, row = [], 0
         try:
@@ -269,10 +273,7 @@ class Inputs(Names):
         return rows
 
     def encode_alike(self, events: Sequence[Event]) -> Rows | None:
-        """Return encoded rows of events that all have the numbers of the first, known, and nothing else.
-
-        None if they are not so; a batch of such rows has one row of slots and keys.
-        """
+        """Return encoded rows of events that all have the numbers of the first, known, and nothing else."""
         names = tuple(events[0]) if isinstance(events[0], Mapping) else ()
         if not names or not all(type(name) is str and name in self._entries for name in names):
             return None

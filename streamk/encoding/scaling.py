@@ -259,22 +259,24 @@ def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, **INNER)
 def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
-    shared = min(i, rows.slots.shape[0] - 1)
-    for j in range(rows.slots.shape[1]):
-        at = np.int64(rows.slots[shared, j])
+    slots, _, values = rows
+    shared = min(i, slots.shape[0] - 1)
+    for j in range(slots.shape[1]):
+        at = np.int64(slots[shared, j])
         if at >= 0:
-            _count(rows.values[i, j], statistics, at, np.inf)
+            _count(values[i, j], statistics, at, np.inf)
 
 
 @njit(cache=True, **INNER)
 def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
-    shared = min(i, rows.slots.shape[0] - 1)
-    for j in range(rows.slots.shape[1]):
-        at = np.int64(rows.slots[shared, j])
+    slots, _, values = rows
+    shared = min(i, slots.shape[0] - 1)
+    for j in range(slots.shape[1]):
+        at = np.int64(slots[shared, j])
         if at >= 0:
-            if departs(rows.values[i, j], statistics, at):
+            if departs(values[i, j], statistics, at):
                 statistics[at, COUNT] = 0.0
-            _count(rows.values[i, j], statistics, at, horizon)
+            _count(values[i, j], statistics, at, horizon)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
