@@ -95,7 +95,7 @@ class Inputs(Names):
                 numbers = plan.get_numbers(x)
                 if self._number_types.issuperset(map(type, numbers)):
                     plan.pack(rows.values, 0, *numbers)
-                    if self._put_categories(plan, x):
+                    if not plan.categories or self._put_categories(plan, x):
                         return rows
             except (OverflowError, struct.error, TypeError, ValueError):
                 self.check(x)
@@ -117,16 +117,15 @@ class Inputs(Names):
 
     def _put_categories(self, plan: _Plan, x: Event) -> bool:
         """Put the keys of an event's categories into a plan's row; return whether they are all categories."""
-        if plan.categories:
-            known, keys = self._categories, []
-            for name in plan.categories:
-                value = x[name]
-                if type(value) is not str:
-                    if not isinstance(value, CATEGORIES):
-                        return False
-                    value = str(value)
-                keys.append(known.get((name, value)) or self.category_key(name, value))
-            plan.put_keys(plan.rows.keys.data, 8 * plan.numbers, *keys)
+        known, keys = self._categories, []
+        for name in plan.categories:
+            value = x[name]
+            if type(value) is not str:
+                if not isinstance(value, CATEGORIES):
+                    return False
+                value = str(value)
+            keys.append(known.get((name, value)) or self.category_key(name, value))
+        plan.put_keys(plan.rows.keys.data, 8 * plan.numbers, *keys)
         return True
 
     def _row(self, slots: Sequence[int], keys: Sequence[int], values: Sequence[Any]) -> Rows:

@@ -98,13 +98,17 @@ class RowLearner(LearnerState):
         if e.slots is not None:
             self._cover(e, rows)
         arguments = self._all_but_rows(e)
-        self._goal[0, 0], self._goal[1, 0] = target, weight
+        if learning:
+            self._goal[0, 0] = target
+            self._goal[1, 0] = weight
         everything = (learning, rows, *arguments, self._goal, self._out)
         if self._entry is None:
             code = compiled(*everything)
-            self._entry = _entered(compiled.overloads[tuple(map(typeof, everything))].entry_point)
+            # in a class, lest who walks a learner's objects to weigh them walks through Numba
+            entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
+            self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry(*everything)
+            code = self._entry.run(*everything)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -131,8 +135,3 @@ class RowLearner(LearnerState):
         """Open the slots that these rows have."""
         if e.slots is not None:
             e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
-
-
-def _entered(entry: Any) -> Any:
-    """Return a function that calls an entry point, which itself leads whoever walks a learner into Numba."""
-    return lambda *arguments: entry(*arguments)
