@@ -15,7 +15,6 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 LANES = 16
@@ -152,28 +151,6 @@ def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list
             out[i] = shuffle(b, v[i], v[i | half], low)
             out[i | half] = shuffle(b, v[i], v[i | half], high)
     return out
-
-
-@intrinsic
-def _add_scaled(typing_context, out, i, gain, values, j):  # type: ignore[no-untyped-def]
-    """Add ``gain`` times row ``j`` of ``values`` to row ``i`` of ``out``, of a multiple of 16 numbers."""
-    n = types.intp
-
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        (length, width) = (shape(context, b, signature, arguments, k)[1] for k in (0, 3))
-        target = at(b, data(context, b, signature, arguments, 0), b.mul(arguments[1], length))
-        source = at(b, data(context, b, signature, arguments, 3), b.mul(arguments[4], width))
-        factor = spread(b, arguments[2])
-        with cgutils.for_range(b, b.udiv(length, index(LANES))) as loop:
-            start = times(b, loop.index, LANES)
-            place = at(b, target, start)
-            store(b, fma(b, factor, load(b, at(b, source, start)), load(b, place)), place)
-        return context.get_dummy_value()
-
-    return types.void(out, n, types.float32, values, n), generate
-
-
-add_scaled: Any = _add_scaled  # Numba's annotations count the typing context among the arguments
 
 
 @njit(cache=True, error_model="numpy")
