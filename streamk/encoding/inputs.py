@@ -10,16 +10,14 @@ whole number the same as a float: ``1`` and ``1.0`` are one name, and one key of
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.fields import (
-    CATEGORIES,
     Event,
     as_float,
     check_event,
@@ -30,40 +28,13 @@ from streamk.encoding.fields import (
     unaccepted,
 )
 from streamk.encoding.names import Names
+from streamk.encoding.plans import Plan, Room, getter
 from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, missing
 
 _MOST_PLANS = 256
 _LOOKED_AT = 4  # one in so many events without a plan
 _MOST_WIDTHS = 64
-_NOTHING = {type(None)}
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
-
-
-class _Plan(NamedTuple):
-    """How to encode the events that have these names, numbers and categories being where they were."""
-
-    get_numbers: Callable[[Event], Sequence[Any]]
-    categories: tuple[str, ...]
-    numbers: int
-    pack: Callable[..., None]
-    put_keys: Callable[..., None]
-    rows: Rows
-
-
-class _Room(NamedTuple):
-    """A row of so many fields, and how to fill it."""
-
-    rows: Rows
-    places: tuple[memoryview, memoryview, memoryview]
-    put_slots: Callable[..., None]
-    put_keys: Callable[..., None]
-    put_values: Callable[..., None]
-
-    @classmethod
-    def of(cls, width: int) -> _Room:
-        rows = empty_rows(1, width)
-        places = rows.slots.data, rows.keys.data, rows.values.data
-        return cls(rows, places, *(struct.Struct(f"{width}{kind}").pack_into for kind in "iQd"))
 
 
 class Inputs(Names):
@@ -71,10 +42,10 @@ class Inputs(Names):
 
     def _forget(self) -> None:
         super()._forget()
-        self._plans: dict[Any, _Plan] = {}
+        self._plans: dict[Any, Plan] = {}
         self._sights: set[Any] = set()
         self._misses = 0
-        self._rooms: dict[int, _Room] = {}
+        self._rooms: dict[int, Room] = {}
         self._number_types: set[type] = {int, float}
 
     def encode(self, x: Event, learning: bool) -> Rows:
@@ -89,94 +60,71 @@ class Inputs(Names):
             plan = self._plans.get(names)
         except TypeError:
             raise ValueError(no_dict(x)) from None
-        if plan is not None:
-            rows = plan.rows
-            try:
-                numbers = plan.get_numbers(x)
-                if self._number_types.issuperset(map(type, numbers)):
-                    plan.pack(rows.values, 0, *numbers)
-                    if not plan.categories or self._put_categories(plan, x):
-                        return rows
-            except (OverflowError, struct.error, TypeError, ValueError):
-                self.check(x)
-                raise
-        entries = self._entries_of(x, learning)
-        if plan is None:
-            self._misses += 1
-            if self._misses % _LOOKED_AT == 0:  # names that come again are worth a plan
-                if names in self._sights:
-                    self._make_plan(names, x)
-                elif len(self._sights) >= _MOST_PLANS:
-                    self._sights.clear()
-                self._sights.add(names)
         try:
-            return self._row(*entries)
+            if plan is not None:
+                rows = plan.encode(x, self._number_types, self._categories, self.category_key)
+                if rows is not None:
+                    return rows
+            else:
+                self._misses += 1
+                if self._misses % _LOOKED_AT == 0:
+                    self._consider(names, x)
+                if self._number_types.issuperset(map(type, x.values())):
+                    return self._encode_numbers(x)
+        except (AttributeError, KeyError):
+            pass  # no dict, or names that are not known
+        except (OverflowError, struct.error, TypeError, ValueError):
+            self.check(x)
+            raise
+        entries = self._entries_of(x, learning)
+        room = self._room_for(len(entries[0]))
+        try:
+            for put, array, values in zip(room.put, room.rows, entries, strict=True):
+                put(array, 0, *values)
         except struct.error:  # an integer that has no float
             self.check(x)
             raise
+        return room.rows
 
-    def _put_categories(self, plan: _Plan, x: Event) -> bool:
-        """Put the keys of an event's categories into a plan's row; return whether they are all categories."""
-        known, keys = self._categories, []
-        for name in plan.categories:
-            value = x[name]
-            if type(value) is not str:
-                if not isinstance(value, CATEGORIES):
-                    return False
-                value = str(value)
-            keys.append(known.get((name, value)) or self.category_key(name, value))
-        plan.put_keys(plan.rows.keys.data, 8 * plan.numbers, *keys)
-        return True
+    def _encode_numbers(self, x: Event) -> Rows:
+        """Return an encoded event of numbers; a KeyError says that a name is not known."""
+        slots, keys = b"".join(map(self._slots.__getitem__, x)), b"".join(map(self._keys.__getitem__, x))
+        room = self._room_for(len(x))
+        room.put[2](room.rows.values, 0, *x.values())
+        room.slots[:], room.keys[:] = slots, keys
+        return room.rows
 
-    def _row(self, slots: Sequence[int], keys: Sequence[int], values: Sequence[Any]) -> Rows:
-        room = self._rooms.get(len(slots))
+    def _room_for(self, width: int) -> Room:
+        room = self._rooms.get(width)
         if room is None:
             if len(self._rooms) >= _MOST_WIDTHS:
                 self._rooms.clear()
-            room = self._rooms[len(slots)] = _Room.of(len(slots))
-        rows, (slots_at, keys_at, values_at), put_slots, put_keys, put_values = room
-        put_slots(slots_at, 0, *slots)
-        put_keys(keys_at, 0, *keys)
-        put_values(values_at, 0, *values)
-        return rows
+            room = self._rooms[width] = Room.of(width)
+        return room
 
-    def _make_plan(self, names: tuple[Hashable, ...], x: Event) -> None:
-        """Keep how to encode events of these names, if all are texts, known, and there."""
+    def _consider(self, names: tuple[Hashable, ...], x: Event) -> None:
+        """Make a plan for events of these names if they come again, and are texts, known, and there."""
+        if names not in self._sights:
+            if len(self._sights) >= _MOST_PLANS:
+                self._sights.clear()
+            self._sights.add(names)
+            return
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
-        kinds = [kind_of(type(value)) for value in x.values()]
-        if not all(type(name) is str for name in names) or "missing" in kinds:
-            return
-        numbers = [n for n, kind in zip(names, kinds, strict=True) if kind == "number"]
-        if self.registers and not self.numbers.keys() >= set(numbers):
-            return
-        numbers.sort(key=lambda name: self._entries[str(name)][1])
-        categories = [n for n, kind in zip(names, kinds, strict=True) if kind == "category"]
-        rows = empty_rows(1, len(names))
-        rows.values[:] = 1.0
-        for j, name in enumerate(numbers):
-            rows.slots[0, j], rows.keys[0, j] = self._entries[str(name)]
-        self._plans[names] = _Plan(
-            _getter(numbers),
-            tuple(map(str, categories)),
-            len(numbers),
-            struct.Struct(f"{len(numbers)}d").pack_into,
-            struct.Struct(f"{len(categories)}Q").pack_into,
-            rows,
-        )
+        kinds = {str(name): kind_of(type(value)) for name, value in x.items()}
+        categories = [name for name, kind in kinds.items() if kind == "category"]
+        numbers = [name for name, kind in kinds.items() if kind != "category"]
+        needed = {n for n in numbers if self.registers or kinds[n] == "missing"}
+        if all(type(name) is str for name in names) and needed <= self.numbers.keys():
+            entries = [(name, self.entry(name)) for name in numbers]
+            self._plans[names] = Plan(entries, categories, self.scaled)
 
     def _entries_of(self, x: Event, learning: bool) -> _Entries:
         """Return slots, keys and values of an event's fields, registering names first if it is learned."""
         try:
-            found = list(map(self._entries.__getitem__, x))  # type: ignore[arg-type]  # others are not found
-            given = x.values()
-            others = {*map(type, given)} - self._number_types
-            if found and others <= _NOTHING and (not others or self.scaled):
-                slots, keys = zip(*found, strict=True)
-                if not others:
-                    return slots, keys, list(given)
-                coded = [missing(s) if v is None else s for s, v in zip(slots, given, strict=True)]
-                return coded, keys, [0.0 if v is None else v for v in given]
+            if x and self._number_types.issuperset(map(type, x.values())):
+                slots, keys = zip(*map(self._entries.__getitem__, x), strict=True)
+                return slots, keys, list(x.values())
         except (AttributeError, KeyError, TypeError):
             pass
         try:
@@ -191,11 +139,11 @@ class Inputs(Names):
         for name, value in x.items():
             kind = type(value)
             if kind in numbers:
-                slot, key = entries[name]  # type: ignore[index]
+                slot, key = entries[name]
             elif kind is str or kind is bool:
                 slot, key, value = UNSCALED, categories[name, str(value)], 1.0  # type: ignore[index]
             elif value is None:
-                slot, key = entries[name]  # type: ignore[index]
+                slot, key = entries[name]
                 if slot == UNSCALED:
                     continue
                 slot, value = missing(slot), 0.0
@@ -279,7 +227,7 @@ class Inputs(Names):
         try:
             if set(map(len, events)) != {len(names)}:
                 return None
-            values = list(chain.from_iterable(map(_getter(names), events)))
+            values = list(chain.from_iterable(map(getter(names), events)))
             if not {*map(type, values)} <= {int, float}:
                 return None
             encoded = np.fromiter(values, np.float64, len(values)).reshape(-1, len(names))
@@ -291,9 +239,3 @@ class Inputs(Names):
     def check(self, x: Event) -> None:
         """Raise the ValueError that names the first field of ``x`` that cannot be taken, if any."""
         check_event(x, self.largest)
-
-
-def _getter(fields: Sequence[Hashable]) -> Callable[[Event], Sequence[Any]]:
-    if len(fields) > 1:
-        return itemgetter(*fields)
-    return (lambda event: (event[fields[0]],)) if fields else lambda event: ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,7 +54,9 @@ class Names:
 
     def _forget(self) -> None:
         """Forget what was remembered of the names' slots and keys."""
-        self._entries: dict[str, tuple[int, int]] = {}
+        self._entries: dict[Hashable, tuple[int, int]] = {}
+        self._slots: dict[Hashable, bytes] = {}  # of the entries, as they stand in memory
+        self._keys: dict[Hashable, bytes] = {}
         self._categories: dict[tuple[str, str], int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,6 +126,7 @@ class Names:
             if not self.registers and len(self._entries) >= _MOST_KEYS:
                 self._forget()
             entry = self._entries[name] = self.slot(name), self.number_key(name, self.numbers.get(name, 0))
+            self._slots[name], self._keys[name] = struct.pack("i", entry[0]), struct.pack("Q", entry[1])
         return entry
 
     def register(self, names: Sequence[str]) -> None:

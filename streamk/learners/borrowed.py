@@ -4,6 +4,9 @@ Numba counts a reference, with an atomic operation of some nanoseconds, whenever
 tuple or sliced. A *borrowed* array has no count; whoever lends it keeps it alive. Arguments of a compiled
 function live as long as its call; what it allocates itself must be mentioned (:func:`keep`) after the last
 use of what was borrowed.
+
+What stays the same from call to call is *lent* once (:func:`lend`): to take fifty arrays apart takes as long
+as an event, and a loan is one pointer.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import njit, types
+from numba.experimental import structref
+from numba.extending import intrinsic, overload
 
 
 @intrinsic
@@ -48,3 +52,40 @@ def _keep(typing_context, value):  # type: ignore[no-untyped-def]
 # Numba's annotations count the typing context among the arguments
 borrowed: Any = _borrowed
 keep: Any = _keep
+
+
+class _LoanType(types.StructRef):
+    """The type of a loan, by the type of what is lent."""
+
+
+LoanType: Any = structref.register(_LoanType)
+new: Any = structref.new
+
+
+class Loan(structref.StructRefProxy):
+    """A tuple of arrays that compiled code takes as one argument; its maker keeps the arrays alive."""
+
+
+structref.define_boxing(LoanType, Loan)
+
+
+def _lend(value: Any) -> Any:
+    raise NotImplementedError("for compiled code")
+
+
+@overload(_lend)
+def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
+    kind = LoanType([("value", value)])
+
+    def make(value):  # type: ignore[no-untyped-def]
+        loan = new(kind)
+        loan.value = borrowed(value)
+        return loan
+
+    return make
+
+
+@njit(cache=True)
+def lend(value):  # type: ignore[no-untyped-def]
+    """Return a loan of a tuple, whose ``value`` compiled code reads."""
+    return _lend(value)

@@ -82,7 +82,7 @@ def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run(learning, rows, coding, source, features, groups, combiner, goal, out):  # type: ignore[no-untyped-def]
+def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -90,12 +90,11 @@ def run(learning, rows, coding, source, features, groups, combiner, goal, out): 
     learning : bool
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
-    coding, source, features
-        The codec (:class:`streamk.encoding.codec.Coding`; changed by learning), and the map
-        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache
-        never changes a result.
-    groups, combiner
-        Records of experts, in a tuple for each rule, and of the combiner; changed by learning.
+    loan
+        Of ``coding, source, features, groups, combiner``: the codec (:class:`streamk.encoding.codec.Coding`;
+        changed by learning), the map (:class:`streamk.features.map.MapRecord`,
+        :mod:`streamk.features.sources`), whose frequency cache never changes a result, records of experts, in
+        a tuple for each rule, and of the combiner; changed by learning.
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
@@ -108,8 +107,8 @@ def run(learning, rows, coding, source, features, groups, combiner, goal, out): 
         changed: ``LACKING − r`` if the cache must have room for ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
-    rows, coding, source, features = borrowed(rows), borrowed(coding), borrowed(source), borrowed(features)
-    groups, combiner, goal, out = borrowed(groups), borrowed(combiner), borrowed(goal), borrowed(out)
+    rows, goal, out = borrowed(rows), borrowed(goal), borrowed(out)
+    coding, source, features, groups, combiner = loan.value
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad

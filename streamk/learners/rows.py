@@ -15,6 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, first_bad
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
+from streamk.learners.borrowed import lend
 from streamk.learners.events import DONE, LACKING, OVERFLOWED, run
 from streamk.learners.state import LearnerState
 
@@ -25,7 +26,8 @@ Array = NDArray[np.float64]
 class RowLearner(LearnerState):
     """A learner that rows are run through, one or many."""
 
-    _arguments: tuple[Any, ...] | None = None  # of the compiled loop, beside the rows; None: to be made anew
+    _arguments: tuple[Any, ...] | None = None  # that the compiled loop is lent; None: to be made anew
+    _loan: Any = None
     _entry: Any = None  # the compiled loop for arguments of these types
     _goal: Array
     _out: Array
@@ -56,7 +58,7 @@ class RowLearner(LearnerState):
             self._arguments = None
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
-        """Return the arguments of the compiled loop between rows and goal."""
+        """Return codec, source, map, experts and combiner as compiled code sees them, and lend it them."""
         found = self._arguments
         if (
             found is None
@@ -69,6 +71,7 @@ class RowLearner(LearnerState):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
+            self._loan = lend(found)
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
 
@@ -97,18 +100,19 @@ class RowLearner(LearnerState):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        arguments = self._all_but_rows(e)
+        self._all_but_rows(e)
+        goal, out = self._goal, self._out
         if learning:
-            self._goal[0, 0] = target
-            self._goal[1, 0] = weight
-        everything = (learning, rows, *arguments, self._goal, self._out)
+            goal[0, 0] = target
+            goal[1, 0] = weight
         if self._entry is None:
+            everything = learning, rows, self._loan, goal, out
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(*everything)
+            code = self._entry.run(learning, rows, self._loan, goal, out)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -120,7 +124,8 @@ class RowLearner(LearnerState):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        code = compiled(learning, rows, *self._all_but_rows(e), goal, out)
+        self._all_but_rows(e)
+        code = compiled(learning, rows, self._loan, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

@@ -266,7 +266,7 @@ class LearnerState(base.Estimator):
         self.__dict__.update(state)
 
 
-_SCRATCH = ("_arguments", "_entry", "_goal", "_out")
+_SCRATCH = ("_arguments", "_loan", "_entry", "_goal", "_out")
 
 
 def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
