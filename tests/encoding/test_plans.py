@@ -70,13 +70,15 @@ def test_what_cannot_be_taken_is_refused_with_a_plan_too(bad, beside):
     kept = encoder(True, "keyed")
     for _ in range(20):
         kept.encode({"a": 1.0, "b": 2.0, "c": beside}, True)
+    refused = None
     try:
         rows = kept.encode({"a": 1.0, "b": bad, "c": beside}, True)
     except ValueError as error:
-        assert "'b'" in str(error)
-    else:  # compiled code refuses it
-        assert not math.isfinite(bad)
+        refused = str(error)
+    if refused is None:  # compiled code refuses it
         assert not all(map(math.isfinite, rows.values[0]))
+    else:
+        assert "'b'" in refused
 
 
 def test_optional_numbers_in_any_order():
