@@ -108,7 +108,9 @@ class FrameBatch:
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
-        numbers = self._numbers
+        # in the order in which an event's inputs are added up, where it is the same for all rows
+        numbers = sorted(self._numbers, key=lambda c: inputs.number_key(c.name, 0) if not inputs.positional
+                         else inputs.numbers.get(c.name, MOST_NAMES))  # fmt: skip
         width, count = len(numbers) + len(self._texts), stop - start
         values = np.ones((count, width))
         known = self._known[start:stop]

@@ -227,6 +227,7 @@ class Inputs(Names):
         try:
             if set(map(len, events)) != {len(names)}:
                 return None
+            names = tuple(sorted(names, key=lambda name: self._entries[name][1]))
             values = list(chain.from_iterable(map(getter(names), events)))
             if not {*map(type, values)} <= {int, float}:
                 return None

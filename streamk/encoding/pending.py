@@ -27,9 +27,13 @@ class Pending:
         """Add rows with their targets and weights ``(2, n)``; rows without weight are not kept."""
         learned = np.flatnonzero(goal[1] > 0.0)
         if len(learned):
-            self._parts.append(rows.select(learned))
-            self._goals.append(goal[:, learned])
-            self._count += len(learned)
+            self.put(rows.select(learned), goal[:, learned])
+
+    def put(self, rows: Rows, goal: Array) -> None:
+        """Keep rows that have weight, as they are."""
+        self._parts.append(rows)
+        self._goals.append(goal)
+        self._count += len(rows.values)
 
     def pop(self) -> tuple[Rows, Array]:
         """Return all rows and goals as one block, and keep none."""

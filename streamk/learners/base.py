@@ -15,6 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, slices
 from streamk.experts.blocks import HEAVIEST, look
 from streamk.experts.expert import FINAL, Lesson
+from streamk.features.products import one_blas_thread
 from streamk.learners.events import adapt_many, combine_many, observe_block
 from streamk.learners.rows import RowLearner
 from streamk.threads import on_threads
@@ -43,7 +44,9 @@ class KernelLearner(RowLearner):
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
         if self._gathers:
-            self._gather(self._encode_learned(x).copy(), np.array([[target], [weight]]), None)
+            self._pending.put(self._encode_learned(x).copy(), np.array([[target], [weight]]))
+            if len(self._pending) == self._together:
+                self.flush()
             return
         made = self._map
         if made is None or outputs > self._outputs or self._growth.due(self._codec.counts[EVENTS]):
@@ -132,11 +135,15 @@ class KernelLearner(RowLearner):
         while start < count:
             stop = min(count, start + self._together - len(self._pending))
             part = rows.select(slice(start, stop))
-            if out is not None:
-                self._predict_rows(part, out[start:stop])
-            self._pending.add(part, goal[:, start:stop])
-            if len(self._pending) == self._together:
-                self.flush()
+            waiting, added = len(self._pending), int((goal[1, start:stop] > 0.0).sum())
+            full = waiting + added == self._together
+            at_once = not waiting and added == self._together and self._map is not None
+            with one_blas_thread():  # once for all products
+                if out is not None and not at_once:
+                    self._predict_rows(part, out[start:stop])
+                self._pending.add(part, goal[:, start:stop])
+                if full:
+                    self._learn_block(out[start:stop] if out is not None and at_once else None)
             start = stop
 
     def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
@@ -171,8 +178,12 @@ class KernelLearner(RowLearner):
         Inputs and targets are scaled by the statistics of the blocks before this one; the first block by its
         own, for want of any.
         """
-        if not len(self._pending):
-            return
+        if len(self._pending):
+            with one_blas_thread():
+                self._learn_block(None)
+
+    def _learn_block(self, out: Array | None) -> None:
+        """Learn the events that wait; fill ``out`` with predictions made from the same look at them."""
         rows, goal = self._pending.pop()
         targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
         codec = self._codec
@@ -187,6 +198,8 @@ class KernelLearner(RowLearner):
             codec.counts[:] = counts
         aims = np.empty(len(targets))
         outputs, kept = look(e, rows, codec.inputs.statistics, self._experts, True)
+        if out is not None:
+            combine_many(coding, combiner, _both(outputs), out)
         adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
         for expert, given, features in zip(self._experts, outputs, kept, strict=True):
             expert.step_many(Lesson(given, features, aims, weights, known))
