@@ -22,7 +22,6 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from river import drift
 
 from connectors.daemon.operators import Outcome, Tally
 from connectors.stream import USAGE, Failure
@@ -52,6 +51,8 @@ class Telemetry:
         self._scored = 0
         self._means: list[float] = []
         self._group: list[float] = []
+        from river import drift  # takes a second, which other commands need not wait
+
         self._detector: Any = drift.ADWIN()
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
