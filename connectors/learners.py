@@ -12,6 +12,7 @@ from streamk.learners import KernelLearner
 from streamk.prequential import TASKS
 
 _CLASSES = {
+    "kernel": (streamk.KernelClassifier, streamk.KernelRegressor),
     "kaczmarz": (streamk.KaczmarzClassifier, streamk.KaczmarzRegressor),
     "doubly-stochastic": (streamk.DoublyStochasticClassifier, streamk.DoublyStochasticRegressor),
     "matching-pursuit": (streamk.MatchingPursuitClassifier, streamk.MatchingPursuitRegressor),

@@ -63,6 +63,18 @@ def check_parameters(values: Mapping[str, Any], losses: Sequence[str]) -> None:
         )
 
 
+def check_mixture(values: Mapping[str, Any], parts: int) -> None:
+    """Raise a ValueError that names the first parameter of a mixture with a value it cannot have."""
+    whole, features, seed = parts * GROUP, values["features"], values["seed"]
+    fits = _whole(features, whole, 2**20 + 1) and features % whole == 0
+    _require(
+        ("features", features, fits, f"a multiple of {whole}, at most {2**20:,}"),
+        ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
+        ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
+        ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
+    )
+
+
 def check_map(values: Mapping[str, Any]) -> None:
     """Raise a ValueError that names the first parameter of a feature map with a value it cannot have."""
     kernels, bandwidth = kernels_of(values["kernel"]), values["bandwidth"]

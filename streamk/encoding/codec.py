@@ -22,6 +22,7 @@ from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.labels import Label, Labels, plain
+from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
     TARGET_CLIP,
@@ -43,7 +44,8 @@ class Coding(NamedTuple):
     """A codec as compiled code sees it; for ``exponents`` see :func:`streamk.features.map.exponents_of`.
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
-    are the statistics of numbers that are standardised, None for others, which then need no code.
+    are the statistics of numbers that are standardised, None for others, which then need no code; ``memory``
+    and ``queue`` are those of labels (:mod:`streamk.encoding.recall`), if they are inputs.
     """
 
     statistics: Array
@@ -53,6 +55,8 @@ class Coding(NamedTuple):
     horizon: float | None
     largest: float
     classes: bool
+    memory: Array | None
+    queue: Array | None
 
 
 @njit(cache=True, **INNER)
@@ -135,11 +139,22 @@ class Codec:
         Of the learner: None never forgets (:func:`streamk.encoding.scaling.horizon_of`).
     standard
         Whether numeric targets are standardised.
+    delay
+        Labels are inputs of the events after them, and come so many events late; None if they are no inputs.
     """
 
     def __init__(
-        self, inputs: Inputs, labels: Labels | None, memory: int | None = None, standard: bool = True
+        self,
+        inputs: Inputs,
+        labels: Labels | None,
+        memory: int | None = None,
+        standard: bool = True,
+        delay: int | None = None,
     ) -> None:
+        self.memory: Array | None = None
+        self.queue: Array | None = None
+        if delay is not None:
+            self.memory, self.queue = empty_memory(delay)
         self.inputs, self.labels, self.standard = inputs, labels, standard
         self.horizon = horizon_of(memory)
         self.target: Array = np.zeros((1, kept_numbers(self.horizon)))
@@ -160,7 +175,7 @@ class Codec:
         inputs, standard = self.inputs, self.labels is None and self.standard
         return Coding(
             inputs.statistics, self.target if standard else None, self.counts, exponents, self.horizon,
-            inputs.largest, self.labels is not None,
+            inputs.largest, self.labels is not None, self.memory, self.queue,
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:
@@ -188,7 +203,10 @@ class Codec:
         if self.labels is not None:
             header["labels"] = [plain(v) for v in self.labels.values]
         statistics = inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0]
-        return header, {"statistics": statistics, "target": self.target, "counts": self.counts}
+        arrays = {"statistics": statistics, "target": self.target, "counts": self.counts}
+        if self.memory is not None and self.queue is not None:
+            arrays |= {"memory": self.memory, "queue": self.queue}
+        return header, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the parts that a model file kept, if they are possible."""
@@ -214,6 +232,21 @@ class Codec:
         if counts[LEAST] != self.counts[LEAST] or counts[KNOWN] > self.outputs:
             raise ValueError("its counters are impossible")
         self.counts = counts.copy()
+        if self.memory is not None and self.queue is not None:
+            memory = typed(arrays, "memory", np.float64, self.memory.shape)
+            queue = typed(arrays, "queue", np.float64, self.queue.shape)
+            if not ((abs(memory) <= TARGET_CLIP).all() and self._can_wait(queue)):
+                raise ValueError("its memory of labels is impossible")
+            self.memory, self.queue = memory.copy(), queue.copy()
+
+    def _can_wait(self, queue: Array) -> bool:
+        """Return whether these can be labels that have not arrived where they are learned from."""
+        if not 0.0 <= queue[0] <= _MOST_EVENTS or queue[0] % 1.0:
+            return False
+        labels = queue[1:]
+        if self.labels is None:
+            return bool((abs(labels) <= LARGEST).all())
+        return bool(((labels >= 0.0) & (labels < self.outputs) & (labels % 1.0 == 0.0)).all())
 
     def absorb(self, others: Sequence[Codec]) -> None:
         """Know what some codecs know together; this one knows nothing yet."""

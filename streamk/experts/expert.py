@@ -194,6 +194,13 @@ class Expert:
         self.coefficients[:] = mean
         self.clock[:] = sum(expert.clock for expert in experts)
 
+    def rearrange(self, places: NDArray[np.int64]) -> None:
+        """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
+        own = places[self.first : self.first + self.coefficients.shape[2]]
+        moved = aligned(np.zeros_like(self.coefficients))
+        moved[:, :, own[own >= 0] - self.first] = self.coefficients[:, :, own >= 0]
+        self.coefficients = moved
+
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         return {"coefficients": self.coefficients, "clock": self.clock}

@@ -39,6 +39,7 @@ class Projecting(NamedTuple):
     loss: int
     rho: float
     memory: float
+    slowness: float
 
 
 class Projection(Expert):
@@ -52,22 +53,32 @@ class Projection(Expert):
         ``ρ``.
     memory
         Events after which ``ρ_t`` stops growing; None for never.
+    gain
+        ``η``: the part of the way that a step goes, ``φᵀφ/η`` instead of ``φᵀφ``; event by event only.
     """
 
     rule = "projection"
 
     def __init__(
-        self, loss: int, average: bool, rho: float, memory: int | None, columns: slice | None = None
+        self,
+        loss: int,
+        average: bool,
+        rho: float,
+        memory: int | None,
+        columns: slice | None = None,
+        gain: float = 1.0,
     ) -> None:
         super().__init__(loss, average, columns)
+        self.gain = gain
         self.rho, self.memory = float(rho), np.inf if memory is None else float(memory)
 
     @property
     def record(self) -> Projecting:
         """The expert as compiled code sees it."""
         return Projecting(
-            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory
-        )
+            self.first, self.features, self.coefficients, self.clock, self.loss, self.rho, self.memory,
+            1.0 / self.gain,
+        )  # fmt: skip
 
     def wanted(self) -> list[slice]:
         """Return all columns, in tiles."""
@@ -89,7 +100,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     def project(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
-        _project(expert, phi, i, length, residual, known, rho)
+        _project(expert, phi, i, length * expert.slowness, residual, known, rho)
         count_step(expert)
 
     return project

@@ -22,6 +22,7 @@ from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
 from streamk.features.lanes import LANES, aligned
 from streamk.features.normal import GROUP
+from streamk.features.plain import PLAIN, Keys, index_of
 from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
 from streamk.kernels import Kernel, Polynomial
@@ -32,7 +33,19 @@ SPAN = 2 * LANES  # features in a row that share a scale
 FARTHEST = 1e5
 _LARGEST_RADIUS = 1e15  # keeps the angle of the largest input finite in float32
 _PHASES, _RADII = 0, 1
-_KEPT = ("kernels", "bandwidth", "scales", "block", "features", "width", "seed", "slots", "_covered")
+_KEPT = (
+    "kernels",
+    "bandwidth",
+    "scales",
+    "block",
+    "features",
+    "width",
+    "seed",
+    "slots",
+    "_covered",
+    "groups",
+    "plain",
+)
 Floats = NDArray[np.float32]
 
 
@@ -71,7 +84,8 @@ class MapRecord(NamedTuple):
 
     ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
     :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
-    ``kind``; how many features there are; and the frequency cache: ``table``, ``counts``, ``frequencies``.
+    ``kind``; how many features there are; ``amplitude``, ``columns`` and ``places`` of plain columns, None if
+    there are none; and the frequency cache: ``table``, ``counts``, ``frequencies``.
     """
 
     block_keys: NDArray[np.uint64]
@@ -80,6 +94,9 @@ class MapRecord(NamedTuple):
     waves: Floats
     kind: int
     features: int
+    amplitude: np.float32
+    columns: Keys | None
+    places: NDArray[np.int64] | None
     table: NDArray[np.uint64]
     counts: NDArray[np.int64]
     frequencies: Floats
@@ -103,6 +120,11 @@ class FeatureMap:
         The only source of randomness.
     slots
         Slots of the first segment of structured directions; None for keyed and dense ones.
+    groups
+        In so many equal parts the features are divided, and so are the scales: features of a part have its
+        scales. More than one cannot grow.
+    plain
+        Columns that stand before the features (:mod:`streamk.features.plain`); None for none.
     """
 
     def __init__(
@@ -113,8 +135,11 @@ class FeatureMap:
         features: int,
         seed: int,
         slots: int | None = None,
+        groups: int = 1,
+        plain: Keys | None = None,
     ) -> None:
         self.kernels, self.bandwidth, self.scales = kernels, bandwidth, scales
+        self.groups, self.plain = groups, plain
         self.block = self.features = features
         self.width, self.seed = width_of(features), seed
         self._covered = self.slots = slots
@@ -157,7 +182,8 @@ class FeatureMap:
             runs = np.array([[0, self.width, 0]])
         self.record = MapRecord(
             self._keys, self._families, runs.astype(np.int64), self.waves, self.kind, self.features,
-            cache.table, cache.counts, cache.rows,
+            np.float32(np.sqrt(0.5 * self.features)), self.plain,
+            None if self.plain is None else index_of(self.plain), cache.table, cache.counts, cache.rows,
         )  # fmt: skip
 
     def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -169,10 +195,10 @@ class FeatureMap:
         width, kernels = self.width, self.kernels
         spans = np.arange(width) // SPAN
         block, half = spans // 2, spans % 2
-        own = 2 * (block // len(kernels)) + half  # number of the span among those of its kernel
-        bandwidths = (self.bandwidth or 1.0) * np.asarray(self.scales, dtype=np.float64)[
-            own % len(self.scales)
-        ]
+        group, within = np.divmod(block, -(-width // BLOCK // self.groups))
+        own = 2 * (within // len(kernels)) + half  # number of the span among those of its kernel and group
+        scales = np.asarray(self.scales, dtype=np.float64).reshape(self.groups, -1)
+        bandwidths = (self.bandwidth or 1.0) * scales[group, own % scales.shape[1]]
         pair, second = np.arange(width), np.zeros(width, dtype=bool)
         if self.slots is not None:
             pair, second = spans * LANES + pair % LANES, pair % SPAN >= LANES
@@ -189,6 +215,11 @@ class FeatureMap:
             return np.zeros(width), np.where(second, -radii, radii)
         phases = uniforms(mix64_int(self.seed ^ 0x706861736573), count)[pair]
         return np.where(second, (phases + 0.75) % 1.0, phases), radii
+
+    @property
+    def columns(self) -> int:
+        """Columns that experts can stand on."""
+        return self.width + (0 if self.plain is None else PLAIN)
 
     def grow(self, features: int) -> None:
         """Make more features; the old ones stay the same. Of sketches there are whole multiples."""

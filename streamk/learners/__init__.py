@@ -4,12 +4,15 @@ from streamk.learners.base import KernelLearner
 from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, DoublyStochasticRegressor
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
 from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, KaczmarzPursuitRegressor
+from streamk.learners.kernel import KernelClassifier, KernelRegressor
 from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
 from streamk.learners.merge import merge
 
 LEARNERS: dict[str, type[KernelLearner]] = {
     cls.__name__: cls
     for cls in (
+        KernelClassifier,
+        KernelRegressor,
         KaczmarzClassifier,
         KaczmarzRegressor,
         MatchingPursuitClassifier,
@@ -29,7 +32,9 @@ __all__ = [
     "KaczmarzPursuitClassifier",
     "KaczmarzPursuitRegressor",
     "KaczmarzRegressor",
+    "KernelClassifier",
     "KernelLearner",
+    "KernelRegressor",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "merge",

@@ -19,7 +19,7 @@ from streamk.learners.base import KernelLearner
 Array = NDArray[np.float64]
 
 
-class KernelClassifier(KernelLearner, base.MiniBatchClassifier):
+class Classifier(KernelLearner, base.MiniBatchClassifier):
     """A kernel learner whose targets are classes; outputs are one per class."""
 
     _classifies = True

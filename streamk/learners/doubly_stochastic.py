@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from streamk.experts.gradient import Gradient
 from streamk.learners.base import KernelLearner
-from streamk.learners.classifier import KernelClassifier
-from streamk.learners.regressor import KernelRegressor
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 from streamk.schedules import Growth
 
 
@@ -63,7 +63,7 @@ class _DoublyStochastic(KernelLearner):
 
 
 @dataclass(eq=False, repr=False)
-class DoublyStochasticClassifier(_DoublyStochastic, KernelClassifier):
+class DoublyStochasticClassifier(_DoublyStochastic, Classifier):
     """Kernel classifier that learns by doubly stochastic functional gradients.
 
     Parameters
@@ -126,7 +126,7 @@ class DoublyStochasticClassifier(_DoublyStochastic, KernelClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class DoublyStochasticRegressor(_DoublyStochastic, KernelRegressor):
+class DoublyStochasticRegressor(_DoublyStochastic, Regressor):
     """Kernel regressor that learns by doubly stochastic functional gradients.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given

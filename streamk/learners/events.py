@@ -19,11 +19,13 @@ from numba.extending import overload
 from streamk.combining.combiner import adapt, combine
 from streamk.compiling import INNER
 from streamk.encoding.codec import aim_of, is_learned, observe_target, outputs_after
+from streamk.encoding.recall import NOW, THEN, comes_late, recall, remember
 from streamk.encoding.rows import first_bad
 from streamk.encoding.scaling import observe_row, scale_row
 from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
 from streamk.features.lanes import empty_aligned
+from streamk.features.plain import LINEAR, fill_plain, plain_columns
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.borrowed import borrowed, keep
 
@@ -113,7 +115,7 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     if bad >= 0:
         return bad
     n, w = rows.values.shape
-    width, most = features.waves.shape[1], out.shape[1]
+    width, most, plain = features.waves.shape[1], out.shape[1], plain_columns(features.columns)
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return LACKING - room
@@ -123,28 +125,39 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
         np.empty((tile, w), dtype=np.uint64),
         np.empty(tile, dtype=np.int64),
         empty_aligned(tile * width).reshape(tile, width),
+        empty_aligned(min(plain, 1) * tile * (plain + width)),
         np.empty((count_all(groups), 2, most), dtype=np.float32),
         np.empty(most, dtype=np.float32),
         np.empty(most, dtype=np.float64),
     )
-    inputs, found, widths, phi, outputs, mixed, residual = borrowed(scratch)
+    inputs, found, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
+    phi = raw if plain == 0 else whole.reshape(tile, plain + width)
     for start in range(0, n, tile):
         size = min(tile, n - start)
         for i in range(size):
             widths[i] = scale_row(rows, start + i, coding.statistics, coding.exponents, inputs, found, i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon)
-        featurize(source, features, inputs, found[:size], widths[:size], AMPLITUDE, phi)
+        featurize(source, features, inputs, found[:size], widths[:size], AMPLITUDE, raw)
         for i in range(size):
+            learned = learning and goal[1, start + i] > 0.0
+            fill_plain(features, inputs, found, widths[i], i, learned, raw, phi)
+            recall(coding.memory, NOW, features.amplitude, phi, i, LINEAR)
             evaluate_all(groups, phi, i, outputs, 0)
             given = out[start + i] if out.shape[0] > 0 else residual
             combine(combiner, coding, outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
-            if learning and weight > 0.0:
+            if learned:
+                if comes_late(coding.memory):
+                    recall(coding.memory, THEN, features.amplitude, phi, i, LINEAR)
+                    evaluate_all(groups, phi, i, outputs, 0)
+                    given = residual
+                    combine(combiner, coding, outputs, mixed, given)
                 adapt(combiner, coding, outputs, mixed, given, target)
                 if is_learned(coding, target):
                     aim, known = aim_of(coding, target), outputs_after(coding, target)
                     step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
+                    remember(coding.memory, coding.queue, aim, coding.classes)
                 observe_target(coding, target)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from streamk.experts.projection import Projection
 from streamk.learners.base import KernelLearner
-from streamk.learners.classifier import KernelClassifier
-from streamk.learners.regressor import KernelRegressor
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 from streamk.schedules import Growth
 
 
@@ -54,7 +54,7 @@ class _Kaczmarz(KernelLearner):
 
 
 @dataclass(eq=False, repr=False)
-class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
+class KaczmarzClassifier(_Kaczmarz, Classifier):
     """Kernel classifier that learns one event at a time by projections.
 
     Parameters
@@ -139,7 +139,7 @@ class KaczmarzClassifier(_Kaczmarz, KernelClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class KaczmarzRegressor(_Kaczmarz, KernelRegressor):
+class KaczmarzRegressor(_Kaczmarz, Regressor):
     """Kernel regressor that learns one event at a time by projections.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given

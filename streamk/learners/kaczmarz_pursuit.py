@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 from streamk.experts.recursion import Recursion
 from streamk.learners.base import KernelLearner
-from streamk.learners.classifier import KernelClassifier
-from streamk.learners.regressor import KernelRegressor
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 from streamk.schedules import Growth
 
 
@@ -49,7 +49,7 @@ class _KaczmarzPursuit(KernelLearner):
 
 
 @dataclass(eq=False, repr=False)
-class KaczmarzPursuitClassifier(_KaczmarzPursuit, KernelClassifier):
+class KaczmarzPursuitClassifier(_KaczmarzPursuit, Classifier):
     """Kernel classifier that pursues with one block of features and projects with all others.
 
     The second-order steps of :class:`streamk.MatchingPursuitClassifier` on the open block, and on what they
@@ -92,7 +92,7 @@ class KaczmarzPursuitClassifier(_KaczmarzPursuit, KernelClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class KaczmarzPursuitRegressor(_KaczmarzPursuit, KernelRegressor):
+class KaczmarzPursuitRegressor(_KaczmarzPursuit, Regressor):
     """Kernel regressor that pursues with one block of features and projects with all others.
 
     Parameters

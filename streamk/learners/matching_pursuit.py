@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from streamk.experts.recursion import Recursion
 from streamk.learners.base import KernelLearner
-from streamk.learners.classifier import KernelClassifier
-from streamk.learners.regressor import KernelRegressor
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 from streamk.schedules import Growth
 
 
@@ -48,7 +48,7 @@ class _MatchingPursuit(KernelLearner):
 
 
 @dataclass(eq=False, repr=False)
-class MatchingPursuitClassifier(_MatchingPursuit, KernelClassifier):
+class MatchingPursuitClassifier(_MatchingPursuit, Classifier):
     """Kernel classifier that fits one block of features at a time, by recursive least squares.
 
     Its steps are of second order, so it learns smooth or noisy classes from fewer events than
@@ -106,7 +106,7 @@ class MatchingPursuitClassifier(_MatchingPursuit, KernelClassifier):
 
 
 @dataclass(eq=False, repr=False)
-class MatchingPursuitRegressor(_MatchingPursuit, KernelRegressor):
+class MatchingPursuitRegressor(_MatchingPursuit, Regressor):
     """Kernel regressor that fits one block of features at a time, by recursive least squares.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given

@@ -8,11 +8,18 @@ them lacks is 0.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
+import numpy as np
+
 from streamk.encoding.codec import Unit
+from streamk.encoding.recall import SHARED
 from streamk.encoding.targets import check_weights
+from streamk.experts.expert import Expert
+from streamk.features.plain import LINEAR, columns_of, in_use
 from streamk.features.segments import slots_of_first
 from streamk.learners.base import KernelLearner
 
@@ -75,15 +82,47 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     merged._codec.absorb([part._codec for part in parts])
     latest = max(parts, key=lambda part: part._growth.openings)._growth
     merged._growth.count(latest.openings)
-    merged._make_map(first.seed, first.slots)
+    made = merged._make_map(first.seed, first.slots)
+    if first.plain is not None:
+        made.plain = columns_of(list(dict.fromkeys(chain.from_iterable(map(_plain_keys, parts)))))
+        made.regenerate()
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
     columns = [_places(part, merged) for part in parts]
     for k, expert in enumerate(merged._experts):
-        expert.take([part._experts[k] for part in parts], shares, columns)
+        experts = [part._experts[k] for part in parts]
+        if made.plain is not None:
+            experts = [_moved(expert, part, merged) for expert, part in zip(experts, parts, strict=True)]
+        expert.take(experts, shares, columns)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.take([part._combiner for part in parts], shares)
     return merged
+
+
+def _plain_keys(part: KernelLearner) -> list[int]:
+    assert part._map is not None
+    assert part._map.plain is not None
+    return in_use(part._map.plain)
+
+
+def _moved(expert: Expert, part: KernelLearner, merged: KernelLearner) -> Expert:
+    """Return a copy of an expert of a part whose plain columns are those of the merged learner."""
+    assert merged._map is not None
+    places = np.arange(merged._map.columns)
+    column_of = {key: column for column, key in enumerate(_plain_keys(merged), 1)}
+    own = _plain_keys(part)
+    places[1:LINEAR] = -1
+    places[1 : 1 + len(own)] = [column_of.get(key, -1) for key in own]
+    rows, _ = _places(part, merged)
+    if part._classifies:
+        for start in (LINEAR, LINEAR + SHARED):
+            places[start : start + SHARED] = -1
+            for k, row in enumerate(rows[:SHARED]):
+                if row < SHARED:
+                    places[start + k] = start + row
+    copied = copy.deepcopy(expert)
+    copied.rearrange(places)
+    return copied
 
 
 def _places(part: KernelLearner, merged: KernelLearner) -> tuple[list[int], Unit]:

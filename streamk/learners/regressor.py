@@ -17,7 +17,7 @@ from streamk.learners.base import KernelLearner
 Array = NDArray[np.float64]
 
 
-class KernelRegressor(KernelLearner, base.MiniBatchRegressor):
+class Regressor(KernelLearner, base.MiniBatchRegressor):
     """A kernel learner whose target is a number, standardised on the fly (:mod:`streamk.encoding.codec`)."""
 
     _classifies = False

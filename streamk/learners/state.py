@@ -22,10 +22,11 @@ from streamk.encoding.codec import KNOWN, Codec
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels, plain
 from streamk.encoding.pending import Pending
-from streamk.encoding.rows import MOST_SLOTS
+from streamk.encoding.rows import MOST_SLOTS, typed
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.expert import Expert
 from streamk.features.map import FeatureMap, largest_unscaled, width_of
+from streamk.features.plain import PLAIN, columns_of, empty_columns, in_use
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -53,6 +54,7 @@ class LearnerState(base.Estimator):
     directions: str
     seed: int | None
     scale_target = True  # a parameter of regressors
+    _groups, _plain = 1, False  # of the map
     _classifies: ClassVar[bool]
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
 
@@ -78,20 +80,25 @@ class LearnerState(base.Estimator):
         together: int = 1,
         gathers: bool = False,
         memory: int | None = None,
+        combiner: Any = None,
+        delay: int | None = None,
     ) -> None:
         """Begin with what knows nothing.
 
         Parameters
         ----------
         experts
-            At least one; those of one rule stand side by side. Predictions are calibrated for the first one's
-            loss.
+            At least one; those of one rule stand side by side.
         growth
             The schedule of features.
         together, gathers
             Events learned at a time, and whether they wait for one another even if it is one.
         memory
             Events after which scales forget; None never does.
+        combiner
+            Of their outputs; by default calibrated for the first one's loss, or their mean.
+        delay
+            Labels are inputs, and come so many events late; None if they are no inputs.
         """
         kernels = kernels_of(self.kernel)
         largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
@@ -99,15 +106,18 @@ class LearnerState(base.Estimator):
         inputs = Inputs(directions_of(kernels, self.directions), self.scale_inputs, largest, kept)
         self._growth, self._together, self._gathers = growth, together, gathers or together > 1
         self._experts = list(experts)
-        self._combiner: Any = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
+        if combiner is None:
+            combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
+        self._combiner = combiner
         self._map: FeatureMap | None = None
         self._pending = Pending()
-        self._codec = Codec(inputs, Labels() if self._classifies else None, memory, self.scale_target)
+        self._codec = Codec(inputs, Labels() if self._classifies else None, memory, self.scale_target, delay)
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = FeatureMap(
-            kernels_of(self.kernel), self.bandwidth, tuple(self.scales), self.features, seed, slots
-        )
+            kernels_of(self.kernel), self.bandwidth, tuple(self.scales), self.features, seed, slots,
+            self._groups, empty_columns() if self._plain else None,
+        )  # fmt: skip
         self._map = made
         return made
 
@@ -116,7 +126,8 @@ class LearnerState(base.Estimator):
         assert self._map is not None
         self._map.grow(features)
         for expert in self._experts:
-            expert.grow(outputs, self._map.features, self._map.width)
+            before = self._map.columns - self._map.width
+            expert.grow(outputs, before + self._map.features, self._map.columns)
 
     @property
     def _outputs(self) -> int:
@@ -145,9 +156,10 @@ class LearnerState(base.Estimator):
         is opened again then.
         """
         header, arrays = self._to_parts()
-        header["parameters"] = {**header["parameters"], "average": False}
-        for k, expert in enumerate(self._experts):
-            arrays[f"expert{k}.coefficients"] = expert.coefficients[-1:]
+        if self.average:
+            header["parameters"] = {**header["parameters"], "average": False}
+            for k, expert in enumerate(self._experts):
+                arrays[f"expert{k}.coefficients"] = expert.coefficients[-1:]
         return self._copied(header, arrays)
 
     def closed(self) -> Self:
@@ -186,11 +198,13 @@ class LearnerState(base.Estimator):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         parameters = {k: plain(v) for k, v in self._get_params().items()}
         for name in ("scales", "kernel"):
-            if isinstance(parameters[name], tuple):
+            if isinstance(parameters.get(name), tuple):
                 parameters[name] = [plain(value) for value in parameters[name]]
         named, arrays = self._codec.parts()
         found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
         if self._map is not None:
+            if self._map.plain is not None:
+                found["map.plain"] = np.array(in_use(self._map.plain), dtype=np.uint64)
             for k, expert in enumerate(self._experts):
                 found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
         header = {
@@ -211,7 +225,7 @@ class LearnerState(base.Estimator):
     ) -> Self:
         parameters = dict(header["parameters"])
         for name in ("scales", "kernel"):
-            if isinstance(parameters[name], list):
+            if isinstance(parameters.get(name), list):
                 parameters[name] = tuple(parameters[name])
         self = cls(**parameters)
         self._codec.restore(header, _with_prefix(arrays, "codec."))
@@ -242,14 +256,18 @@ class LearnerState(base.Estimator):
             1, self._growth.openings_at(self.events)
         ):
             raise ValueError(f"its openings are {openings!r}")
-        check_map({**self._get_params(), "seed": header["seed"]})
+        check_map({**{name: getattr(self, name) for name in _OF_MAP}, "seed": header["seed"]})
         self._growth.count(openings)
         features = self._growth.blocks * self._growth.size
         _, outputs, width = arrays["expert0.coefficients"].shape
-        room = self._experts[0].columns_of(width_of(features))
+        room = self._experts[0].columns_of(width_of(features) + (PLAIN if self._plain else 0))
         if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs or width != room:
             raise ValueError(f"coefficients of {outputs} outputs and {width} columns do not fit")
-        self._make_map(header["seed"], slots)
+        made = self._make_map(header["seed"], slots)
+        if self._plain:
+            keys = arrays["map.plain"]
+            made.plain = columns_of(typed(arrays, "map.plain", np.uint64, (len(keys),)).tolist())
+            made.regenerate()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
             expert.opened(openings, self._growth.columns, False)
@@ -266,6 +284,7 @@ class LearnerState(base.Estimator):
         self.__dict__.update(state)
 
 
+_OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
 _SCRATCH = ("_arguments", "_loan", "_entry", "_goal", "_out")
 
 

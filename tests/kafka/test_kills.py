@@ -10,9 +10,12 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from .stand import Stand, events, newest
 
 KILLS = 50
+FEWER = [15, pytest.param(KILLS, marks=pytest.mark.long)]
 
 
 class Traffic(threading.Thread):
@@ -51,7 +54,8 @@ def kill_somewhere(daemon, directory, rng):
     return alive
 
 
-def test_one_partition(stand):
+@pytest.mark.parametrize("count", FEWER)
+def test_one_partition(stand, count):
     stand.topics()
     traffic = Traffic(lambda part, at: stand.send(part), 2000)
     path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2)
@@ -59,7 +63,7 @@ def test_one_partition(stand):
     rng = random.Random(7)
     traffic.start()
     kills = 0
-    while kills < KILLS:
+    while kills < count:
         kills += kill_somewhere(stand.start(path), directory, rng)
     daemon = stand.start(path)
     traffic.stop()
@@ -123,7 +127,8 @@ def test_four_partitions_and_two_daemons(stand):
     assert set(found.values()) == {1}
 
 
-def test_a_log_on_disk(tmp_path):
+@pytest.mark.parametrize("count", FEWER)
+def test_a_log_on_disk(tmp_path, count):
     """The same of a log that grows and predictions that go to a file."""
     stand = Stand("127.0.0.1:1", tmp_path)
     stand.name = "none"
@@ -146,7 +151,7 @@ def test_a_log_on_disk(tmp_path):
     rng = random.Random(9)
     traffic.start()
     kills = 0
-    while kills < KILLS:
+    while kills < count:
         kills += kill_somewhere(stand.start(path), directory, rng)
     daemon = stand.start(path)
     traffic.stop()

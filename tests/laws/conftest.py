@@ -1,6 +1,6 @@
 import pytest
 
-from streamk.learners.classifier import KernelClassifier
+from streamk.learners.classifier import Classifier
 
 from .subjects import COMMON, LEARNERS
 
@@ -13,5 +13,5 @@ def make(request):
     def new(**changes):
         return cls(**{**COMMON, **extra, **changes})
 
-    new.classifies = issubclass(cls, KernelClassifier)
+    new.classifies = issubclass(cls, Classifier)
     return new

@@ -8,6 +8,12 @@ import streamk
 
 COMMON = {"features": 96, "seed": 11}
 LEARNERS = {
+    "kernel-classifier": (streamk.KernelClassifier, {"features": 256}),
+    "kernel-classifier-delayed": (streamk.KernelClassifier, {"features": 256, "delay": 3}),
+    "kernel-regressor": (streamk.KernelRegressor, {"features": 256}),
+    "kernel-regressor-without-labels": (
+        streamk.KernelRegressor, {"features": 256, "label_memory": False},
+    ),
     "classifier": (streamk.KaczmarzClassifier, {}),
     "classifier-margin-average": (
         streamk.KaczmarzClassifier, {"loss": "margin", "average": True, "memory": 50},

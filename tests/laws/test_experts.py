@@ -7,6 +7,7 @@ import pytest
 
 import streamk
 from streamk.experts.gradient import Gradient
+from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.recursion import Recursion
 from streamk.losses import CODES
@@ -21,6 +22,9 @@ RULES = {
     "projection, averaged": lambda loss: Projection(loss, True, 0.1, 50),
     "projection, other loss": lambda loss: Projection(MARGIN if loss == CLASS else HUBER, False, 1.0, 0),
     "projection, some columns": lambda loss: Projection(loss, False, 0.3, 0, slice(64, 128)),
+    "projection, slow": lambda loss: Projection(loss, False, 0.0, 0, gain=0.1),
+    "least squares": lambda loss: LeastSquares(loss, 30.0, 1.0, slice(0, 128), 1.0),
+    "least squares, forgetting": lambda loss: LeastSquares(loss, 30.0, 0.99, slice(64, 128), 1.0),
     "recursion": lambda loss: Recursion(loss, False, 1.0, False),
     "recursion, projected": lambda loss: Recursion(loss, True, 0.5, False, True, 0.3, None),
     "recursion, some columns": lambda loss: Recursion(loss, False, 1.0, False, columns=slice(128, 192)),

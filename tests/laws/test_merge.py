@@ -16,6 +16,8 @@ def outputs(learner, xs):
     """The outputs of the expansion, before any calibration: a dict of label to output, or the target."""
     if not hasattr(learner, "labels"):
         return np.array(learner.predict_many(xs))[:, None], [None]
+    if len(learner._experts) > 1:
+        return np.array([list(p.values()) for p in learner.predict_proba_many(xs)]), learner.labels
     e, rows = learner._map, []
     for x in xs:
         found = learner._codec.inputs.encode(x, False)
@@ -28,6 +30,8 @@ def outputs(learner, xs):
 
 def unscaled(make):
     """The settings in which nothing is scaled."""
+    if not hasattr(make(), "loss"):
+        return {}
     return {"scale_inputs": False, **({} if make.classifies else {"scale_target": False})}
 
 
@@ -46,7 +50,7 @@ def plain(x):
 
 @pytest.mark.parametrize("weights", [None, [1.0, 3.0, 0.0]])
 def test_outputs_of_first_order_are_the_weighted_mean(make, weights):
-    if make()._experts[0].rule == "recursion":
+    if make()._experts[0].rule == "recursion" or len(make()._experts) > 1:
         pytest.skip("merges by information")
     models = [learned(make, seed, n) for seed, n in ((1, 60), (2, 90), (3, 45))]
     before = [model.to_bytes() for model in models]
@@ -93,7 +97,7 @@ def test_halves_of_a_stream_predict_like_the_whole(make):
     parts = {"whole": pairs[:1000], "a": pairs[:1000:2], "b": pairs[1:1000:2]}
     models = {}
     for name, part in parts.items():
-        models[name] = make(scale_inputs=False)
+        models[name] = make(**({} if not unscaled(make) else {"scale_inputs": False}))
         models[name].learn_many(*map(list, zip(*part, strict=True)))
         models[name].flush()
     models["merged"] = streamk.merge([models["a"], models["b"]])

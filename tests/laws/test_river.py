@@ -13,7 +13,9 @@ from .subjects import events
 
 MODELS = [cls(**parameters) for cls in LEARNERS.values() for parameters in cls._unit_test_params()]
 BATTERY = [
-    pytest.param(model, check, id=f"{type(model).__name__}-{model.loss}-{check.__name__}-{i}")
+    pytest.param(
+        model, check, id=f"{type(model).__name__}-{getattr(model, 'loss', 'mixture')}-{check.__name__}-{i}"
+    )
     for model in MODELS
     for i, check in enumerate(checks.yield_checks(model))
 ]

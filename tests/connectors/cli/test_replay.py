@@ -171,7 +171,7 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
         (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),
         (["replay", "{log}", "--target", "y", "--set", "features=many"], "features='many'"),
         (["replay", "{log}", "--target", "y", "--set", "loss=hinge"], "'squared' or 'margin'"),
-        (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kaczmarz"),
+        (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kernel or kaczmarz"),
         (["replay", "{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
         (["replay", "{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
         (["replay", "{log}", "--target", "y", "--save", "/dev/null"], "this is not a file"),

@@ -131,7 +131,7 @@ def test_a_target_that_is_not_a_number(tmp_path):
 
 
 def test_unknown_names(tmp_path):
-    with pytest.raises(ValueError, match="learner 'forest' is unknown; use kaczmarz"):
+    with pytest.raises(ValueError, match="learner 'forest' is unknown; use kernel or kaczmarz"):
         replay(log(tmp_path, [{"y": 1}]), learner="forest")
 
 

@@ -1,0 +1,78 @@
+"""Label memory: the labels that have arrived, as inputs of the events after them.
+
+Neighbours in a stream often resemble each other, and the best peers of a learner include the rule that says
+the last label again. Of classes, the memory is the last label, one-hot, and a histogram in which an event
+counts 0.9 times as much as the next; of numbers, the last standardised target, the one before, and running
+means that move by 0.3 and by 0.03 of the way. All is 0 until labels arrive. Labels beyond the 32nd share the
+columns of the first.
+
+Where labels come ``delay`` events late, an event is predicted from the labels that had arrived by then, and
+must be learned with the same ones. So there are two rows: what has arrived *now*, and what had arrived
+``delay`` labels ago, *then*.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+
+COLUMNS, SHARED = 64, 32
+NOW, THEN = 0, 1
+_ARRIVED = 0  # place of the count of labels in a queue
+_KEPT = 0.9
+_FAST, _SLOW = 0.3, 0.03
+Array = NDArray[np.float64]
+
+
+def empty_memory(delay: int) -> tuple[Array, Array]:
+    """Return a memory ``(1 or 2, 64)`` of nothing, and the queue of the labels between its rows."""
+    return np.zeros((1 if delay == 0 else 2, COLUMNS)), np.zeros(1 + delay)
+
+
+@njit(cache=True, **INNER)
+def comes_late(memory):  # type: ignore[no-untyped-def]
+    """Return whether an event is learned with other labels than those that have arrived."""
+    if memory is None:
+        return False
+    return memory.shape[0] > 1
+
+
+@njit(cache=True, **INNER)
+def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-def]
+    """Put what has arrived ``NOW``, or had ``THEN``, into row ``i`` of ``phi``, from column ``start`` on."""
+    if memory is not None:
+        for c in range(memory.shape[1]):
+            phi[i, start + c] = amplitude * np.float32(memory[when, c])
+
+
+@njit(cache=True, **INNER)
+def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
+    """Let a label arrive: a class, or a standardised number."""
+    if memory is not None:
+        _push(memory, 0, aim, classes)
+        delay = queue.shape[0] - 1
+        if delay > 0:
+            place = 1 + int(queue[_ARRIVED]) % delay
+            if queue[_ARRIVED] >= delay:
+                _push(memory, 1, queue[place], classes)
+            queue[place] = aim
+        queue[_ARRIVED] += 1.0
+
+
+@njit(cache=True, **INNER)
+def _push(memory, row, aim, classes):  # type: ignore[no-untyped-def]
+    if classes:
+        own = int(aim) % SHARED
+        for c in range(SHARED):
+            memory[row, c] = 0.0
+            memory[row, SHARED + c] *= _KEPT
+        memory[row, own] = 1.0
+        memory[row, SHARED + own] += 1.0 - _KEPT
+    else:
+        memory[row, 1] = memory[row, 0]
+        memory[row, 0] = aim
+        memory[row, 2] += _FAST * (aim - memory[row, 2])
+        memory[row, 3] += _SLOW * (aim - memory[row, 3])

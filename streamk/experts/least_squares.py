@@ -1,0 +1,259 @@
+"""Recursive least squares over the columns that have ever been other than 0, with forgetting.
+
+After events ``i = 1 … n`` the coefficients minimise ``Σ_i λ^(n−i) w_i (y_i − φ_iᵀα)² + penalty ‖α‖²``. With
+``λ < 1`` the past fades, and what no event speaks of any more would be known less and less until a single
+event changes it at will; so the variances ``D`` of ``P = U D Uᵀ`` (:mod:`streamk.experts.factor`) never grow
+beyond what they were before the first event.
+
+A column joins when it first holds a number, so room for inputs that never come costs nothing. Two experts
+merge by information: exactly, if nothing was forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import typed
+from streamk.experts import factor
+from streamk.experts.expert import (
+    EVENTS,
+    ITERATE,
+    LARGEST_COEFFICIENT,
+    Array,
+    Columns,
+    Expert,
+    Floats,
+    count_step,
+    step,
+)
+from streamk.features.lanes import LANES
+from streamk.features.products import one_blas_thread
+from streamk.losses import residuals
+
+_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
+_MOST = 1e100  # of the numbers in a factor
+
+
+class Fitting(NamedTuple):
+    """The expert as compiled code sees it; see :class:`LeastSquares`."""
+
+    first: int
+    coefficients: Floats
+    clock: Array
+    loss: int
+    forgetting: float
+    variance: float
+    variables: NDArray[np.int64]
+    places: NDArray[np.int64]
+    diagonal: Array
+    factor: Array
+    weights: Array
+
+
+class LeastSquares(Expert):
+    """Recursive least squares with forgetting.
+
+    Parameters
+    ----------
+    loss, columns
+        As for :class:`streamk.experts.expert.Expert`: squared.
+    penalty
+        Of a squared coefficient, in units of one event.
+    forgetting
+        ``λ``, 1 to forget nothing.
+    constant
+        What the first of the columns always holds.
+    """
+
+    rule = "least squares"
+
+    def __init__(self, loss: int, penalty: float, forgetting: float, columns: slice, constant: float) -> None:
+        super().__init__(loss, columns=columns)
+        self.penalty, self.forgetting, self.constant = float(penalty), float(forgetting), constant
+        self.variables = np.zeros(1, dtype=np.int64)  # how many, then the columns of each
+        self.places = np.zeros(0, dtype=np.int64)  # of columns: variable, counted from 1
+        self.diagonal, self.factor = np.zeros((2, 0))
+        self.weights: Array = np.zeros((1, 0))
+
+    @property
+    def record(self) -> Fitting:
+        """The expert as compiled code sees it."""
+        return Fitting(
+            self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
+            self.variables, self.places, self.diagonal, self.factor, self.weights,
+        )  # fmt: skip
+
+    def grow(self, outputs: int, features: int, width: int) -> None:
+        """Make room; what is new is 0 and what is old unchanged."""
+        super().grow(outputs, features, width)
+        _, most, columns = self.coefficients.shape
+        if len(self.places) < columns:
+            self._open(columns)
+        if len(self.weights) < most:
+            self.weights = np.pad(self.weights, ((0, most - len(self.weights)), (0, 0)))
+
+    def _open(self, columns: int) -> None:
+        """Make room for variables, none of which has joined."""
+        self.variables, self.places = (np.zeros(columns + k, dtype=np.int64) for k in (1, 0))
+        self.diagonal = np.full(columns, 1.0 / self.penalty)
+        self.factor = np.zeros(factor.factor_size(columns))
+        self.weights = np.zeros((len(self.weights), columns))
+
+    def close(self) -> None:
+        """Forget how well coefficients are known; columns join anew from where they stand."""
+        self._open(len(self.places))
+
+    @property
+    def joined(self) -> NDArray[np.int64]:
+        """The columns that have joined, in the order of the variables."""
+        return self.variables[1 : 1 + int(self.variables[0])]
+
+    def information(self) -> Array:
+        """Return ``P⁻¹`` of the variables that have joined."""
+        count = len(self.joined)
+        return factor.information(self.diagonal[:count], self.factor[: factor.factor_size(count)])
+
+    def rearrange(self, places: NDArray[np.int64]) -> None:
+        """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
+        old, own = self.joined.copy(), places[self.first : self.first + self.coefficients.shape[2]]
+        moved = np.where(own[old] < 0, -1, own[old] - self.first)
+        kept, known = np.flatnonzero(moved >= 0), self.information()
+        if len(kept) < len(old):
+            known = np.linalg.inv(np.linalg.inv(known)[np.ix_(kept, kept)])
+        super().rearrange(places)
+        weights = self.weights[:, kept].copy()
+        self._open(self.coefficients.shape[2])
+        self._set(moved[kept], known, weights)
+
+    def _set(self, columns: NDArray[np.int64], known: Array, weights: Array) -> None:
+        """Have these columns joined, with this information and these coefficients."""
+        count = len(columns)
+        self.variables[0], self.variables[1 : 1 + count] = count, columns
+        self.places[columns] = np.arange(1, count + 1)
+        if count:
+            with one_blas_thread():
+                found = factor.of_information(factor.solvable(known))
+            self.diagonal[:count], self.factor[: factor.factor_size(count)] = found
+        self.weights[:, :count] = weights
+        self.coefficients[ITERATE] = 0.0
+        self.coefficients[ITERATE][:, columns] = weights
+
+    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+        """Become the merge by information: each says what it knows beyond what all were told before."""
+        super().take(experts, shares, columns)
+        if not any(len(expert.joined) for expert in experts):
+            return
+        joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
+        where = {int(column): k for k, column in enumerate(joined)}
+        penalty = self.penalty * np.eye(len(joined))
+        adds = self.forgetting == 1.0  # the evidence of events; what fades is averaged
+        known = penalty.copy() if adds else np.zeros_like(penalty)
+        moved = np.zeros((len(self.weights), len(joined)))
+        events = sum(expert.clock[EVENTS] for expert in experts)
+        for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
+            at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
+            factor_of = share * events / max(expert.clock[EVENTS], 1.0) if adds else share
+            told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
+            told[np.ix_(at, at)] = expert.information()
+            weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
+            if unit.offset:  # targets around another mean: the constant takes the difference
+                weights[:, joined == 0] += unit.offset / self.constant
+            moved[rows] += factor_of * (weights @ told)
+            known += factor_of * (told - penalty if adds else told)
+        with one_blas_thread():
+            solved = (
+                cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
+            )
+        self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        count = len(self.joined)
+        if not count:
+            return super().parts()
+        return super().parts() | {
+            "variables": self.joined,
+            "diagonal": self.diagonal[:count],
+            "factor": self.factor[: factor.factor_size(count)],
+            "weights": self.weights[:, :count],
+        }
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        super().restore(arrays)
+        if "variables" not in arrays:
+            return
+        columns = len(self.places)
+        joined = typed(arrays, "variables", np.int64, arrays["variables"].shape)
+        count = len(joined)
+        if (
+            joined.ndim != 1
+            or len(set(joined.tolist())) < count
+            or not ((joined >= 0) & (joined < columns)).all()
+        ):
+            raise ValueError("its variables are impossible")
+        size = factor.factor_size(count)
+        diagonal, packed, weights = (
+            typed(arrays, name, np.float64, shape)
+            for name, shape in (
+                ("diagonal", (count,)), ("factor", (size,)), ("weights", (len(self.weights), count)),
+            )
+        )  # fmt: skip
+        if (
+            not all((abs(kept) <= _MOST).all() for kept in (diagonal, packed, weights))
+            or (diagonal < 0).any()
+        ):
+            raise ValueError("its least squares are impossible")
+        self._open(columns)
+        self.variables[0], self.variables[1 : 1 + count] = count, joined
+        self.places[joined] = np.arange(1, count + 1)
+        self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is not Fitting:
+        return None
+
+    def fit(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        _fit(expert, phi, i, residual[:known], weight)
+        count_step(expert)
+
+    return fit
+
+
+@njit(cache=True, **INNER)
+def _fit(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
+    columns, variables, places = expert.coefficients.shape[2], expert.variables, expert.places
+    for c in range(columns):
+        if phi[i, expert.first + c] != 0.0 and places[c] == 0:
+            variables[0] += 1
+            variables[variables[0]], places[c] = c, variables[0]
+            for k in range(expert.weights.shape[0]):
+                expert.weights[k, variables[0] - 1] = np.float64(expert.coefficients[ITERATE, k, c])
+    size = variables[0]
+    padded = (size + LANES - 1) // LANES * LANES
+    x, gain = np.zeros(padded), np.zeros(padded)
+    for j in range(size):
+        x[j] = phi[i, expert.first + variables[1 + j]]
+    noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
+    left = factor.update(expert.diagonal[:size], expert.factor, x, noise, gain)
+    for k in range(residual.shape[0]):
+        length = residual[k] / left
+        for j in range(size):
+            moved = expert.weights[k, j] + gain[j] * length
+            moved = min(max(moved, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
+            expert.weights[k, j] = moved
+            expert.coefficients[ITERATE, k, variables[1 + j]] = np.float32(moved)
+    if expert.forgetting < 1.0:
+        for j in range(size):
+            expert.diagonal[j] = min(expert.diagonal[j] / expert.forgetting, expert.variance)

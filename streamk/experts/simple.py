@@ -1,0 +1,141 @@
+"""Experts without features: the label that came last, and how often each came.
+
+What they say is the least that any other expert must be better than; on some streams it is hard to better.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.recall import SHARED
+from streamk.encoding.rows import typed
+from streamk.experts.expert import FINAL, ITERATE, Array, Columns, Expert, evaluate, step
+
+_PRIOR = 1.0  # events that a class is given beside its own
+_HEAVIEST = 1e9
+
+
+class Echoing(NamedTuple):
+    """The expert as compiled code sees it; see :class:`LastLabel`."""
+
+    first: int
+    classes: bool
+    inverse: np.float32
+
+
+class LastLabel(Expert):
+    """The label that came last: +1 for a class and −1 for the others, or the standardised number.
+
+    Parameters
+    ----------
+    loss
+        A code of :mod:`streamk.losses`.
+    classes
+        Whether labels are classes.
+    first, amplitude
+        The first column of the memory of labels (:mod:`streamk.encoding.recall`), and what a 1 is there.
+    """
+
+    rule = "last label"
+
+    def __init__(self, loss: int, classes: bool, first: int, amplitude: float) -> None:
+        super().__init__(loss, columns=slice(first, first))
+        self.classes, self.amplitude = classes, amplitude
+
+    @property
+    def record(self) -> Echoing:
+        """The expert as compiled code sees it."""
+        return Echoing(self.first, self.classes, np.float32(1.0 / self.amplitude))
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: it keeps nothing."""
+        return {}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over nothing."""
+
+
+class Counting(NamedTuple):
+    """The expert as compiled code sees it; see :class:`Prior`."""
+
+    counts: Array
+
+
+class Prior(Expert):
+    """How often each class came: ``log((n_k + 1)/(n + 1))``, whatever classes are still to come."""
+
+    rule = "prior"
+
+    def __init__(self, loss: int) -> None:
+        super().__init__(loss, columns=slice(0, 0))
+        self.counts: Array = np.zeros(1)
+
+    @property
+    def record(self) -> Counting:
+        """The expert as compiled code sees it."""
+        return Counting(self.counts)
+
+    def grow(self, outputs: int, features: int, width: int) -> None:
+        """Make room for classes."""
+        super().grow(outputs, features, width)
+        self.counts = np.pad(self.counts, (0, max(0, outputs - len(self.counts))))
+
+    def take(self, experts: Any, shares: Any, columns: Columns) -> None:
+        """Become the merge: counts add up."""
+        for expert, (rows, _) in zip(experts, columns, strict=True):
+            self.counts[rows] += expert.counts[: len(rows)]
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {"counts": self.counts}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        counts = typed(arrays, "counts", np.float64, self.counts.shape)
+        if not ((counts >= 0.0) & (counts <= 2.0**53)).all():
+            raise ValueError("its counts of classes are impossible")
+        self.counts = counts.copy()
+
+
+@overload(evaluate, jit_options=INNER)
+def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is Echoing:
+
+        def echo(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+            for k in range(outputs.shape[2]):
+                said = phi[i, expert.first + k % SHARED] * expert.inverse
+                if expert.classes:
+                    said = np.float32(2.0) * said - np.float32(1.0)
+                outputs[e, ITERATE, k] = outputs[e, FINAL, k] = said
+
+        return echo
+    if expert.instance_class is Counting:
+
+        def frequency(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+            total = _PRIOR
+            for k in range(outputs.shape[2]):
+                total += expert.counts[k]
+            for k in range(outputs.shape[2]):
+                said = np.float32(np.log((expert.counts[k] + _PRIOR) / total))
+                outputs[e, ITERATE, k] = outputs[e, FINAL, k] = said
+
+        return frequency
+    return None
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is Echoing:
+        return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None
+    if expert.instance_class is Counting:
+
+        def count(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+            expert.counts[int(aim)] += min(weight, _HEAVIEST)
+
+        return count
+    return None

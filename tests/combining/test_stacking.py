@@ -1,0 +1,172 @@
+"""Stacked experts, against the formulas written down with NumPy."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from streamk.combining.combiner import adapt, combine
+from streamk.combining.stacking import FORGETTING, Stacking
+from streamk.encoding.codec import Coding
+
+
+@njit
+def predict(combiner, coding, outputs, out):
+    combine(combiner, coding, outputs, np.empty(out.shape[0], dtype=np.float32), out)
+
+
+@njit
+def learn(combiner, coding, outputs, target):
+    adapt(combiner, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target)
+
+
+def coding(known, classes):
+    empty = np.zeros((0, 4))
+    counts = np.array([100.0, known, 0.0])
+    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, None, None)
+
+
+def softmax(scores):
+    e = np.exp(scores - scores.max())
+    return e / e.sum()
+
+
+def replay_classes(outputs, targets):
+    """The formulas of the module, one set of weights after the other."""
+    _count, experts, _ = outputs.shape
+    weights = [np.full(experts, 2.0 / experts) for _ in FORGETTING]
+    curvature = [10.0 * np.eye(experts) for _ in FORGETTING]
+    shares, said = np.full(3, 1 / 3), []
+    for s, y in zip(np.clip(outputs, -4.0, 4.0), targets, strict=True):
+        given = [softmax(w @ s) for w in weights]
+        said.append(sum(share * p for share, p in zip(shares, given, strict=True)))
+        for m, forgetting in enumerate(FORGETTING):
+            p = given[m]
+            mean = s @ p
+            hessian = (s * p) @ s.T - np.outer(mean, mean)
+            curvature[m] = forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + hessian
+            weights[m] = weights[m] - np.linalg.solve(curvature[m], mean - s[:, y])
+        shares = shares * [p[y] for p in given]
+        shares = 0.999 * shares / shares.sum() + 0.001 / 3
+    return said, weights, shares
+
+
+def test_classes():
+    rng = np.random.default_rng(0)
+    outputs = rng.normal(size=(400, 5, 3)) * 2
+    targets = rng.integers(0, 3, 400)
+    outputs[np.arange(400), 1, targets] += 2.0
+    outputs[:200, 3] *= -1
+    expected, weights, shares = replay_classes(outputs, targets)
+    made = Stacking(5, True)
+    for s, y, p in zip(outputs, targets, expected, strict=True):
+        both = np.stack([rng.normal(size=s.shape), s], axis=1).astype(np.float32)
+        out = np.full(4, 9.0)
+        wide = np.concatenate([both, np.full((5, 2, 1), 50, dtype=np.float32)], axis=2)
+        predict(made.record, coding(3, True), wide, out)
+        np.testing.assert_allclose(out[:3], p, atol=1e-5)
+        assert out[3] == 0.0
+        learn(made.record, coding(3, True), wide, float(y))
+    np.testing.assert_allclose(made.weights, weights, atol=1e-4)
+    np.testing.assert_allclose(made.shares, shares, atol=1e-5)
+
+
+def replay_numbers(outputs, targets):
+    experts = outputs.shape[1]
+    weights = [np.full(experts, 1.0 / experts) for _ in FORGETTING]
+    curvature = [10.0 * np.eye(experts) for _ in FORGETTING]
+    shares, mean, said = np.full(3 + experts, 1 / (3 + experts)), 0.0, []
+    for n, (s, z) in enumerate(zip(np.clip(outputs, -6.0, 6.0), targets, strict=True), 1):
+        all_of_them = np.array([*(np.clip(w @ s, -6, 6) for w in weights), *s])
+        said.append(shares @ all_of_them)
+        mean += max(1 / n, 1e-3) * ((said[-1] - z) ** 2 - mean)
+        errors = (all_of_them - z) ** 2
+        shares = shares * np.exp(-0.5 * np.minimum((errors - errors.min()) / mean, 50.0))
+        shares = 0.999 * shares / shares.sum() + 0.001 / len(shares)
+        for m, forgetting in enumerate(FORGETTING):
+            curvature[m] = (
+                forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + np.outer(s, s)
+            )
+            weights[m] = weights[m] - np.linalg.solve(curvature[m], s * (weights[m] @ s - z))
+    return said, weights, shares
+
+
+def test_numbers():
+    rng = np.random.default_rng(1)
+    outputs, targets = rng.normal(size=(300, 4)) * 3, rng.normal(size=300)
+    outputs[:, 2] = targets + 0.1 * rng.normal(size=300)
+    outputs[150:] = outputs[150:, [2, 1, 0, 3]]
+    expected, weights, shares = replay_numbers(outputs, targets)
+    made = Stacking(4, False)
+    for s, z, f in zip(outputs, targets, expected, strict=True):
+        both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        out = np.zeros(1)
+        predict(made.record, coding(1, False), both, out)
+        np.testing.assert_allclose(out[0], f, atol=1e-4)
+        learn(made.record, coding(1, False), both, z)
+    np.testing.assert_allclose(made.weights, weights, atol=1e-3)
+    np.testing.assert_allclose(made.shares, shares, atol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_it_ends_near_the_best_expert_and_follows_when_another_is(classes):
+    rng = np.random.default_rng(2)
+    made, errors = Stacking(3, classes), []
+    for n in range(4000):
+        target = float(rng.integers(0, 2)) if classes else rng.normal()
+        good = np.array([1 - target, target]) * 4 - 2 if classes else np.array([target])
+        best = 0 if n < 2000 else 2
+        s = rng.normal(size=(3, len(good)))
+        s[best] = good + 0.3 * rng.normal(size=len(good))
+        both = np.repeat(s[:, None], 2, axis=1).astype(np.float32)
+        out = np.zeros(len(good))
+        predict(made.record, coding(len(good), classes), both, out)
+        errors.append(-np.log(out[int(target)]) if classes else (out[0] - target) ** 2)
+        learn(made.record, coding(len(good), classes), both, target)
+    limit = 0.02 if classes else 0.12
+    assert np.mean(errors[1000:2000]) < limit
+    assert np.mean(errors[2500:]) < limit
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_extreme_outputs_leave_it_finite(classes):
+    made, k = Stacking(2, classes), 2 if classes else 1
+    for n in range(500):
+        both = np.full((2, 2, k), 1e30 * (-1) ** n, dtype=np.float32)
+        learn(made.record, coding(k, classes), both, float(n % 2))
+    out = np.zeros(k)
+    predict(made.record, coding(k, classes), both, out)
+    for array in (out, *made.parts().values()):
+        assert np.isfinite(array).all()
+
+
+def test_a_class_that_is_not_known_teaches_nothing():
+    made = Stacking(2, True)
+    before = {name: array.copy() for name, array in made.parts().items()}
+    both = np.ones((2, 2, 3), dtype=np.float32)
+    learn(made.record, coding(2, True), both, 2.0)
+    learn(made.record, coding(1, True), both, 0.0)
+    for name, array in made.parts().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_merging_adds_what_is_known():
+    parts = [Stacking(2, False) for _ in range(2)]
+    rng = np.random.default_rng(3)
+    rows, targets = rng.normal(size=(60, 2)), rng.normal(size=60)
+    for k, (s, z) in enumerate(zip(rows, targets, strict=True)):
+        both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
+        learn(parts[k % 2].record, coding(1, False), both, z)
+    merged = Stacking(2, False)
+    merged.take(parts, [0.5, 0.5])
+    expected = np.linalg.solve(rows.T @ rows + 10 * np.eye(2), rows.T @ targets + 10 * np.full(2, 0.5))
+    np.testing.assert_allclose(merged.weights[0], expected, atol=1e-5)
+    np.testing.assert_allclose(merged.shares.sum(), 1.0)
+
+
+@pytest.mark.parametrize("name", ["weights", "curvature", "shares", "error"])
+def test_an_impossible_file_is_refused(name):
+    made = Stacking(2, True)
+    arrays = {k: v.copy() for k, v in made.parts().items()}
+    arrays[f"stacking.{name}"].flat[0] = np.nan
+    with pytest.raises(ValueError, match="impossible"):
+        made.restore(arrays)

@@ -1,0 +1,168 @@
+"""Recursive least squares with forgetting, against the normal equations."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from streamk.encoding.codec import Unit
+from streamk.experts.expert import evaluate, step
+from streamk.experts.least_squares import LeastSquares
+from streamk.losses import CODES
+
+NUMBER, CLASS = CODES["number", "squared"], CODES["class", "squared"]
+PENALTY, COLUMNS = 3.0, 96
+
+
+@njit
+def answer(expert, phi):
+    outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
+    evaluate(expert, phi, 0, outputs, 0)
+    return outputs[0, 1]
+
+
+@njit
+def teach(expert, phi, aim, known, weight):
+    outputs = np.zeros((1, 2, expert.coefficients.shape[1]), dtype=np.float32)
+    evaluate(expert, phi, 0, outputs, 0)
+    step(expert, phi, 0, outputs, 0, aim, known, weight, np.zeros(expert.coefficients.shape[1]))
+
+
+def expert(forgetting=1.0, loss=NUMBER, outputs=1, columns=slice(32, 32 + COLUMNS), width=192):
+    made = LeastSquares(loss, PENALTY, forgetting, columns, 1.0)
+    made.grow(outputs, width, width)
+    return made
+
+
+def stream(n, seed, live=12, width=192, first=32):
+    """Rows whose columns come up one after the other, targets, and weights."""
+    rng = np.random.default_rng(seed)
+    phi = np.zeros((n, width), dtype=np.float32)
+    for c in range(live):
+        phi[5 * c :, first + 7 * c] = rng.normal(size=max(0, n - 5 * c))
+    truth = rng.normal(size=width)
+    return phi, phi @ truth + 0.1 * rng.normal(size=n), rng.choice([0.5, 1.0, 2.0], n)
+
+
+def learned(made, phi, y, w):
+    for row, target, weight in zip(phi, y, w, strict=True):
+        teach(made.record, row[None], target, made.coefficients.shape[1], weight)
+    return made
+
+
+def ridge(phi, y, w):
+    x = phi[:, 32 : 32 + COLUMNS].astype(np.float64)
+    return np.linalg.solve(x.T @ (x * w[:, None]) + PENALTY * np.eye(COLUMNS), x.T @ (w * y))
+
+
+def test_it_is_ridge_regression():
+    phi, y, w = stream(200, 0)
+    made = learned(expert(), phi, y, w)
+    expected = ridge(phi, y, w)
+    np.testing.assert_allclose(made.coefficients[0, 0], expected, atol=1e-5)
+    assert made.joined.tolist() == [7 * c for c in range(12)]
+    row = phi[-1:]
+    np.testing.assert_allclose(answer(made.record, row), row[0, 32:128] @ expected, rtol=1e-4)
+
+
+def test_classes_are_regressions_side_by_side():
+    phi, y, w = stream(150, 1)
+    made = learned(expert(loss=CLASS, outputs=3), phi, (y > 0).astype(float) + (y > 1), w)
+    for k in range(3):
+        asked = ((y > 0).astype(int) + (y > 1) == k).astype(float)
+        np.testing.assert_allclose(made.coefficients[0, k], ridge(phi, asked, w), atol=1e-5)
+
+
+def test_forgetting_weighs_the_past_down():
+    """After many more events than it remembers, the penalty hardly matters."""
+    phi, y, _ = stream(2000, 2, live=3)
+    made = learned(expert(0.99), phi, y, np.ones(2000))
+    x = phi[:, [32, 39, 46]].astype(np.float64)
+    fade = 0.99 ** np.arange(1999, -1, -1)
+    expected = np.linalg.solve(x.T @ (x * fade[:, None]), x.T @ (fade * y))
+    np.testing.assert_allclose(made.weights[0, :3], expected, atol=2e-3)
+
+
+def test_what_no_event_speaks_of_stays_as_uncertain_as_it_began():
+    made = expert(0.9)
+    phi = np.zeros((1, 192), dtype=np.float32)
+    phi[0, [32, 33]] = 1.0
+    for _ in range(500):
+        teach(made.record, phi, 1.0, 1, 1.0)
+        assert (made.diagonal <= 1.0 / PENALTY).all()
+        assert np.isfinite(made.coefficients).all()
+    assert np.linalg.cond(made.information()) < 1e6
+
+
+def test_disjoint_halves_merge_exactly():
+    phi, y, w = stream(300, 3)
+    parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
+    merged = expert()
+    units = [([0], Unit(1.0, 0.0))] * 2
+    merged.take(parts, [0.4, 0.6], units)
+    np.testing.assert_allclose(merged.coefficients[0, 0], ridge(phi, y, w), atol=1e-5)
+    # and it goes on as one that saw them all
+    more, targets, weights = stream(100, 4)
+    learned(merged, more, targets, weights)
+    whole = learned(expert(), np.vstack([phi, more]), np.r_[y, targets], np.r_[w, weights])
+    np.testing.assert_allclose(merged.coefficients, whole.coefficients, atol=1e-5)
+
+
+def test_a_merge_of_what_forgets_lies_between():
+    phi, y, _ = stream(400, 5)
+    parts = [learned(expert(0.99), phi[h], y[h], np.ones(200)) for h in (slice(0, 200), slice(200, 400))]
+    merged = expert(0.99)
+    merged.take(parts, [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    assert np.linalg.eigvalsh(merged.information())[0] > 0.0
+    truth = ridge(phi, y, np.ones(400))
+    assert np.abs(merged.coefficients[0, 0] - truth).max() < 0.2
+
+
+def test_columns_move_with_all_that_is_known():
+    phi, y, w = stream(100, 6)
+    made = learned(expert(), phi, y, w)
+    places = np.arange(192)
+    places[[32, 39]] = [39, 32]
+    made.rearrange(places)
+    swapped = phi.copy()
+    swapped[:, [32, 39]] = phi[:, [39, 32]]
+    expected = learned(expert(), swapped, y, w)
+    more = swapped[50:]
+    for one in (made, expected):
+        learned(one, more, y[50:], w[50:])
+    np.testing.assert_allclose(made.coefficients, expected.coefficients, atol=1e-5)
+
+
+def test_a_column_without_a_place_is_forgotten():
+    phi, y, w = stream(100, 7)
+    made = learned(expert(), phi, y, w)
+    before = made.information()
+    places = np.arange(192)
+    places[32] = -1
+    made.rearrange(places)
+    assert made.joined.tolist() == [7 * c for c in range(1, 12)]
+    kept = np.linalg.inv(np.linalg.inv(before)[1:, 1:])
+    np.testing.assert_allclose(made.information(), kept, rtol=1e-6, atol=1e-8)
+
+
+def test_closed_it_says_the_same_and_learns_on():
+    phi, y, w = stream(200, 8)
+    made = learned(expert(), phi, y, w)
+    arrays = {name: array.copy() for name, array in made.parts().items()}
+    again = expert()
+    again.restore(arrays)
+    again.close()
+    assert set(again.parts()) == {"coefficients", "clock"}
+    np.testing.assert_array_equal(again.coefficients, made.coefficients)
+    before = answer(again.record, phi[-1:])
+    np.testing.assert_array_equal(before, answer(made.record, phi[-1:]))
+    learned(again, phi[:1], y[:1], w[:1])
+    assert np.abs(again.coefficients - made.coefficients).max() < 1.0
+
+
+@pytest.mark.parametrize("name", ["variables", "diagonal", "factor", "weights"])
+def test_an_impossible_file_is_refused(name):
+    phi, y, w = stream(100, 9)
+    arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).parts().items()}
+    arrays[name].flat[0] = -1 if name in ("variables", "diagonal") else np.nan
+    with pytest.raises(ValueError, match="impossible"):
+        expert().restore(arrays)
