@@ -70,6 +70,7 @@ def check_mixture(values: Mapping[str, Any], parts: int) -> None:
     _require(
         ("features", features, fits, f"a multiple of {whole}, at most {2**20:,}"),
         ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
+        ("relevance", values["relevance"], _flag(values["relevance"]), "True or False"),
         ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )

@@ -7,6 +7,7 @@ import math
 from numba import njit
 
 GROWTHS = ("fixed", "sqrt", "linear")
+DOUBLING = "doubling"  # a block that is begun anew whenever events have doubled, from one period on
 ANNEALING = 256.0
 ETA = 3.0
 
@@ -35,8 +36,9 @@ def averaging_weight(step):  # type: ignore[no-untyped-def]
 def openings_at(growth: str, period: int, events: int) -> int:
     """Return how many times a block of features has been opened when the next event follows ``events``.
 
-    ``1`` (fixed), ``⌊√(1 + n/period)⌋`` (sqrt) or ``⌊1 + n/period⌋`` (linear). ``F ∝ √n`` is the rate at
-    which ridge regression on random features keeps the optimal learning rate (Rudi and Rosasco 2017); the
+    ``1`` (fixed), ``⌊√(1 + n/period)⌋`` (sqrt) or ``⌊1 + n/period⌋`` (linear); and ``1``, from ``period`` on
+    ``2 + ⌊log₂(n/period)⌋``, where a block begins anew whenever events have doubled. ``F ∝ √n`` is the rate
+    at which ridge regression on random features keeps the optimal learning rate (Rudi and Rosasco 2017); the
     doubly stochastic gradients of Dai et al. (2014) grow linearly.
 
     Examples
@@ -48,6 +50,8 @@ def openings_at(growth: str, period: int, events: int) -> int:
     """
     if growth == "fixed":
         return 1
+    if growth == DOUBLING:
+        return 1 + (events // period).bit_length()
     periods = 1 + events // period
     return math.isqrt(periods) if growth == "sqrt" else periods
 
@@ -58,6 +62,8 @@ def events_before_opening(growth: str, period: int, opening: int) -> float:
         return 0.0
     if growth == "fixed":
         return math.inf
+    if growth == DOUBLING:
+        return float(period << (opening - 2))
     return float(period * ((opening**2 if growth == "sqrt" else opening) - 1))
 
 

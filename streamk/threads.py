@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
+from threading import RLock, get_ident
 from typing import Any, TypeVar
 
 from numba import get_num_threads
 from numba.core import config
 from numba.np.ufunc.parallel import threading_layer
+from threadpoolctl import ThreadpoolController
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -77,3 +80,49 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="streamk")
+
+
+class _BlasLimit:
+    """The limit of one BLAS thread, which is one for the whole process, so one thread has it at a time."""
+
+    def __init__(self) -> None:
+        self._lock, self._depth, self._owner = RLock(), 0, 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1:
+            self._owner, self._limit = get_ident(), _blas().limit(limits=1, user_api="blas")
+            self._limit.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._limit.__exit__(None, None, None)
+        self._lock.release()
+
+    def after_fork(self) -> None:
+        """Forget a holder that is not in this process."""
+        if self._depth and self._owner != get_ident():
+            self._limit.restore_original_limits()
+            self._lock, self._depth = RLock(), 0
+
+
+_limit = _BlasLimit()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_limit.after_fork)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Keep matrix products on the thread that asks for them, so that their sums have one order.
+
+    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores
+    it.
+    """
+    return _limit
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

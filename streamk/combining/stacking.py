@@ -11,7 +11,8 @@ weighing in one. The weights follow Newton's method on the log loss, with ``s̄ 
 It begins with ``A = 10 I`` and equal weights. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
 and 0.99. Of classes, the sets are mixed as Bayes would, each by how probable it held what came; of numbers,
 the sets and the experts themselves by ``exp(−½ error²/mean error²)``. After every event the shares move by a
-thousandth of the way to equal ones, so that none is ever lost (Herbster and Warmuth 1998).
+thousandth of the way to equal ones, so that none is ever lost (Herbster and Warmuth 1998). The squared error
+of every expert is followed beside.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Stacked(NamedTuple):
     curvature: Array
     shares: Array
     error: Array
+    losses: Array
 
 
 class Stacking:
@@ -72,11 +74,14 @@ class Stacking:
         mixed = sets if classes else sets + experts
         self.shares: Array = np.full(mixed, 1.0 / mixed)
         self.error: Array = np.zeros(2)
+        self.losses: Array = np.zeros(experts)
 
     @property
     def record(self) -> Stacked:
         """The combiner as compiled code sees it."""
-        return Stacked(self.classes, self.forgetting, self.weights, self.curvature, self.shares, self.error)
+        return Stacked(
+            self.classes, self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses
+        )
 
     def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
         """Become the merge of several: what they know of their weights adds up, shares are averaged."""
@@ -90,6 +95,7 @@ class Stacking:
             self.weights[s], self.curvature[s] = np.linalg.solve(known, moved), known
         self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
         self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))
+        self.losses[:] = sum(share * other.losses for share, other in zip(shares, others, strict=True))
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
@@ -99,14 +105,16 @@ class Stacking:
         """Take over the arrays of a model file, if they are possible."""
         for name in _KEPT:
             kept = typed(arrays, f"stacking.{name}", np.float64, getattr(self, name).shape)
-            if not (abs(kept) <= _MOST).all() or (name in ("shares", "error") and (kept < 0.0).any()):
+            if not (abs(kept) <= _MOST).all() or (
+                name in ("shares", "error", "losses") and (kept < 0.0).any()
+            ):
                 raise ValueError(f"the {name} of its experts are impossible")
             setattr(self, name, kept.copy())
         if not self.shares.sum() > 0.0 or any(np.linalg.eigvalsh(a)[0] <= 0.0 for a in self.curvature):
             raise ValueError("the weights of its experts are impossible")
 
 
-_KEPT = ("weights", "curvature", "shares", "error")
+_KEPT = ("weights", "curvature", "shares", "error", "losses")
 
 
 @njit(cache=True, **INNER)
@@ -187,10 +195,13 @@ def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ign
 def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)
-    total = 0.0
-    for k in range(known):
-        for e in range(experts):
+    total, rate = 0.0, _rate(combiner.error)
+    for e in range(experts):
+        loss = 0.0
+        for k in range(known):
             said[k, e] = _clipped(outputs, e, k, CLIP)
+            loss += (said[k, e] - (1.0 if k == y else 0.0)) ** 2
+        combiner.losses[e] += rate * (loss - combiner.losses[e])
     for s in range(sets):
         _probabilities(combiner, s, outputs, known, given)
         combiner.shares[s] *= max(given[y], 1e-12)
@@ -222,8 +233,9 @@ def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
         said = _number(combiner, s, outputs)
         errors[s] = (said - aim) ** 2
         mixed += combiner.shares[s] * said
-    combiner.error[_EVENTS] += 1.0
-    rate = max(1.0 / combiner.error[_EVENTS], _SLOWEST)
+    rate = _rate(combiner.error)
+    for e in range(experts):
+        combiner.losses[e] += rate * (errors[sets + e] - combiner.losses[e])
     combiner.error[_ERROR] += rate * ((mixed - aim) ** 2 - combiner.error[_ERROR])
     least = errors.min()
     for s in range(count):
@@ -242,6 +254,13 @@ def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
             slope[e] *= said - aim
         _descend(combiner.weights[s], curvature, slope)
     _share(combiner.shares, total)
+
+
+@njit(cache=True, **INNER)
+def _rate(error):  # type: ignore[no-untyped-def]
+    """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
+    error[_EVENTS] += 1.0
+    return max(1.0 / error[_EVENTS], _SLOWEST)
 
 
 @njit(cache=True, **INNER)

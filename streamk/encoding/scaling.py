@@ -212,7 +212,7 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
     """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
 
     Inputs that are absent or 0 add nothing to an angle and are left out; the others are put in the order of
-    their keys. ``out`` is ``(families, ·, w)``: for every family of directions, inputs are multiplied by the
+    their keys. ``out`` is ``(≥ families, ·, w)``: for each family of directions, inputs are multiplied by the
     ``exponents`` power of the fields present.
     """
     slots, keys, values = rows
@@ -239,9 +239,9 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
             count += 1
     for j in range(count, slots.shape[1]):
         found[to, j] = 0
-        for k in range(out.shape[0]):
+        for k in range(exponents.shape[0]):
             out[k, to, j] = 0.0
-    for k in range(out.shape[0] - 1, -1, -1):  # the first is multiplied last: all are made from it
+    for k in range(exponents.shape[0] - 1, -1, -1):  # the first is multiplied last: all are made from it
         factor = scale_of(present, exponents[k])
         for j in range(count):
             out[k, to, j] = out[0, to, j] * factor

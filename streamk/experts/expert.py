@@ -194,6 +194,15 @@ class Expert:
         self.coefficients[:] = mean
         self.clock[:] = sum(expert.clock for expert in experts)
 
+    def forget(self, columns: slice) -> None:
+        """Begin anew if it stands on these columns of the map alone, whose features become other ones."""
+        if self._within(columns):
+            self.coefficients[:] = 0.0
+
+    def _within(self, columns: slice) -> bool:
+        stop = self.first + self.coefficients.shape[2]
+        return bool(columns.start <= self.first < stop <= columns.stop)
+
     def rearrange(self, places: NDArray[np.int64]) -> None:
         """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
         own = places[self.first : self.first + self.coefficients.shape[2]]

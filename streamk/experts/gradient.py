@@ -43,8 +43,9 @@ from streamk.experts.expert import (
     Lesson,
     step,
 )
-from streamk.features.products import add_gram, one_blas_thread
+from streamk.features.products import add_gram
 from streamk.losses import curvature, descents
+from streamk.threads import one_blas_thread
 
 VISIT = 2  # of the clock: the old block whose turn is next
 _JITTER = 1e-6  # of the trace: the rounding of float32

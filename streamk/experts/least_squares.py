@@ -35,8 +35,8 @@ from streamk.experts.expert import (
     step,
 )
 from streamk.features.lanes import LANES
-from streamk.features.products import one_blas_thread
 from streamk.losses import residuals
+from streamk.threads import one_blas_thread
 
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 _MOST = 1e100  # of the numbers in a factor
@@ -120,6 +120,12 @@ class LeastSquares(Expert):
         """Return ``P⁻¹`` of the variables that have joined."""
         count = len(self.joined)
         return factor.information(self.diagonal[:count], self.factor[: factor.factor_size(count)])
+
+    def forget(self, columns: slice) -> None:
+        """Begin anew if it stands on these columns of the map alone."""
+        super().forget(columns)
+        if self._within(columns):
+            self._open(len(self.places))
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
         """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""

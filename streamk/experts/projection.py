@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from streamk.compiling import INNER
 from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
 from streamk.experts.vectors import add_scaled, inner_product
-from streamk.features.products import one_blas_thread, products_on_threads, tiles_of, total
+from streamk.features.products import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
 from streamk.schedules import regularization_at
+from streamk.threads import one_blas_thread
 
 _JITTER = 1e-6
 LARGEST_RIDGE = 1e100  # of a row with next to no weight

@@ -42,9 +42,10 @@ from streamk.experts.expert import (
 )
 from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
 from streamk.features.lanes import LANES
-from streamk.features.products import add_gram, one_blas_thread, tiles_of
+from streamk.features.products import add_gram, tiles_of
 from streamk.losses import residuals
 from streamk.schedules import regularization_at
+from streamk.threads import one_blas_thread
 
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 _MOST = 1e100  # of the numbers in a factor or a sum

@@ -22,7 +22,7 @@ from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
 from streamk.features.lanes import LANES, aligned
 from streamk.features.normal import GROUP
-from streamk.features.plain import PLAIN, Keys, index_of
+from streamk.features.sections import SectionRecord, Sections
 from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of
 from streamk.kernels import Kernel, Polynomial
@@ -43,8 +43,7 @@ _KEPT = (
     "seed",
     "slots",
     "_covered",
-    "groups",
-    "plain",
+    "sections",
 )
 Floats = NDArray[np.float32]
 
@@ -84,8 +83,8 @@ class MapRecord(NamedTuple):
 
     ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
     :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
-    ``kind``; how many features there are; ``amplitude``, ``columns`` and ``places`` of plain columns, None if
-    there are none; and the frequency cache: ``table``, ``counts``, ``frequencies``.
+    ``kind``; how many features there are; ``sections``, None if they are one; and the frequency cache:
+    ``table``, ``counts``, ``frequencies``.
     """
 
     block_keys: NDArray[np.uint64]
@@ -94,9 +93,7 @@ class MapRecord(NamedTuple):
     waves: Floats
     kind: int
     features: int
-    amplitude: np.float32
-    columns: Keys | None
-    places: NDArray[np.int64] | None
+    sections: SectionRecord | None
     table: NDArray[np.uint64]
     counts: NDArray[np.int64]
     frequencies: Floats
@@ -120,11 +117,8 @@ class FeatureMap:
         The only source of randomness.
     slots
         Slots of the first segment of structured directions; None for keyed and dense ones.
-    groups
-        In so many equal parts the features are divided, and so are the scales: features of a part have its
-        scales. More than one cannot grow.
-    plain
-        Columns that stand before the features (:mod:`streamk.features.plain`); None for none.
+    sections
+        Parts with scales and inputs of their own, which cannot grow; None for none.
     """
 
     def __init__(
@@ -135,11 +129,10 @@ class FeatureMap:
         features: int,
         seed: int,
         slots: int | None = None,
-        groups: int = 1,
-        plain: Keys | None = None,
+        sections: Sections | None = None,
     ) -> None:
         self.kernels, self.bandwidth, self.scales = kernels, bandwidth, scales
-        self.groups, self.plain = groups, plain
+        self.sections = sections
         self.block = self.features = features
         self.width, self.seed = width_of(features), seed
         self._covered = self.slots = slots
@@ -177,13 +170,14 @@ class FeatureMap:
         """Make the record of compiled code anew, after the cache has changed."""
         cache, ends = self.cache, np.arange(1, len(self._families) + 1) * BLOCK
         inputs = self._families if len(self.exponents) > 1 else np.zeros_like(self._families)
+        if self.sections is not None:
+            inputs = inputs + len(self.exponents) * self.sections.inputs_at(ends - BLOCK)
         runs = np.column_stack([ends - BLOCK, ends, inputs])
         if not inputs.any():
             runs = np.array([[0, self.width, 0]])
         self.record = MapRecord(
             self._keys, self._families, runs.astype(np.int64), self.waves, self.kind, self.features,
-            np.float32(np.sqrt(0.5 * self.features)), self.plain,
-            None if self.plain is None else index_of(self.plain), cache.table, cache.counts, cache.rows,
+            None if self.sections is None else self.sections.record, cache.table, cache.counts, cache.rows,
         )  # fmt: skip
 
     def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -195,10 +189,11 @@ class FeatureMap:
         width, kernels = self.width, self.kernels
         spans = np.arange(width) // SPAN
         block, half = spans // 2, spans % 2
-        group, within = np.divmod(block, -(-width // BLOCK // self.groups))
-        own = 2 * (within // len(kernels)) + half  # number of the span among those of its kernel and group
-        scales = np.asarray(self.scales, dtype=np.float64).reshape(self.groups, -1)
-        bandwidths = (self.bandwidth or 1.0) * scales[group, own % scales.shape[1]]
+        own = 2 * (block // len(kernels)) + half  # number of the span among those of its kernel
+        scales = np.asarray(self.scales, dtype=np.float64)[own % len(self.scales)]
+        if self.sections is not None:
+            scales = self.sections.scales_at(np.arange(width), own)
+        bandwidths = (self.bandwidth or 1.0) * scales
         pair, second = np.arange(width), np.zeros(width, dtype=bool)
         if self.slots is not None:
             pair, second = spans * LANES + pair % LANES, pair % SPAN >= LANES
@@ -219,7 +214,7 @@ class FeatureMap:
     @property
     def columns(self) -> int:
         """Columns that experts can stand on."""
-        return self.width + (0 if self.plain is None else PLAIN)
+        return self.width if self.sections is None else self.sections.width
 
     def grow(self, features: int) -> None:
         """Make more features; the old ones stay the same. Of sketches there are whole multiples."""

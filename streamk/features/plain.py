@@ -13,7 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER
-from streamk.encoding.recall import COLUMNS
+from streamk.encoding.recall import COLUMNS, recall
 
 LINEAR = 128
 PLAIN = LINEAR + COLUMNS
@@ -59,15 +59,15 @@ def index_of(keys: Keys) -> NDArray[np.int64]:
 
 
 @njit(cache=True, **INNER)
-def plain_columns(keys):  # type: ignore[no-untyped-def]
-    """Return how many plain columns there are."""
-    if keys is None:
+def columns_for(sections, width):  # type: ignore[no-untyped-def]
+    """Return how many columns stand for so many features; 0 if there are no plain ones."""
+    if sections is None:
         return 0
-    return PLAIN
+    return width + PLAIN * sections.parts.shape[0]
 
 
 @njit(cache=True, **INNER)
-def _column(keys, index, key, learned):  # type: ignore[no-untyped-def]
+def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
     """Return the column of an input, given one now if it is learned and there is room; 0 if it has none."""
     place = key % np.uint64(_PLACES)
     while index[place] > 0:
@@ -83,20 +83,29 @@ def _column(keys, index, key, learned):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, **INNER)
-def fill_plain(e, inputs, found, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
-    """Fill row ``i`` of ``phi``: a constant and the inputs, then room for labels, then its ``features``."""
-    _fill(e.columns, e.places, e.amplitude, inputs, found, count, i, learned, features, phi)
+def fill_plain(sections, inputs, found, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
+    """Fill row ``i`` of ``phi``: before each part of its ``features`` a constant, inputs, room for labels."""
+    if sections is not None:
+        for c in range(PLAIN):
+            phi[i, c] = np.float32(0.0)
+        phi[i, 0] = sections.amplitude
+        for j in range(count):
+            column = column_of(sections.columns, sections.places, found[i, j], learned)
+            if column > 0:
+                phi[i, column] = sections.amplitude * inputs[0, i, j]
+        for p in range(sections.parts.shape[0]):
+            start, stop = sections.parts[p, 0], sections.parts[p, 1]
+            before = start + p * PLAIN
+            if p > 0:
+                for c in range(PLAIN):
+                    phi[i, before + c] = phi[i, c]
+            for f in range(start, stop):
+                phi[i, before + PLAIN + f - start] = features[i, f]
 
 
 @njit(cache=True, **INNER)
-def _fill(keys, index, amplitude, inputs, found, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
-    if keys is not None:
-        for c in range(PLAIN):
-            phi[i, c] = np.float32(0.0)
-        phi[i, 0] = amplitude
-        for j in range(count):
-            column = _column(keys, index, found[i, j], learned)
-            if column > 0:
-                phi[i, column] = amplitude * inputs[0, i, j]
-        for f in range(features.shape[1]):
-            phi[i, PLAIN + f] = features[i, f]
+def fill_labels(sections, memory, when, phi, i):  # type: ignore[no-untyped-def]
+    """Put the memory of labels into row ``i`` of ``phi``."""
+    if sections is not None:
+        for p in range(sections.parts.shape[0]):
+            recall(memory, when, sections.amplitude, phi, i, sections.parts[p, 0] + p * PLAIN + LINEAR)

@@ -6,21 +6,16 @@ how many threads there are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
-from functools import cache
-from threading import RLock, get_ident
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from streamk.encoding.rows import slices
 from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.map import FeatureMap
-from streamk.threads import on_threads
+from streamk.threads import on_threads, one_blas_thread
 
 Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
@@ -83,49 +78,3 @@ def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) 
         out[columns.start :, columns] += left[:, columns.start :].T @ right[:, columns]
 
     products_on_threads(work, slices(len(out), _GRAM_TILE))
-
-
-class _BlasLimit:
-    """The limit of one BLAS thread, which is one for the whole process, so one thread has it at a time."""
-
-    def __init__(self) -> None:
-        self._lock, self._depth, self._owner = RLock(), 0, 0
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-        self._depth += 1
-        if self._depth == 1:
-            self._owner, self._limit = get_ident(), _blas().limit(limits=1, user_api="blas")
-            self._limit.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._limit.__exit__(None, None, None)
-        self._lock.release()
-
-    def after_fork(self) -> None:
-        """Forget a holder that is not in this process."""
-        if self._depth and self._owner != get_ident():
-            self._limit.restore_original_limits()
-            self._lock, self._depth = RLock(), 0
-
-
-_limit = _BlasLimit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_limit.after_fork)
-
-
-def one_blas_thread() -> AbstractContextManager[None]:
-    """Keep matrix products on the thread that asks for them, so that their sums have one order.
-
-    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores
-    it.
-    """
-    return _limit
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()

@@ -15,10 +15,9 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, slices
 from streamk.experts.blocks import HEAVIEST, look
 from streamk.experts.expert import FINAL, Lesson
-from streamk.features.products import one_blas_thread
 from streamk.learners.events import adapt_many, combine_many, observe_block
 from streamk.learners.rows import RowLearner
-from streamk.threads import on_threads
+from streamk.threads import on_threads, one_blas_thread
 
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)

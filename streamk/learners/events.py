@@ -18,14 +18,15 @@ from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine
 from streamk.compiling import INNER
-from streamk.encoding.codec import aim_of, is_learned, observe_target, outputs_after
-from streamk.encoding.recall import NOW, THEN, comes_late, recall, remember
+from streamk.encoding.codec import EVENTS, aim_of, is_learned, observe_target, outputs_after
+from streamk.encoding.recall import NOW, THEN, comes_late, remember
 from streamk.encoding.rows import first_bad
-from streamk.encoding.scaling import observe_row, scale_row
+from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
 from streamk.features.lanes import empty_aligned
-from streamk.features.plain import LINEAR, fill_plain, plain_columns
+from streamk.features.plain import columns_for, fill_labels, fill_plain
+from streamk.features.relevance import STEP, add_gradients, inputs_for, is_due, transform_row
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.borrowed import borrowed, keep
 
@@ -115,41 +116,48 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     if bad >= 0:
         return bad
     n, w = rows.values.shape
-    width, most, plain = features.waves.shape[1], out.shape[1], plain_columns(features.columns)
+    width, most = features.waves.shape[1], out.shape[1]
+    columns = columns_for(features.sections, width)
+    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return LACKING - room
     tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
     scratch = (
-        np.empty((coding.exponents.shape[0], tile, w), dtype=np.float32),
+        np.empty((kinds, tile, w), dtype=np.float32),
         np.empty((tile, w), dtype=np.uint64),
         np.empty(tile, dtype=np.int64),
         empty_aligned(tile * width).reshape(tile, width),
-        empty_aligned(min(plain, 1) * tile * (plain + width)),
+        empty_aligned(tile * columns),
         np.empty((count_all(groups), 2, most), dtype=np.float32),
         np.empty(most, dtype=np.float32),
         np.empty(most, dtype=np.float64),
     )
     inputs, found, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
-    phi = raw if plain == 0 else whole.reshape(tile, plain + width)
+    phi = raw if columns == 0 else whole.reshape(tile, columns)
     for start in range(0, n, tile):
         size = min(tile, n - start)
         for i in range(size):
             widths[i] = scale_row(rows, start + i, coding.statistics, coding.exponents, inputs, found, i)
+            transform_row(features.sections, inputs, found, widths[i], i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon)
         featurize(source, features, inputs, found[:size], widths[:size], AMPLITUDE, raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
-            fill_plain(features, inputs, found, widths[i], i, learned, raw, phi)
-            recall(coding.memory, NOW, features.amplitude, phi, i, LINEAR)
+            fill_plain(features.sections, inputs, found, widths[i], i, learned, raw, phi)
+            fill_labels(features.sections, coding.memory, NOW, phi, i)
             evaluate_all(groups, phi, i, outputs, 0)
             given = out[start + i] if out.shape[0] > 0 else residual
             combine(combiner, coding, outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
+                if is_due(features.sections, coding.counts[EVENTS], widths[i]):
+                    _take_gradients(
+                        coding, source, features, groups, combiner, inputs, found, widths[i], i, given
+                    )
                 if comes_late(coding.memory):
-                    recall(coding.memory, THEN, features.amplitude, phi, i, LINEAR)
+                    fill_labels(features.sections, coding.memory, THEN, phi, i)
                     evaluate_all(groups, phi, i, outputs, 0)
                     given = residual
                     combine(combiner, coding, outputs, mixed, given)
@@ -161,6 +169,38 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
                 observe_target(coding, target)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
+
+
+@njit(cache=True, **INNER)
+def _take_gradients(coding, source, features, groups, combiner, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
+    """Let relevance learn how the prediction of row ``i`` changes with every input.
+
+    ``count`` is that of its inputs, ``given`` its prediction.
+    """
+    keys = found[i : i + 1]
+    kinds, _, w = inputs.shape
+    width, most = features.waves.shape[1], given.shape[0]
+    slopes, changed = np.zeros((count, most)), np.empty((kinds, 1, w), dtype=np.float32)
+    counts = np.full(1, count)
+    raw = empty_aligned(width).reshape(1, width)
+    columns = columns_for(features.sections, width)
+    phi = empty_aligned(columns).reshape(1, columns)
+    outputs, out = np.empty((count_all(groups), 2, most), dtype=np.float32), np.empty(most)
+    mixed = np.empty(most, dtype=np.float32)
+    families = coding.exponents.shape[0]
+    for j in range(count):
+        changed[:, 0] = inputs[:, i]
+        for k in range(families):
+            changed[k, 0, j] += np.float32(STEP * scale_of(count, coding.exponents[k]))
+        transform_row(features.sections, changed, keys, count, 0)
+        featurize(source, features, changed, keys, counts, AMPLITUDE, raw)
+        fill_plain(features.sections, changed, keys, count, 0, False, raw, phi)
+        fill_labels(features.sections, coding.memory, NOW, phi, 0)
+        evaluate_all(groups, phi, 0, outputs, 0)
+        combine(combiner, coding, outputs, mixed, out)
+        for k in range(most):
+            slopes[j, k] = (out[k] - given[k]) / STEP
+    add_gradients(features.sections, slopes, keys, count, 0)
 
 
 @njit(cache=True, error_model="numpy")

@@ -22,76 +22,94 @@ from typing import Any
 import numpy as np
 
 from streamk.combining.stacking import Stacking
+from streamk.encoding.codec import EVENTS
 from streamk.encoding.labels import plain
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.features.plain import LINEAR, PLAIN
+from streamk.features.sections import COARSE, FINE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.losses import CODES
 from streamk.parameters import check_mixture
-from streamk.schedules import Growth
+from streamk.schedules import DOUBLING, Growth
 
-_COARSE, _FINE = (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
-_SOLVED = 256  # features in the large recursion
-_RIDGE = 1.0
+_RIDGE = 1e-3
+_FIRST = 1000  # events before relevance is used
 
 
 @dataclass(eq=False, repr=False)
 class _Kernel(KernelLearner):
-    features: int = 1024
+    features: int = 1536
     label_memory: bool = True
+    relevance: bool = True
     delay: int = 0
     seed: int | None = None
     kernel = ("laplacian", "gaussian")
     bandwidth = None
-    scales = (*_COARSE, *_FINE)
+    scales = (*COARSE, *FINE)
     directions, average, scale_inputs = "keyed", False, True
-    _groups, _plain = 2, True
 
     def __post_init__(self) -> None:
-        for name in ("features", "label_memory", "delay", "seed"):
+        for name in self.__dataclass_fields__:
             setattr(self, name, plain(getattr(self, name)))
-        check_mixture(self._get_params(), self._groups * len(self.kernel))
-        experts = self._make_experts()
+        check_mixture(self._get_params(), UNIT * len(self.kernel))
+        experts = self._make_experts(Sections(self.features, False))
         self._begin(
             experts,
-            Growth("fixed", 1, self.features, self.features),
-            memory=None,
+            Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
             combiner=Stacking(len(experts), self._classifies),
             delay=self.delay if self.label_memory else None,
         )
 
-    def _make_experts(self) -> Sequence[Expert]:
+    def _make_sections(self) -> Sections:
+        return Sections(self.features, self.relevance)
+
+    def _open_due(self) -> None:
+        """Begin the block anew whose turn it is, under the relevance that was found."""
+        growth = self._growth
+        if self._map is None or not growth.due(self._codec.counts[EVENTS]):
+            return
+        begun = growth.openings > 0
+        growth.open(self.events)
+        if begun and self._map.sections is not None:
+            losses = [self._combiner.losses[k] for k in self._solving]
+            columns = self._map.sections.renew(growth.openings, int(np.argmin(losses)))
+            self._map.renew()
+            for expert in self._experts:
+                expert.forget(columns)
+        self._arguments = None
+
+    def _make_experts(self, sections: Sections) -> Sequence[Expert]:
         kind = "class" if self._classifies else "number"
         squared = CODES[kind, "squared"]
         loss = CODES["class", "margin"] if self._classifies else squared
-        amplitude = float(np.float32(np.sqrt(0.5 * self.features)))
-        coarse = slice(PLAIN, PLAIN + self.features // 2)
-        fine = slice(coarse.stop, PLAIN + self.features)
-        both, linear = slice(coarse.start, fine.stop), slice(0, LINEAR)
+        whole, amplitude = sections.columns_of_part(0), sections.amplitude
+        middle = PLAIN + (whole.stop - PLAIN) // 2
+        coarse, fine, both = slice(PLAIN, middle), slice(middle, whole.stop), slice(PLAIN, whole.stop)
 
         def project(columns: slice, gain: float) -> Expert:
             return Projection(loss, False, 0.0, 0, columns, gain)
 
-        def solve(stop: int, forgetting: float) -> Expert:
-            penalty = _RIDGE * amplitude**2
-            return LeastSquares(squared, penalty, forgetting, slice(0, stop), amplitude)
+        def solve(columns: slice, forgetting: float) -> Expert:
+            return LeastSquares(squared, _RIDGE * amplitude**2, forgetting, columns, amplitude)
 
         experts: list[Expert] = [
             *(project(both, gain) for gain in (1.0, 0.3, 0.1)),
             project(coarse, 0.3),
             project(fine, 0.3),
-            project(slice(0, both.stop), 0.1),
-            project(linear, 0.1),
+            project(whole, 0.1),
+            project(slice(0, LINEAR), 0.1),
             Projection(squared, False, 0.3, None, both),
         ]
         if self.label_memory:
-            experts.append(project(slice(LINEAR, both.stop), 0.3))
-        experts += [solve(min(PLAIN + _SOLVED, coarse.stop), 1.0), solve(PLAIN, 0.998)]
+            experts.append(project(slice(LINEAR, whole.stop), 0.3))
+        experts += [solve(slice(0, PLAIN), 1.0), solve(slice(0, PLAIN), 0.998)]
+        self._solving = len(experts), len(experts) + 1
+        experts += [solve(sections.columns_of_part(part), 1.0) for part in (1, 2)]
         if self.label_memory:
             experts.append(LastLabel(loss, self._classifies, LINEAR, amplitude))
         return [*experts, Prior(loss)] if self._classifies else experts
@@ -104,11 +122,13 @@ class KernelClassifier(_Kernel, Classifier):
     Parameters
     ----------
     features
-        Number of random features, a multiple of 256: a budget of time and memory.
+        Number of random features, a multiple of 768: a budget of time and memory.
     label_memory
         Whether labels that have arrived are inputs of the events after them: the last one, and how often each
         came of late (:mod:`streamk.encoding.recall`). Neighbours often resemble each other; where they do
         not, it does no harm.
+    relevance
+        Whether features follow what the inputs are found to be worth (:mod:`streamk.features.relevance`).
     delay
         How many events late labels arrive. An event is then learned with the labels that were known when it
         was to be predicted.
@@ -143,8 +163,8 @@ class KernelClassifier(_Kernel, Classifier):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"features": 256, "seed": 7}
-        yield {"features": 256, "label_memory": False, "seed": 7}
+        yield {"features": 768, "seed": 7}
+        yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
 
 
 @dataclass(eq=False, repr=False)
@@ -156,7 +176,7 @@ class KernelRegressor(_Kernel, Regressor):
 
     Parameters
     ----------
-    features, delay, seed
+    features, relevance, delay, seed
         As for :class:`KernelClassifier`.
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
@@ -183,5 +203,5 @@ class KernelRegressor(_Kernel, Regressor):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        yield {"features": 256, "seed": 7}
-        yield {"features": 256, "label_memory": False, "seed": 7}
+        yield {"features": 768, "seed": 7}
+        yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,7 +18,8 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.recall import SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Expert
-from streamk.features.plain import LINEAR, columns_of, in_use
+from streamk.features.plain import LINEAR, PLAIN, in_use
+from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
 from streamk.learners.base import KernelLearner
 
@@ -83,14 +83,14 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     latest = max(parts, key=lambda part: part._growth.openings)._growth
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)
-    if first.plain is not None:
-        made.plain = columns_of(list(dict.fromkeys(chain.from_iterable(map(_plain_keys, parts)))))
-        made.regenerate()
+    if made.sections is not None:
+        made.sections.take([_sections(part) for part in parts], list(shares))
+        made.renew()
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
     columns = [_places(part, merged) for part in parts]
     for k, expert in enumerate(merged._experts):
         experts = [part._experts[k] for part in parts]
-        if made.plain is not None:
+        if made.sections is not None:
             experts = [_moved(expert, part, merged) for expert, part in zip(experts, parts, strict=True)]
         expert.take(experts, shares, columns)
     if not all(expert.is_open for expert in merged._experts):
@@ -99,27 +99,37 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     return merged
 
 
-def _plain_keys(part: KernelLearner) -> list[int]:
+def _sections(part: KernelLearner) -> Sections:
     assert part._map is not None
-    assert part._map.plain is not None
-    return in_use(part._map.plain)
+    assert part._map.sections is not None
+    return part._map.sections
 
 
 def _moved(expert: Expert, part: KernelLearner, merged: KernelLearner) -> Expert:
-    """Return a copy of an expert of a part whose plain columns are those of the merged learner."""
-    assert merged._map is not None
-    places = np.arange(merged._map.columns)
-    column_of = {key: column for column, key in enumerate(_plain_keys(merged), 1)}
-    own = _plain_keys(part)
-    places[1:LINEAR] = -1
-    places[1 : 1 + len(own)] = [column_of.get(key, -1) for key in own]
-    rows, _ = _places(part, merged)
+    """Return a copy of an expert of a part whose columns are those of the merged learner.
+
+    Features under another relevance than the merged learner's are other features: it knows nothing of them.
+    """
+    ours, theirs = _sections(merged), _sections(part)
+    columns = {key: column for column, key in enumerate(in_use(ours.keys), 1)}
+    plain = np.full(PLAIN, -1)
+    plain[0] = 0
+    for column, key in enumerate(in_use(theirs.keys), 1):
+        plain[column] = columns.get(key, -1)
+    labels = range(LINEAR, PLAIN)
+    plain[labels] = labels
     if part._classifies:
-        for start in (LINEAR, LINEAR + SHARED):
-            places[start : start + SHARED] = -1
-            for k, row in enumerate(rows[:SHARED]):
-                if row < SHARED:
-                    places[start + k] = start + row
+        rows, _ = _places(part, merged)
+        plain[labels] = -1
+        for k, row in enumerate(rows[:SHARED]):
+            if row < SHARED:
+                plain[[LINEAR + k, LINEAR + SHARED + k]] = [LINEAR + row, LINEAR + SHARED + row]
+    places = np.arange(ours.width)
+    for part_of in range(len(ours.parts)):
+        start = ours.columns_of_part(part_of).start
+        places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
+        if part_of and not ours.same_blocks(theirs):
+            places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
     copied = copy.deepcopy(expert)
     copied.rearrange(places)
     return copied

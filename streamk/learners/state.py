@@ -22,11 +22,11 @@ from streamk.encoding.codec import KNOWN, Codec
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels, plain
 from streamk.encoding.pending import Pending
-from streamk.encoding.rows import MOST_SLOTS, typed
+from streamk.encoding.rows import MOST_SLOTS
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.expert import Expert
 from streamk.features.map import FeatureMap, largest_unscaled, width_of
-from streamk.features.plain import PLAIN, columns_of, empty_columns, in_use
+from streamk.features.sections import Sections
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -54,7 +54,6 @@ class LearnerState(base.Estimator):
     directions: str
     seed: int | None
     scale_target = True  # a parameter of regressors
-    _groups, _plain = 1, False  # of the map
     _classifies: ClassVar[bool]
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
 
@@ -116,10 +115,14 @@ class LearnerState(base.Estimator):
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = FeatureMap(
             kernels_of(self.kernel), self.bandwidth, tuple(self.scales), self.features, seed, slots,
-            self._groups, empty_columns() if self._plain else None,
+            self._make_sections(),
         )  # fmt: skip
         self._map = made
         return made
+
+    def _make_sections(self) -> Sections | None:
+        """Return the sections of the map, if it has several."""
+        return None
 
     def _grow(self, outputs: int, features: int) -> None:
         """Make room for outputs and features, everywhere."""
@@ -203,8 +206,8 @@ class LearnerState(base.Estimator):
         named, arrays = self._codec.parts()
         found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
         if self._map is not None:
-            if self._map.plain is not None:
-                found["map.plain"] = np.array(in_use(self._map.plain), dtype=np.uint64)
+            if self._map.sections is not None:
+                found |= self._map.sections.arrays()
             for k, expert in enumerate(self._experts):
                 found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
         header = {
@@ -260,14 +263,13 @@ class LearnerState(base.Estimator):
         self._growth.count(openings)
         features = self._growth.blocks * self._growth.size
         _, outputs, width = arrays["expert0.coefficients"].shape
-        room = self._experts[0].columns_of(width_of(features) + (PLAIN if self._plain else 0))
+        made = self._make_map(header["seed"], slots)
+        room = self._experts[0].columns_of(width_of(features) + made.columns - made.width)
         if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs or width != room:
             raise ValueError(f"coefficients of {outputs} outputs and {width} columns do not fit")
-        made = self._make_map(header["seed"], slots)
-        if self._plain:
-            keys = arrays["map.plain"]
-            made.plain = columns_of(typed(arrays, "map.plain", np.uint64, (len(keys),)).tolist())
-            made.regenerate()
+        if made.sections is not None:
+            made.sections.restore(arrays)
+            made.renew()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
             expert.opened(openings, self._growth.columns, False)

@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import streamk
-from streamk.features.products import one_blas_thread
+from streamk.threads import one_blas_thread
 
 
 def blas_threads():

@@ -1,0 +1,113 @@
+"""Learned relevance: features whose frequencies follow what the learner has found the inputs to be worth.
+
+Random features tire of inputs that do not matter. How much an input does, the learner itself can tell: with
+``∇f`` the gradient of its prediction by the scaled inputs, ``M = mean ∇f ∇fᵀ`` (the expected gradient outer
+product; Trivedi et al. 2014) is large in directions in which predictions change. Features of ``T z`` instead
+of ``z`` spend themselves there::
+
+    T = M'^½                     M' = 0.9 d M/tr M + 0.1 I          (a full matrix, for rotated inputs)
+    T = diag(M')^½                                                  (relevance of each input by itself)
+
+``d`` being the inputs that have a column, so that the mean square of the relevance is 1. Gradients are taken
+by differences, at one event of some dozens. There are two such blocks of features; until they begin, ``T`` is
+the identity. Whenever the number of events has doubled, the older begins anew under the ``M`` of that moment:
+one under the diagonal and the other under the full matrix at first, and then as the one that has shown to be
+better.
+
+Only the first 63 inputs that were learned have relevance; others, and those met later, keep theirs of 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.features.plain import column_of
+from streamk.threads import one_blas_thread
+
+BLOCKS = 2
+MOST = 64  # columns with relevance, the constant's among them
+STEP = 0.25  # of the differences, in deviations of an input
+_MIXED = 0.1
+_RARELY = 4  # gradients are taken at one event in so many times the inputs
+_FEWEST = 8
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+
+def no_relevance() -> tuple[Array, Floats]:
+    """Return moments of nothing ``(64, 64)``, and transforms that change nothing ``(2, 64, 64)``."""
+    return np.zeros((MOST, MOST)), np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
+
+
+def transform_of(moments: Array, columns: int, whole: bool) -> Floats:
+    """Return ``T`` of the sum of gradient outer products, for so many columns in use."""
+    used = slice(1, min(columns, MOST))
+    transform = np.eye(MOST)
+    found = moments[used, used]
+    trace = float(np.trace(found))
+    if trace > 0.0:
+        mixed = (1.0 - _MIXED) * len(found) / trace * found + _MIXED * np.eye(len(found))
+        if whole:
+            with one_blas_thread():
+                values, vectors = np.linalg.eigh(mixed)
+                transform[used, used] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        else:
+            transform[used, used] = np.diag(np.sqrt(mixed.diagonal()))
+    return transform.astype(np.float32)
+
+
+@njit(cache=True, **INNER)
+def inputs_for(sections):  # type: ignore[no-untyped-def]
+    """Return how many kinds of inputs there are: as they are, and under the relevance of every block."""
+    if sections is None:
+        return 1
+    return 1 + sections.transforms.shape[0]
+
+
+@njit(cache=True, **INNER)
+def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
+    """Return whether gradients are taken at the event that follows so many."""
+    if sections is None:
+        return False
+    return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
+
+
+@njit(cache=True, **INNER)
+def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped-def]
+    """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``."""
+    if sections is not None:
+        columns, places, transforms = sections.columns, sections.places, sections.transforms
+        families = inputs.shape[0] // (1 + transforms.shape[0])
+        known = np.empty(count, dtype=np.int64)
+        for j in range(count):
+            column = column_of(columns, places, found[i, j], False)
+            known[j] = column if column < transforms.shape[1] else 0
+        for q in range(transforms.shape[0]):
+            for k in range(families):
+                to = families * (1 + q) + k
+                for j in range(count):
+                    total = inputs[k, i, j]
+                    if known[j] > 0:
+                        total = np.float32(0.0)
+                        for m in range(count):
+                            if known[m] > 0:
+                                total += transforms[q, known[j], known[m]] * inputs[k, i, m]
+                    inputs[to, i, j] = total
+                for j in range(count, found.shape[1]):
+                    inputs[to, i, j] = np.float32(0.0)
+
+
+@njit(cache=True, **INNER)
+def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped-def]
+    """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments."""
+    if sections is not None:
+        for j in range(count):
+            c = column_of(sections.columns, sections.places, found[i, j], False)
+            for m in range(count):
+                d = column_of(sections.columns, sections.places, found[i, m], False)
+                if 0 < c < MOST and 0 < d < MOST:
+                    for k in range(slopes.shape[1]):
+                        sections.moments[c, d] += slopes[j, k] * slopes[m, k]

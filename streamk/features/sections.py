@@ -1,0 +1,155 @@
+"""Sections of a map: parts of the features, each with scales and inputs of its own, and plain columns before.
+
+A learner of many experts has three: features of the inputs as they are, half of them coarse and half of them
+fine, and two blocks under learned relevance (:mod:`streamk.features.relevance`). Before each stand the same
+plain columns (:mod:`streamk.features.plain`), so that an expert on neighbouring columns can take both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.rows import typed
+from streamk.features.plain import PLAIN, Keys, columns_of, empty_columns, in_use, index_of
+from streamk.features.relevance import BLOCKS, MOST, no_relevance, transform_of
+
+COARSE, FINE = (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
+UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
+_KEPT = 0.5  # of what was found of relevance before, when a block begins
+_MOST = 1e100
+IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
+_KINDS = (DIAGONAL, WHOLE)
+Array = NDArray[np.float64]
+
+
+class SectionRecord(NamedTuple):
+    """Sections as compiled code sees them.
+
+    ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``parts``,
+    features from and to; ``transforms`` and ``moments`` of relevance, and whether it is ``learned``.
+    """
+
+    amplitude: np.float32
+    columns: Keys
+    places: NDArray[np.int64]
+    parts: NDArray[np.int64]
+    transforms: NDArray[np.float32]
+    moments: Array
+    learned: bool
+
+
+class Sections:
+    """Sections of a map of so many features.
+
+    Parameters
+    ----------
+    features
+        A third is coarse, a third is fine, and a sixth is in each of two blocks under relevance.
+    learned
+        Whether relevance is learned; if not, it stays 1.
+    """
+
+    def __init__(self, features: int, learned: bool) -> None:
+        self.learned, sixth = learned, features // UNIT
+        self.ends = np.array([2, 4, 5, 6]) * sixth
+        self.parts = np.array([[0, 4], [4, 5], [5, 6]]) * sixth
+        self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
+        self.keys = empty_columns()
+        self.moments, self.transforms = no_relevance()
+        self.kinds = np.full(BLOCKS, IDENTITY)
+
+    @property
+    def record(self) -> SectionRecord:
+        """The sections as compiled code sees them, until relevance is renewed."""
+        return SectionRecord(
+            np.float32(self.amplitude), self.keys, index_of(self.keys), self.parts, self.transforms,
+            self.moments, self.learned,
+        )  # fmt: skip
+
+    def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
+        """Return the scale of some features, ``own`` being their number among those of their kernel."""
+        scales = np.array([COARSE, FINE, COARSE, COARSE])
+        return np.asarray(scales[np.searchsorted(self.ends, features, side="right"), own % len(COARSE)])
+
+    def inputs_at(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return which inputs some features take: 0 as they are, 1 and 2 under relevance."""
+        return np.searchsorted(self.parts[:, 1], features, side="right")
+
+    def columns_of_part(self, part: int) -> slice:
+        """Return the columns of a part with the plain ones before it."""
+        start, stop = self.parts[part].tolist()
+        return slice(start + part * PLAIN, stop + (part + 1) * PLAIN)
+
+    @property
+    def width(self) -> int:
+        """All columns."""
+        return int(self.columns_of_part(len(self.parts) - 1).stop)
+
+    def renew(self, opening: int, better: int) -> slice:
+        """Begin the older block anew under the relevance of the moment; return its columns.
+
+        The first of them, at the second opening, is under the diagonal, and the other under the full matrix.
+        After that a block is of the kind of the one that is ``better``.
+        """
+        block = opening % BLOCKS
+        kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
+        self.kinds[block] = kind
+        self.transforms[block] = transform_of(self.moments, len(in_use(self.keys)) + 1, kind == WHOLE)
+        self.moments *= _KEPT
+        return self.columns_of_part(1 + block)
+
+    def relevance(self) -> dict[int, tuple[float, ...]]:
+        """Return, by key, the relevance that inputs have in each of the blocks."""
+        return {
+            key: tuple(float(np.sqrt((t[column] ** 2).sum())) for t in self.transforms)
+            for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
+        }
+
+    def take(self, others: list[Sections], shares: list[float]) -> None:
+        """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first."""
+        self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
+        known = {key: column for column, key in enumerate(in_use(self.keys), 1) if column < MOST}
+        for k, other in enumerate(others):
+            own = [
+                (column, known[key])
+                for column, key in enumerate(in_use(other.keys)[: MOST - 1], 1)
+                if key in known
+            ]
+            if own:
+                here, there = (np.array(columns) for columns in zip(*own, strict=True))
+                self.moments[np.ix_(there, there)] += other.moments[np.ix_(here, here)]
+                if k == 0:
+                    self.kinds = other.kinds.copy()
+                    for to, block in zip(self.transforms, other.transforms, strict=True):
+                        to[np.ix_(there, there)] = block[np.ix_(here, here)]
+
+    def same_blocks(self, other: Sections) -> bool:
+        """Return whether features of the blocks under relevance are the same as another's."""
+        return in_use(self.keys)[: MOST - 1] == in_use(other.keys)[: MOST - 1] and np.array_equal(
+            self.transforms, other.transforms
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {
+            "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
+            "map.moments": self.moments,
+            "map.transforms": self.transforms,
+            "map.kinds": self.kinds,
+        }
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
+        moments = typed(arrays, "map.moments", np.float64, self.moments.shape)
+        transforms = typed(arrays, "map.transforms", np.float32, self.transforms.shape)
+        kinds = typed(arrays, "map.kinds", np.int64, self.kinds.shape)
+        if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:
+            raise ValueError("its kinds of relevance are impossible")
+        if not ((abs(moments) <= _MOST).all() and (abs(transforms) <= MOST).all()):
+            raise ValueError("its relevance is impossible")
+        self.keys = columns_of(keys.tolist())
+        self.moments, self.transforms, self.kinds = moments.copy(), transforms.copy(), kinds.copy()
