@@ -26,6 +26,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine
+from streamk.combining.newton import newton_step
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN, aim_of, decode, is_learned
 from streamk.encoding.rows import typed
@@ -36,7 +37,6 @@ CLIP, TARGET_CLIP = 4.0, 6.0  # of outputs: of classes, of numbers
 _PENALTY = 10.0
 _SHARE = 1e-3
 _RATE = 0.5
-_LARGEST_WEIGHT = 1e3
 _MOST = 1e100
 _ERROR, _EVENTS = 0, 1  # of a running mean
 _SLOWEST = 1e-3
@@ -220,7 +220,7 @@ def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
                     curvature[e, d] += part * (said[k, d] - slope[d])
         for e in range(experts):
             slope[e] -= said[y, e]
-        _descend(combiner.weights[s], curvature, slope)
+        newton_step(combiner.weights[s], curvature, slope)
     _share(combiner.shares, total)
 
 
@@ -252,7 +252,7 @@ def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
                 curvature[e, d] += slope[e] * slope[d]
         for e in range(experts):
             slope[e] *= said - aim
-        _descend(combiner.weights[s], curvature, slope)
+        newton_step(combiner.weights[s], curvature, slope)
     _share(combiner.shares, total)
 
 
@@ -278,29 +278,3 @@ def _share(shares, total):  # type: ignore[no-untyped-def]
     count = shares.shape[0]
     for s in range(count):
         shares[s] = (1.0 - _SHARE) * shares[s] / total + _SHARE / count
-
-
-@njit(cache=True, **INNER)
-def _descend(weights, curvature, slope):  # type: ignore[no-untyped-def]
-    """Take a Newton step, by Cholesky's factor of the curvature."""
-    size = weights.shape[0]
-    lower = np.empty((size, size))
-    for e in range(size):
-        for d in range(e + 1):
-            rest = curvature[e, d]
-            for k in range(d):
-                rest -= lower[e, k] * lower[d, k]
-            if d < e:
-                lower[e, d] = rest / lower[d, d]
-            else:
-                lower[e, e] = np.sqrt(max(rest, 1e-9))
-            curvature[d, e] = curvature[e, d]
-    for e in range(size):
-        for k in range(e):
-            slope[e] -= lower[e, k] * slope[k]
-        slope[e] /= lower[e, e]
-    for e in range(size - 1, -1, -1):
-        for k in range(e + 1, size):
-            slope[e] -= lower[k, e] * slope[k]
-        slope[e] /= lower[e, e]
-        weights[e] = min(max(weights[e] - slope[e], -_LARGEST_WEIGHT), _LARGEST_WEIGHT)

@@ -119,6 +119,10 @@ class Names:
             key = self._categories[pair] = category_key(name, value)
         return key
 
+    def known_categories(self) -> list[tuple[tuple[str, str], int]]:
+        """Return the categories met of late, each a name and a value, with their keys."""
+        return list(self._categories.items())
+
     def entry(self, name: str) -> tuple[int, int]:
         """Return slot and key of a number that is registered, if it must be."""
         entry = self._entries.get(name)

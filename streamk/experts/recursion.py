@@ -47,8 +47,7 @@ from streamk.losses import residuals
 from streamk.schedules import regularization_at
 from streamk.threads import one_blas_thread
 
-_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
-_MOST = 1e100  # of the numbers in a factor or a sum
+_LEAST_NOISE, _LARGEST_NOISE, _MOST = 1e-12, 1e100, 1e100  # of an event, and of numbers in a factor or a sum
 
 
 class Recursing(NamedTuple):

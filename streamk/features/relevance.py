@@ -5,7 +5,7 @@ Random features tire of inputs that do not matter. How much an input does, the l
 product; Trivedi et al. 2014) is large in directions in which predictions change. Features of ``T z`` instead
 of ``z`` spend themselves there::
 
-    T = M'^½                     M' = 0.9 d M/tr M + 0.1 I          (a full matrix, for rotated inputs)
+    T = M'^½                     M' = 0.95 d M/tr M + 0.05 I         (a full matrix, for rotated inputs)
     T = diag(M')^½                                                  (relevance of each input by itself)
 
 ``d`` being the inputs that have a column, so that the mean square of the relevance is 1. Gradients are taken
@@ -30,7 +30,7 @@ from streamk.threads import one_blas_thread
 BLOCKS = 2
 MOST = 64  # columns with relevance, the constant's among them
 STEP = 0.25  # of the differences, in deviations of an input
-_MIXED = 0.1
+_MIXED = 0.05
 _RARELY = 4  # gradients are taken at one event in so many times the inputs
 _FEWEST = 8
 Array = NDArray[np.float64]

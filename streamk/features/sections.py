@@ -7,6 +7,7 @@ plain columns (:mod:`streamk.features.plain`), so that an expert on neighbouring
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from streamk.encoding.rows import typed
 from streamk.features.plain import PLAIN, Keys, columns_of, empty_columns, in_use, index_of
 from streamk.features.relevance import BLOCKS, MOST, no_relevance, transform_of
 
-COARSE, FINE = (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
+COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
 _KEPT = 0.5  # of what was found of relevance before, when a block begins
 _MOST = 1e100
@@ -71,7 +72,7 @@ class Sections:
 
     def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
         """Return the scale of some features, ``own`` being their number among those of their kernel."""
-        scales = np.array([COARSE, FINE, COARSE, COARSE])
+        scales = np.array([COARSE, FINE, MIDDLE, MIDDLE])
         return np.asarray(scales[np.searchsorted(self.ends, features, side="right"), own % len(COARSE)])
 
     def inputs_at(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -108,29 +109,33 @@ class Sections:
             for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
         }
 
-    def take(self, others: list[Sections], shares: list[float]) -> None:
+    def take(self, others: Sequence[Sections]) -> None:
         """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first."""
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
-        known = {key: column for column, key in enumerate(in_use(self.keys), 1) if column < MOST}
-        for k, other in enumerate(others):
-            own = [
-                (column, known[key])
-                for column, key in enumerate(in_use(other.keys)[: MOST - 1], 1)
-                if key in known
-            ]
-            if own:
-                here, there = (np.array(columns) for columns in zip(*own, strict=True))
-                self.moments[np.ix_(there, there)] += other.moments[np.ix_(here, here)]
-                if k == 0:
-                    self.kinds = other.kinds.copy()
-                    for to, block in zip(self.transforms, other.transforms, strict=True):
-                        to[np.ix_(there, there)] = block[np.ix_(here, here)]
+        for other in others:
+            here, there = self._shared(other)
+            self.moments[np.ix_(here, here)] += other.moments[np.ix_(there, there)]
+        self.kinds = others[0].kinds.copy()
+        for block in range(BLOCKS):
+            self.transforms[block] = self._as_ours(others[0], block)
 
-    def same_blocks(self, other: Sections) -> bool:
-        """Return whether features of the blocks under relevance are the same as another's."""
-        return in_use(self.keys)[: MOST - 1] == in_use(other.keys)[: MOST - 1] and np.array_equal(
-            self.transforms, other.transforms
-        )
+    def _shared(self, other: Sections) -> tuple[list[int], list[int]]:
+        """Return the columns with relevance of the inputs that both know, here and there."""
+        ours = {key: column for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)}
+        theirs = enumerate(in_use(other.keys)[: MOST - 1], 1)
+        shared = [(ours[key], column) for column, key in theirs if key in ours]
+        return [here for here, _ in shared], [there for _, there in shared]
+
+    def _as_ours(self, other: Sections, block: int) -> NDArray[np.float32]:
+        """Return the transform of another's block in the columns of this one."""
+        here, there = self._shared(other)
+        transform = np.eye(MOST, dtype=np.float32)
+        transform[np.ix_(here, here)] = other.transforms[block][np.ix_(there, there)]
+        return transform
+
+    def has_block_of(self, other: Sections, block: int) -> bool:
+        """Return whether features of a block are the same as another's."""
+        return np.array_equal(self.transforms[block], self._as_ours(other, block))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""

@@ -3,11 +3,12 @@
 The right gain, scale, loss, memory and order of a learner differ between streams by factors of a hundred, and
 features cost more than experts. So one map feeds them all:
 
-* projections (Kaczmarz) with gains of 1, 0.3 and 0.1 on all features, and one on each half, the coarse and
-  the fine; on the features with the memory of labels; on everything; and on the inputs alone;
+* projections (Kaczmarz) with gains of 1, 0.3 and 0.1 on coarse features, 0.3 and 0.1 on all, and 0.3 on fine
+  ones; on the features with the memory of labels; on everything; and on the inputs alone. Classes are asked
+  for by their margin, and on coarse features by the squared loss too;
 * one whose gain falls as events come (squared loss);
-* recursive least squares on inputs, memory of labels and 256 features, which forgets nothing, and on inputs
-  and memory alone, which forgets with a factor of 0.998;
+* recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
+  0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
 * the label that came last, and how often each class came.
 
 On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
@@ -15,7 +16,6 @@ On some stream each of them is the best; what they say is weighed by :mod:`strea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,8 @@ from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.features.plain import LINEAR, PLAIN
-from streamk.features.sections import COARSE, FINE, UNIT, Sections
+from streamk.features.relevance import BLOCKS
+from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -38,6 +39,7 @@ from streamk.parameters import check_mixture
 from streamk.schedules import DOUBLING, Growth
 
 _RIDGE = 1e-3
+_RELEVANT = "first block under relevance", "second block under relevance"
 _FIRST = 1000  # events before relevance is used
 
 
@@ -50,20 +52,58 @@ class _Kernel(KernelLearner):
     seed: int | None = None
     kernel = ("laplacian", "gaussian")
     bandwidth = None
-    scales = (*COARSE, *FINE)
+    scales = COARSE  # of the first section
     directions, average, scale_inputs = "keyed", False, True
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             setattr(self, name, plain(getattr(self, name)))
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        experts = self._make_experts(Sections(self.features, False))
+        named = self._make_experts(Sections(self.features, False))
+        self._names, experts = list(named), list(named.values())
         self._begin(
             experts,
             Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
             combiner=Stacking(len(experts), self._classifies),
             delay=self.delay if self.label_memory else None,
         )
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the learner knows of itself, as values that JSON takes.
+
+        ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
+        its outputs, and its mean squared ``error`` over the last thousand events (of standardised
+        targets, or of outputs that should be 1 for the class and 0 for others); and ``relevance``, for every
+        input that has one, in the two blocks of features (:mod:`streamk.features.relevance`).
+        """
+        stacking = self._combiner
+        shares = stacking.shares[: len(stacking.weights)]
+        weights = shares @ stacking.weights
+        if not self._classifies:
+            weights = weights + stacking.shares[len(shares) :]
+        experts = [
+            {"expert": name, "weight": round(float(weight), 4), "error": float(f"{error:.4g}")}
+            for name, weight, error in zip(self._names, weights, stacking.losses, strict=True)
+        ]
+        return {
+            "events": self.events,
+            "features": self.feature_count,
+            "bytes": len(self.to_bytes()),
+            "experts": experts,
+            "relevance": {} if self._map is None else self._relevance(),
+        }
+
+    def _relevance(self) -> dict[str, list[float]]:
+        """Return the relevance of inputs by name; of a category whose name is not at hand, by its key."""
+        inputs = self._codec.inputs
+        names = {inputs.entry(name)[1]: name for name in inputs.numbers}
+        names |= {key: "=".join(pair) for pair, key in inputs.known_categories()}
+        assert self._map is not None
+        assert self._map.sections is not None
+        found = self._map.sections.relevance()
+        return {
+            names.get(key, f"#{key:016x}"): [round(r, 4) for r in values] for key, values in found.items()
+        }
 
     def _make_sections(self) -> Sections:
         return Sections(self.features, self.relevance)
@@ -76,43 +116,63 @@ class _Kernel(KernelLearner):
         begun = growth.openings > 0
         growth.open(self.events)
         if begun and self._map.sections is not None:
-            losses = [self._combiner.losses[k] for k in self._solving]
+            losses = [
+                self._combiner.losses[self._names.index(f"least squares, {name}")] for name in _RELEVANT
+            ]
             columns = self._map.sections.renew(growth.openings, int(np.argmin(losses)))
             self._map.renew()
             for expert in self._experts:
                 expert.forget(columns)
         self._arguments = None
 
-    def _make_experts(self, sections: Sections) -> Sequence[Expert]:
+    def _make_experts(self, sections: Sections) -> dict[str, Expert]:
+        """Return the experts by name, those of one rule side by side."""
         kind = "class" if self._classifies else "number"
         squared = CODES[kind, "squared"]
         loss = CODES["class", "margin"] if self._classifies else squared
         whole, amplitude = sections.columns_of_part(0), sections.amplitude
         middle = PLAIN + (whole.stop - PLAIN) // 2
-        coarse, fine, both = slice(PLAIN, middle), slice(middle, whole.stop), slice(PLAIN, whole.stop)
-
-        def project(columns: slice, gain: float) -> Expert:
-            return Projection(loss, False, 0.0, 0, columns, gain)
-
-        def solve(columns: slice, forgetting: float) -> Expert:
-            return LeastSquares(squared, _RIDGE * amplitude**2, forgetting, columns, amplitude)
-
-        experts: list[Expert] = [
-            *(project(both, gain) for gain in (1.0, 0.3, 0.1)),
-            project(coarse, 0.3),
-            project(fine, 0.3),
-            project(whole, 0.1),
-            project(slice(0, LINEAR), 0.1),
-            Projection(squared, False, 0.3, None, both),
-        ]
+        columns = {
+            "coarse": slice(PLAIN, middle),
+            "fine": slice(middle, whole.stop),
+            "coarse and fine": slice(PLAIN, whole.stop),
+            "labels, coarse and fine": slice(LINEAR, whole.stop),
+            "everything": whole,
+            "inputs": slice(0, LINEAR),
+            "inputs and labels": slice(0, PLAIN),
+        }
+        gains = {
+            "coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "fine": (0.3,), "everything": (0.1,),
+            "inputs": (0.1,),
+        }  # fmt: skip
         if self.label_memory:
-            experts.append(project(slice(LINEAR, whole.stop), 0.3))
-        experts += [solve(slice(0, PLAIN), 1.0), solve(slice(0, PLAIN), 0.998)]
-        self._solving = len(experts), len(experts) + 1
-        experts += [solve(sections.columns_of_part(part), 1.0) for part in (1, 2)]
+            gains["labels, coarse and fine"] = (0.3,)
+        experts: dict[str, Expert] = {}
+        for name, several in gains.items():
+            for gain in several:
+                experts[f"projection, {name}, gain {gain}"] = Projection(
+                    loss, False, 0.0, 0, columns[name], gain
+                )
+        if self._classifies:
+            for gain in (1.0, 0.3):
+                experts[f"projection, squared, coarse, gain {gain}"] = Projection(
+                    squared, False, 0.0, 0, columns["coarse"], gain
+                )
+        experts["projection, squared, coarse and fine, falling gain"] = Projection(
+            squared, False, 0.3, None, columns["coarse and fine"]
+        )
+        for name, forgetting, at in (
+            ("inputs and labels", 1.0, columns["inputs and labels"]),
+            ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
+            *((_RELEVANT[part], 1.0, sections.columns_of_part(1 + part)) for part in range(BLOCKS)),
+        ):
+            penalty = _RIDGE * amplitude**2
+            experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
         if self.label_memory:
-            experts.append(LastLabel(loss, self._classifies, LINEAR, amplitude))
-        return [*experts, Prior(loss)] if self._classifies else experts
+            experts["last label"] = LastLabel(loss, self._classifies, LINEAR, amplitude)
+        if self._classifies:
+            experts["prior"] = Prior(loss)
+        return experts
 
 
 @dataclass(eq=False, repr=False)

@@ -84,7 +84,7 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)
     if made.sections is not None:
-        made.sections.take([_sections(part) for part in parts], list(shares))
+        made.sections.take([_sections(part) for part in parts])
         made.renew()
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
     columns = [_places(part, merged) for part in parts]
@@ -128,7 +128,7 @@ def _moved(expert: Expert, part: KernelLearner, merged: KernelLearner) -> Expert
     for part_of in range(len(ours.parts)):
         start = ours.columns_of_part(part_of).start
         places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
-        if part_of and not ours.same_blocks(theirs):
+        if part_of and not ours.has_block_of(theirs, part_of - 1):
             places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
     copied = copy.deepcopy(expert)
     copied.rearrange(places)

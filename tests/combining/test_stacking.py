@@ -68,6 +68,9 @@ def test_classes():
         learn(made.record, coding(3, True), wide, float(y))
     np.testing.assert_allclose(made.weights, weights, atol=1e-4)
     np.testing.assert_allclose(made.shares, shares, atol=1e-5)
+    asked = np.eye(3)[targets][:, None]
+    losses = ((np.clip(outputs, -4, 4) - asked) ** 2).sum(axis=2).mean(axis=0)
+    np.testing.assert_allclose(made.losses, losses, rtol=1e-4)
 
 
 def replay_numbers(outputs, targets):
@@ -105,6 +108,8 @@ def test_numbers():
         learn(made.record, coding(1, False), both, z)
     np.testing.assert_allclose(made.weights, weights, atol=1e-3)
     np.testing.assert_allclose(made.shares, shares, atol=1e-4)
+    losses = ((np.clip(outputs, -6, 6) - targets[:, None]) ** 2).mean(axis=0)
+    np.testing.assert_allclose(made.losses, losses, rtol=1e-3)
 
 
 @pytest.mark.parametrize("classes", [True, False])
@@ -163,7 +168,7 @@ def test_merging_adds_what_is_known():
     np.testing.assert_allclose(merged.shares.sum(), 1.0)
 
 
-@pytest.mark.parametrize("name", ["weights", "curvature", "shares", "error"])
+@pytest.mark.parametrize("name", ["weights", "curvature", "shares", "error", "losses"])
 def test_an_impossible_file_is_refused(name):
     made = Stacking(2, True)
     arrays = {k: v.copy() for k, v in made.parts().items()}

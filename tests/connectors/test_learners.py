@@ -58,7 +58,7 @@ def test_several_kernels_reach_the_learner_as_a_tuple(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "task", "parameters", "message"),
     [
-        ("forest", "regression", {}, "learner 'forest' is unknown; use kaczmarz or"),
+        ("forest", "regression", {}, "learner 'forest' is unknown; use kernel or kaczmarz or"),
         ("kaczmarz", "ranking", {}, "task 'ranking' is unknown; use classification or regression"),
         ("kaczmarz", "regression", {"width": 1}, "parameters.width is unknown; use kernel"),
         ("kaczmarz", "regression", {"scales": "x"}, "scales='x': scales must be a tuple"),

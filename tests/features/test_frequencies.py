@@ -18,7 +18,9 @@ def rows_of(cache, keys, blocks=BLOCKS, families=FAMILIES, waves=WAVES):
     where = np.empty(keys.shape, dtype=np.int32)
     runs = np.array([[0, waves.shape[1], 0]])
     frequency_rows(
-        MapRecord(blocks, families, runs, waves, 0, waves.shape[1], cache.table, cache.counts, cache.rows),
+        MapRecord(
+            blocks, families, runs, waves, 0, waves.shape[1], None, cache.table, cache.counts, cache.rows
+        ),
         keys,
         where,
     )

@@ -4,37 +4,48 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.features.map import MapRecord
-from streamk.features.plain import LINEAR, PLAIN, columns_of, empty_columns, fill_plain, in_use, index_of
+from streamk.encoding.recall import COLUMNS
+from streamk.features.plain import (
+    LINEAR,
+    PLAIN,
+    columns_of,
+    empty_columns,
+    fill_labels,
+    fill_plain,
+    in_use,
+    index_of,
+)
+from streamk.features.sections import SectionRecord
 
 
 @njit
-def fill(record, inputs, found, count, learned, features, phi):
-    fill_plain(record, inputs, found, count, 0, learned, features, phi)
+def fill(sections, inputs, found, count, learned, features, memory, phi):
+    fill_plain(sections, inputs, found, count, 0, learned, features, phi)
+    fill_labels(sections, memory, 1, phi, 0)
 
 
 def filled(keys, places, event, learned):
-    """The row of an event of keys to values, and its features."""
-    empty = np.zeros((0, 0), dtype=np.float32)
-    whole = np.zeros(0, dtype=np.int64)
-    record = MapRecord(
-        np.zeros(0, dtype=np.uint64), whole, whole.reshape(0, 1), empty, 0, 4, np.float32(3.0), keys, places,
-        np.zeros(0, dtype=np.uint64), whole, empty,
-    )  # fmt: skip
+    """The row of an event of keys to values, of six features in parts of four and two, and its labels."""
+    parts = np.array([[0, 4], [4, 6]])
+    empty = np.zeros((2, 1, 1))
+    record = SectionRecord(np.float32(3.0), keys, places, parts, empty.astype(np.float32), empty[0], True)
     found = np.array([[*event, 0]], dtype=np.uint64)
     inputs = np.array([[[*event.values(), 0.0]]], dtype=np.float32)
-    phi = np.full((1, PLAIN + 4), 9.0, dtype=np.float32)
-    features = np.arange(4, dtype=np.float32).reshape(1, 4)
-    fill(record, inputs, found, len(event), learned, features, phi)
+    phi = np.full((1, 2 * PLAIN + 6), 9.0, dtype=np.float32)
+    features = np.arange(6, dtype=np.float32).reshape(1, 6)
+    fill(record, inputs, found, len(event), learned, features, MEMORY, phi)
     return phi[0]
 
 
+MEMORY = np.arange(2 * COLUMNS, dtype=np.float64).reshape(2, COLUMNS)
+
+
 def expected(columns):
-    row = np.zeros(PLAIN + 4, dtype=np.float32)
-    row[0], row[PLAIN:] = 3.0, range(4)
+    plain = np.zeros(PLAIN, dtype=np.float32)
+    plain[0], plain[LINEAR:] = 3.0, 3.0 * MEMORY[1]
     for column, value in columns.items():
-        row[column] = 3.0 * value
-    return row
+        plain[column] = 3.0 * value
+    return np.concatenate([plain, np.arange(4), plain, [4.0, 5.0]]).astype(np.float32)
 
 
 def test_columns_are_given_by_learning_in_turn():

@@ -8,11 +8,11 @@ import streamk
 
 COMMON = {"features": 96, "seed": 11}
 LEARNERS = {
-    "kernel-classifier": (streamk.KernelClassifier, {"features": 256}),
-    "kernel-classifier-delayed": (streamk.KernelClassifier, {"features": 256, "delay": 3}),
-    "kernel-regressor": (streamk.KernelRegressor, {"features": 256}),
+    "kernel-classifier": (streamk.KernelClassifier, {"features": 768}),
+    "kernel-classifier-delayed": (streamk.KernelClassifier, {"features": 768, "delay": 3}),
+    "kernel-regressor": (streamk.KernelRegressor, {"features": 768}),
     "kernel-regressor-without-labels": (
-        streamk.KernelRegressor, {"features": 256, "label_memory": False},
+        streamk.KernelRegressor, {"features": 768, "label_memory": False},
     ),
     "classifier": (streamk.KaczmarzClassifier, {}),
     "classifier-margin-average": (
