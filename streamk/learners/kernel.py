@@ -218,7 +218,7 @@ class KernelClassifier(_Kernel, Classifier):
     >>> import streamk
     >>> learner = streamk.KernelClassifier(seed=7)
     >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
-    Accuracy: 89.05%
+    Accuracy: 89.07%
     """
 
     @classmethod
@@ -258,7 +258,7 @@ class KernelRegressor(_Kernel, Regressor):
     >>> import streamk
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.193952
+    MAE: 0.192566
     """
 
     @classmethod
