@@ -189,7 +189,11 @@ def _take_gradients(coding, source, features, groups, combiner, inputs, found, c
     mixed = np.empty(most, dtype=np.float32)
     families = coding.exponents.shape[0]
     for j in range(count):
-        changed[:, 0] = inputs[:, i]
+        for k in range(
+            kinds
+        ):  # an assignment of arrays would compile for seconds, for the sake of its errors
+            for m in range(w):
+                changed[k, 0, m] = inputs[k, i, m]
         for k in range(families):
             changed[k, 0, j] += np.float32(STEP * scale_of(count, coding.exponents[k]))
         transform_row(features.sections, changed, keys, count, 0)

@@ -3,9 +3,9 @@
 The right gain, scale, loss, memory and order of a learner differ between streams by factors of a hundred, and
 features cost more than experts. So one map feeds them all:
 
-* projections (Kaczmarz) with gains of 1, 0.3 and 0.1 on coarse features, 0.3 and 0.1 on all, and 0.3 on fine
-  ones; on the features with the memory of labels; on everything; and on the inputs alone. Classes are asked
-  for by their margin, and on coarse features by the squared loss too;
+* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine ones and on both; on features
+  with the memory of labels; and on inputs alone. Numbers are followed on everything, too; classes are asked
+  for by their margin, on features under learned relevance too, and once by the squared loss;
 * one whose gain falls as events come (squared loss);
 * recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
   0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
@@ -29,7 +29,6 @@ from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.features.plain import LINEAR, PLAIN
-from streamk.features.relevance import BLOCKS
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
@@ -141,10 +140,13 @@ class _Kernel(KernelLearner):
             "inputs": slice(0, LINEAR),
             "inputs and labels": slice(0, PLAIN),
         }
-        gains = {
-            "coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "fine": (0.3,), "everything": (0.1,),
-            "inputs": (0.1,),
-        }  # fmt: skip
+        relevant = {name: sections.columns_of_part(1 + part) for part, name in enumerate(_RELEVANT)}
+        columns |= {name: slice(at.start + PLAIN, at.stop) for name, at in relevant.items()}
+        gains: dict[str, tuple[float, ...]] = {"fine": (0.3,), "inputs": (0.1,)}
+        if self._classifies:
+            gains |= {"coarse": (1.0, 0.1), **dict.fromkeys(_RELEVANT, (1.0, 0.1))}
+        else:
+            gains |= {"coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "everything": (0.1,)}
         if self.label_memory:
             gains["labels, coarse and fine"] = (0.3,)
         experts: dict[str, Expert] = {}
@@ -154,17 +156,16 @@ class _Kernel(KernelLearner):
                     loss, False, 0.0, 0, columns[name], gain
                 )
         if self._classifies:
-            for gain in (1.0, 0.3):
-                experts[f"projection, squared, coarse, gain {gain}"] = Projection(
-                    squared, False, 0.0, 0, columns["coarse"], gain
-                )
+            experts["projection, squared, coarse, gain 0.3"] = Projection(
+                squared, False, 0.0, 0, columns["coarse"], 0.3
+            )
         experts["projection, squared, coarse and fine, falling gain"] = Projection(
             squared, False, 0.3, None, columns["coarse and fine"]
         )
         for name, forgetting, at in (
             ("inputs and labels", 1.0, columns["inputs and labels"]),
             ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
-            *((_RELEVANT[part], 1.0, sections.columns_of_part(1 + part)) for part in range(BLOCKS)),
+            *((name, 1.0, at) for name, at in relevant.items()),
         ):
             penalty = _RIDGE * amplitude**2
             experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
@@ -218,7 +219,7 @@ class KernelClassifier(_Kernel, Classifier):
     >>> import streamk
     >>> learner = streamk.KernelClassifier(seed=7)
     >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
-    Accuracy: 89.07%
+    Accuracy: 89.19%
     """
 
     @classmethod
