@@ -138,23 +138,27 @@ class Sections:
         return np.array_equal(self.transforms[block], self._as_ours(other, block))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps."""
+        """Return the arrays that a model file keeps: of relevance, the columns in use."""
+        used = slice(0, min(len(in_use(self.keys)) + 1, MOST))
         return {
             "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
-            "map.moments": self.moments,
-            "map.transforms": self.transforms,
+            "map.moments": self.moments[used, used],
+            "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
-        moments = typed(arrays, "map.moments", np.float64, self.moments.shape)
-        transforms = typed(arrays, "map.transforms", np.float32, self.transforms.shape)
+        used = min(len(keys) + 1, MOST)
+        moments = typed(arrays, "map.moments", np.float64, (used, used))
+        transforms = typed(arrays, "map.transforms", np.float32, (BLOCKS, used, used))
         kinds = typed(arrays, "map.kinds", np.int64, self.kinds.shape)
         if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:
             raise ValueError("its kinds of relevance are impossible")
         if not ((abs(moments) <= _MOST).all() and (abs(transforms) <= MOST).all()):
             raise ValueError("its relevance is impossible")
         self.keys = columns_of(keys.tolist())
-        self.moments, self.transforms, self.kinds = moments.copy(), transforms.copy(), kinds.copy()
+        self.moments, self.transforms = no_relevance()
+        self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
+        self.kinds = kinds.copy()

@@ -147,3 +147,17 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
     assert again.has_block_of(other, 1)
     assert again.kinds.tolist() == [DIAGONAL, IDENTITY]
+
+
+def test_a_model_file_keeps_relevance_of_the_columns_in_use():
+    xs, y = stream(2500)
+    learner = streamk.KernelRegressor(features=768, seed=3)
+    learner.learn_many(xs, y)
+    again = streamk.loads(learner.to_bytes())
+    ours, theirs = learner._map.sections, again._map.sections
+    for name in ("moments", "transforms", "kinds", "keys"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert ours.arrays()["map.moments"].shape == (9, 9)
+    closed = learner.closed()
+    assert closed.predict_many(xs[:20]) == learner.predict_many(xs[:20])
+    assert len(closed.to_bytes()) < 60_000 < len(learner.to_bytes())
