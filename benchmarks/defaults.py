@@ -8,8 +8,6 @@ noise beside the inputs of three streams, with and without learned relevance.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
 import time
@@ -19,11 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
+from sections import Row, measure
 
 import streamk
 
-ROOT = Path(__file__).resolve().parent.parent
 SEEDS = (7, 1, 2)
 ELEC2, BIKE = ("elec2.csv.gz", "class", None), ("bike_hourly.csv.gz", "cnt", None)
 KIN = ("kin40k.csv.gz", "target", None)
@@ -43,7 +40,6 @@ STREAMS: list[tuple[str, tuple[str, str, int | None], bool, dict[str, Any], floa
     ("abalone", ("abalone.csv", "rings", None), False, {}, 0.655),
 ]
 NOISE, LONG = 30, 200_000
-Row = tuple[str, str, str, bool]
 
 
 def load(data: Path, stream: tuple[str, str, int | None]) -> tuple[pd.DataFrame, list[Any]]:
@@ -140,27 +136,5 @@ def speed(data: Path) -> Iterator[Row]:
 SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {"streams": streams, "noise": noise, "speed": speed}
 
 
-def main() -> int:
-    """Run the sections asked for; fail if a figure misses what is wanted."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    console, rows = Console(stderr=arguments.json), []
-    for section in arguments.only:
-        with console.status(f"measuring: {section}"):
-            for row in SECTIONS[section](arguments.data):
-                rows.append(row)
-                name, found, wanted, met = row
-                mark = "ok" if met else "MISSED"
-                console.print(f"{name}: {found}  {wanted}  {mark}", highlight=False, soft_wrap=True)
-    if arguments.json:
-        print(
-            json.dumps([dict(zip(("measure", "found", "wanted", "met"), row, strict=True)) for row in rows])
-        )
-    return 0 if all(met for *_, met in rows) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure(__doc__ or "", SECTIONS))

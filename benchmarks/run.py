@@ -11,7 +11,6 @@ take turns on the same events in the same process, and the median of the turns c
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -25,14 +24,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
 from river import linear_model, preprocessing
+from sections import ROOT, Row, measure
 
 import streamk
 from connectors.files.log import Log
 from connectors.replay.run import replay
 
-ROOT = Path(__file__).resolve().parent.parent
 STREAMS: dict[str, dict[str, Any]] = {
     "Elec2": {
         "file": "elec2.csv.gz", "target": "class", "limit": None, "least": 0.925,
@@ -48,7 +46,6 @@ STREAMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 SEEDS = (7, 1, 2)
 TURNS = 5
-Row = tuple[str, str, str, bool]
 
 
 def streams(data: Path) -> Iterator[Row]:
@@ -250,26 +247,5 @@ SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
 }
 
 
-def main() -> int:
-    """Run the sections asked for; fail if a figure misses what is claimed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    console, rows = Console(stderr=arguments.json), []
-    for section in arguments.only:
-        with console.status(f"measuring: {section}"):
-            for row in SECTIONS[section](arguments.data):
-                rows.append(row)
-                name, found, wanted, met = row
-                mark = "" if not wanted else "  ok" if met else "  MISSED"
-                console.print(f"{name}: {found}  {wanted}{mark}", highlight=False, soft_wrap=True)
-    if arguments.json:
-        keys = ("measure", "found", "wanted", "met")
-        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
-    return 0 if all(met for *_, met in rows) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure(__doc__ or "", SECTIONS))

@@ -46,13 +46,13 @@ class Telemetry:
     """
 
     def __init__(self, task: str, window: int = 1000, stall: float = 60.0) -> None:
+        from river import drift  # takes a second, which other commands need not wait
+
         self._classes, self._stall = task == "classification", stall
         self._losses = np.full((2, window), np.nan)
         self._scored = 0
         self._means: list[float] = []
         self._group: list[float] = []
-        from river import drift  # takes a second, which other commands need not wait
-
         self._detector: Any = drift.ADWIN()
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0

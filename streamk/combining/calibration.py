@@ -23,7 +23,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.combining.combiner import adapt, combine, mean_output, softmax
 from streamk.compiling import INNER
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.rows import typed
@@ -110,16 +110,9 @@ def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
             out[k] = (1.0 - state[0]) * out[k] + state[0] / count
         return
     inverse = np.exp(state[0])
-    highest = -np.inf
     for k in range(count):
         out[k] = inverse * outputs[k]
-        highest = max(highest, out[k])
-    total = 0.0
-    for k in range(count):
-        out[k] = np.exp(out[k] - highest)
-        total += out[k]
-    for k in range(count):
-        out[k] /= total
+    softmax(out)
 
 
 @njit(cache=True, error_model="numpy")

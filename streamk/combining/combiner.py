@@ -29,6 +29,19 @@ def adapt(combiner: Any, coding: Any, outputs: Any, mixed: Any, given: Any, targ
 
 
 @njit(cache=True, **INNER)
+def softmax(scores):  # type: ignore[no-untyped-def]
+    """Turn scores (float64) into the probabilities that are their softmax, in place."""
+    highest, total = -np.inf, 0.0
+    for k in range(scores.shape[0]):
+        highest = max(highest, scores[k])
+    for k in range(scores.shape[0]):
+        scores[k] = np.exp(scores[k] - highest)
+        total += scores[k]
+    for k in range(scores.shape[0]):
+        scores[k] /= total
+
+
+@njit(cache=True, **INNER)
 def mean_output(outputs, mixed):  # type: ignore[no-untyped-def]
     """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
     experts = outputs.shape[0]

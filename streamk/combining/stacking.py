@@ -25,7 +25,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine
+from streamk.combining.combiner import adapt, combine, softmax
 from streamk.combining.newton import newton_step
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN, aim_of, decode, is_learned
@@ -124,20 +124,13 @@ def _clipped(outputs, e, k, clip):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, **INNER)
 def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with what set ``s`` of weights says of the known classes."""
-    highest = -np.inf
+    """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
     for k in range(known):
         total = 0.0
         for e in range(outputs.shape[0]):
             total += combiner.weights[s, e] * _clipped(outputs, e, k, CLIP)
         out[k] = total
-        highest = max(highest, total)
-    total = 0.0
-    for k in range(known):
-        out[k] = np.exp(out[k] - highest)
-        total += out[k]
-    for k in range(known):
-        out[k] /= total
+    softmax(out)
 
 
 @njit(cache=True, **INNER)

@@ -109,12 +109,12 @@ def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
         _observe_followed(value, statistics, at, horizon)
 
 
-@njit(cache=True, **INNER)
+@njit(cache=True, inline="always", **INNER)
 def _observe_fixed(value, statistics, at):  # type: ignore[no-untyped-def]
     _count(value, statistics, at, np.inf)
 
 
-@njit(cache=True, **INNER)
+@njit(cache=True, inline="always", **INNER)
 def _observe_followed(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     if departs(value, statistics, at):
         statistics[at, COUNT] = 0.0
@@ -264,7 +264,7 @@ def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
     for j in range(slots.shape[1]):
         at = np.int64(slots[shared, j])
         if at >= 0:
-            _count(values[i, j], statistics, at, np.inf)
+            _observe_fixed(values[i, j], statistics, at)
 
 
 @njit(cache=True, **INNER)
@@ -274,9 +274,7 @@ def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-unty
     for j in range(slots.shape[1]):
         at = np.int64(slots[shared, j])
         if at >= 0:
-            if departs(values[i, j], statistics, at):
-                statistics[at, COUNT] = 0.0
-            _count(values[i, j], statistics, at, horizon)
+            _observe_followed(values[i, j], statistics, at, horizon)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -17,10 +17,12 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER
 from streamk.features.lanes import DOUBLE, LANES, at, data, fma, fold, load, spread, store, times, vector
 
 Array = NDArray[np.float64]
 _JITTER = 1e-12  # of the trace
+_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 
 
 def factor_size(size: int) -> int:
@@ -125,6 +127,12 @@ def _turn_column(typing_context, factor, start, gain, vectors, back, g):  # type
 # Numba's annotations count the typing context among the arguments
 _inner: Any = _inner_product
 _turn: Any = _turn_column
+
+
+@njit(cache=True, **INNER)
+def noise_of(weight):  # type: ignore[no-untyped-def]
+    """Return the variance of an event of this weight, kept where a factor can hold it."""
+    return min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
 
 
 @njit(cache=True, error_model="numpy")

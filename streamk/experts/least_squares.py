@@ -38,7 +38,6 @@ from streamk.features.lanes import LANES
 from streamk.losses import residuals
 from streamk.threads import one_blas_thread
 
-_LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 _MOST = 1e100  # of the numbers in a factor
 
 
@@ -251,7 +250,7 @@ def _fit(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
     x, gain = np.zeros(padded), np.zeros(padded)
     for j in range(size):
         x[j] = phi[i, expert.first + variables[1 + j]]
-    noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
+    noise = factor.noise_of(weight)
     left = factor.update(expert.diagonal[:size], expert.factor, x, noise, gain)
     for k in range(residual.shape[0]):
         length = residual[k] / left

@@ -47,7 +47,7 @@ from streamk.losses import residuals
 from streamk.schedules import regularization_at
 from streamk.threads import one_blas_thread
 
-_LEAST_NOISE, _LARGEST_NOISE, _MOST = 1e-12, 1e100, 1e100  # of an event, and of numbers in a factor or a sum
+_MOST = 1e100  # of the numbers in a factor or a sum
 
 
 class Recursing(NamedTuple):
@@ -284,7 +284,7 @@ def _pursue(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
     size, begin = expert.sums.shape[0], expert.begin
     padded = (size + LANES - 1) // LANES * LANES
     x, gain = np.zeros(padded), np.zeros(padded)
-    noise = min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
+    noise = factor.noise_of(weight)
     for j in range(size):
         x[j] = phi[i, expert.first + begin + j]
         expert.sums[j] += x[j] / noise

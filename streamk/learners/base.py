@@ -136,7 +136,7 @@ class KernelLearner(RowLearner):
             part = rows.select(slice(start, stop))
             waiting, added = len(self._pending), int((goal[1, start:stop] > 0.0).sum())
             full = waiting + added == self._together
-            at_once = not waiting and added == self._together and self._map is not None
+            at_once = full and not waiting and out is not None and self._map is not None
             with one_blas_thread():  # once for all products
                 if out is not None and not at_once:
                     self._predict_rows(part, out[start:stop])

@@ -146,10 +146,8 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, widths[i], i, learned, raw, phi)
-            fill_labels(features.sections, coding.memory, NOW, phi, i)
-            evaluate_all(groups, phi, i, outputs, 0)
             given = out[start + i] if out.shape[0] > 0 else residual
-            combine(combiner, coding, outputs, mixed, given)
+            _answer(coding, features, groups, combiner, NOW, phi, i, outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
@@ -157,10 +155,8 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
                         coding, source, features, groups, combiner, inputs, found, widths[i], i, given
                     )
                 if comes_late(coding.memory):
-                    fill_labels(features.sections, coding.memory, THEN, phi, i)
-                    evaluate_all(groups, phi, i, outputs, 0)
                     given = residual
-                    combine(combiner, coding, outputs, mixed, given)
+                    _answer(coding, features, groups, combiner, THEN, phi, i, outputs, mixed, given)
                 adapt(combiner, coding, outputs, mixed, given, target)
                 if is_learned(coding, target):
                     aim, known = aim_of(coding, target), outputs_after(coding, target)
@@ -169,6 +165,14 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
                 observe_target(coding, target)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
+
+
+@njit(cache=True, **INNER)
+def _answer(coding, features, groups, combiner, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
+    fill_labels(features.sections, coding.memory, when, phi, i)
+    evaluate_all(groups, phi, i, outputs, 0)
+    combine(combiner, coding, outputs, mixed, out)
 
 
 @njit(cache=True, **INNER)
@@ -189,9 +193,8 @@ def _take_gradients(coding, source, features, groups, combiner, inputs, found, c
     mixed = np.empty(most, dtype=np.float32)
     families = coding.exponents.shape[0]
     for j in range(count):
-        for k in range(
-            kinds
-        ):  # an assignment of arrays would compile for seconds, for the sake of its errors
+        # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
+        for k in range(kinds):
             for m in range(w):
                 changed[k, 0, m] = inputs[k, i, m]
         for k in range(families):
@@ -199,9 +202,7 @@ def _take_gradients(coding, source, features, groups, combiner, inputs, found, c
         transform_row(features.sections, changed, keys, count, 0)
         featurize(source, features, changed, keys, counts, AMPLITUDE, raw)
         fill_plain(features.sections, changed, keys, count, 0, False, raw, phi)
-        fill_labels(features.sections, coding.memory, NOW, phi, 0)
-        evaluate_all(groups, phi, 0, outputs, 0)
-        combine(combiner, coding, outputs, mixed, out)
+        _answer(coding, features, groups, combiner, NOW, phi, 0, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (out[k] - given[k]) / STEP
     add_gradients(features.sections, slopes, keys, count, 0)

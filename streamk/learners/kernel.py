@@ -23,7 +23,6 @@ import numpy as np
 
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS
-from streamk.encoding.labels import plain
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
@@ -55,8 +54,7 @@ class _Kernel(KernelLearner):
     directions, average, scale_inputs = "keyed", False, True
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
-            setattr(self, name, plain(getattr(self, name)))
+        self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
         named = self._make_experts(Sections(self.features, False))
         self._names, experts = list(named), list(named.values())
@@ -123,6 +121,11 @@ class _Kernel(KernelLearner):
             for expert in self._experts:
                 expert.forget(columns)
         self._arguments = None
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"features": 768, "seed": 7}
+        yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
 
     def _make_experts(self, sections: Sections) -> dict[str, Expert]:
         """Return the experts by name, those of one rule side by side."""
@@ -222,11 +225,6 @@ class KernelClassifier(_Kernel, Classifier):
     Accuracy: 89.19%
     """
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"features": 768, "seed": 7}
-        yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
-
 
 @dataclass(eq=False, repr=False)
 class KernelRegressor(_Kernel, Regressor):
@@ -261,8 +259,3 @@ class KernelRegressor(_Kernel, Regressor):
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
     MAE: 0.192566
     """
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"features": 768, "seed": 7}
-        yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamk.encoding.codec import Unit
 from streamk.encoding.recall import SHARED
@@ -88,10 +89,11 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
         made.renew()
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
     columns = [_places(part, merged) for part in parts]
+    moves = [_moves(part, merged) for part in parts] if made.sections is not None else []
     for k, expert in enumerate(merged._experts):
         experts = [part._experts[k] for part in parts]
-        if made.sections is not None:
-            experts = [_moved(expert, part, merged) for expert, part in zip(experts, parts, strict=True)]
+        if moves:
+            experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
         expert.take(experts, shares, columns)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
@@ -105,8 +107,15 @@ def _sections(part: KernelLearner) -> Sections:
     return part._map.sections
 
 
-def _moved(expert: Expert, part: KernelLearner, merged: KernelLearner) -> Expert:
-    """Return a copy of an expert of a part whose columns are those of the merged learner.
+def _moved(expert: Expert, places: NDArray[np.int64]) -> Expert:
+    """Return a copy of an expert whose columns have moved."""
+    copied = copy.deepcopy(expert)
+    copied.rearrange(places)
+    return copied
+
+
+def _moves(part: KernelLearner, merged: KernelLearner) -> NDArray[np.int64]:
+    """Return where the columns of a part's map stand in the merged learner's, −1 for nowhere.
 
     Features under another relevance than the merged learner's are other features: it knows nothing of them.
     """
@@ -130,9 +139,7 @@ def _moved(expert: Expert, part: KernelLearner, merged: KernelLearner) -> Expert
         places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
         if part_of and not ours.has_block_of(theirs, part_of - 1):
             places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
-    copied = copy.deepcopy(expert)
-    copied.rearrange(places)
-    return copied
+    return places
 
 
 def _places(part: KernelLearner, merged: KernelLearner) -> tuple[list[int], Unit]:

@@ -27,7 +27,7 @@ class RowLearner(LearnerState):
     """A learner that rows are run through, one or many."""
 
     _arguments: tuple[Any, ...] | None = None  # that the compiled loop is lent; None: to be made anew
-    _loan: Any = None
+    _loan: Any = None  # of these
     _entry: Any = None  # the compiled loop for arguments of these types
     _goal: Array
     _out: Array
@@ -58,7 +58,7 @@ class RowLearner(LearnerState):
             self._arguments = None
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
-        """Return codec, source, map, experts and combiner as compiled code sees them, and lend it them."""
+        """Return codec, source, map, experts and combiner as compiled code sees them."""
         found = self._arguments
         if (
             found is None
@@ -71,9 +71,16 @@ class RowLearner(LearnerState):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._loan = lend(found)
+            self._loan = None
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
+
+    def _lent(self, e: FeatureMap) -> Any:
+        """Return the loan of these to the compiled loop, made when it is first asked for."""
+        arguments = self._all_but_rows(e)
+        if self._loan is None:
+            self._loan = lend(arguments)
+        return self._loan
 
     def _encode_learned(self, x: Event) -> Rows:
         """Return an event, checked, with its names registered and its directions settled."""
@@ -100,19 +107,19 @@ class RowLearner(LearnerState):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        self._all_but_rows(e)
-        goal, out = self._goal, self._out
+        loan = self._lent(e)
+        goal, out = self._goal, self._out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, rows, self._loan, goal, out
+            everything = learning, rows, loan, goal, out
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, rows, self._loan, goal, out)
+            code = self._entry.run(learning, rows, loan, goal, out)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -124,8 +131,7 @@ class RowLearner(LearnerState):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        self._all_but_rows(e)
-        code = compiled(learning, rows, self._loan, goal, out)
+        code = compiled(learning, rows, self._lent(e), goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

@@ -65,10 +65,14 @@ class LearnerState(base.Estimator):
             )
         super().__setattr__(name, value)
 
-    def _check(self) -> int:
-        """Check the parameters; return the code of the loss."""
+    def _make_plain(self) -> None:
+        """Make parameters that are NumPy scalars the Python values they hold."""
         for field in fields(self):  # type: ignore[arg-type]
             setattr(self, field.name, plain(getattr(self, field.name)))
+
+    def _check(self) -> int:
+        """Check the parameters; return the code of the loss."""
+        self._make_plain()
         check_parameters(self._get_params(), self._losses[self._classifies])
         return CODES["class" if self._classifies else "number", self.loss]
 

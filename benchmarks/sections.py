@@ -1,0 +1,35 @@
+"""What benchmarks of several sections share: a command line, and lines of what was found and wanted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent
+# What was measured, what was found, what is wanted if anything, and whether it is met.
+Row = tuple[str, str, str, bool]
+
+
+def measure(description: str, sections: Mapping[str, Callable[[Path], Iterator[Row]]]) -> int:
+    """Run the sections asked for; return 1 if a figure misses what is wanted."""
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--only", nargs="+", choices=sections, default=list(sections))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    console, rows = Console(stderr=arguments.json), []
+    for section in arguments.only:
+        with console.status(f"measuring: {section}"):
+            for row in sections[section](arguments.data):
+                rows.append(row)
+                name, found, wanted, met = row
+                mark = "" if not wanted else "  ok" if met else "  MISSED"
+                console.print(f"{name}: {found}  {wanted}{mark}", highlight=False, soft_wrap=True)
+    if arguments.json:
+        keys = ("measure", "found", "wanted", "met")
+        print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
+    return 0 if all(met for *_, met in rows) else 1
