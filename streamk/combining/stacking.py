@@ -43,10 +43,20 @@ _SLOWEST = 1e-3
 Array = NDArray[np.float64]
 
 
-class Stacked(NamedTuple):
-    """The combiner as compiled code sees it; see :class:`Stacking`."""
+class StackedClasses(NamedTuple):
+    """The combiner of classes as compiled code sees it; see :class:`Stacking`."""
 
-    classes: bool
+    forgetting: Array
+    weights: Array
+    curvature: Array
+    shares: Array
+    error: Array
+    losses: Array
+
+
+class StackedNumbers(NamedTuple):
+    """The combiner of numbers as compiled code sees it: another type, so that code is compiled for one."""
+
     forgetting: Array
     weights: Array
     curvature: Array
@@ -77,11 +87,10 @@ class Stacking:
         self.losses: Array = np.zeros(experts)
 
     @property
-    def record(self) -> Stacked:
+    def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
-        return Stacked(
-            self.classes, self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses
-        )
+        kind = StackedClasses if self.classes else StackedNumbers
+        return kind(self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses)
 
     def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
         """Become the merge of several: what they know of their weights adds up, shares are averaged."""
@@ -147,41 +156,48 @@ def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
 
 @overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
-    if combiner.instance_class is not Stacked:
-        return None
+    if combiner.instance_class is StackedClasses:
 
-    def stacked(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
-        out[:] = 0.0
-        known = int(coding.counts[KNOWN])
-        if not combiner.classes:
-            said = 0.0
-            for s in range(combiner.shares.shape[0]):
-                said += combiner.shares[s] * _number(combiner, s, outputs)
-            out[0] = decode(coding, said)
-        elif known > 0:
+        def probabilities(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+            out[:] = 0.0
+            known = int(coding.counts[KNOWN])
             one = np.empty(known)
-            for s in range(combiner.shares.shape[0]):
+            for s in range(combiner.shares.shape[0] if known > 0 else 0):
                 _probabilities(combiner, s, outputs, known, one)
                 for k in range(known):
                     out[k] += combiner.shares[s] * one[k]
 
-    return stacked
+        return probabilities
+    if combiner.instance_class is StackedNumbers:
+
+        def number(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+            said = 0.0
+            for s in range(combiner.shares.shape[0]):
+                said += combiner.shares[s] * _number(combiner, s, outputs)
+            out[0] = decode(coding, said)
+
+        return number
+    return None
 
 
 @overload(adapt, jit_options=INNER)
 def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
-    if combiner.instance_class is not Stacked:
-        return None
+    if combiner.instance_class is StackedClasses:
 
-    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
-        known = int(coding.counts[KNOWN])
-        if combiner.classes:
+        def learn_class(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+            known = int(coding.counts[KNOWN])
             if target < known and known > 1:
                 _learn_class(combiner, outputs, known, int(target))
-        elif is_learned(coding, target):
-            _learn_number(combiner, outputs, aim_of(coding, target))
 
-    return learn
+        return learn_class
+    if combiner.instance_class is StackedNumbers:
+
+        def learn_number(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+            if is_learned(coding, target):
+                _learn_number(combiner, outputs, aim_of(coding, target))
+
+        return learn_number
+    return None
 
 
 @njit(cache=True, **INNER)
@@ -221,16 +237,16 @@ def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
 def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     slope, count = np.empty(experts), combiner.shares.shape[0]
-    errors, total, mixed = np.empty(count), 0.0, 0.0
+    errors, least, total, mixed = np.empty(count), np.inf, 0.0, 0.0
     for s in range(count):
         said = _number(combiner, s, outputs)
         errors[s] = (said - aim) ** 2
+        least = min(least, errors[s])
         mixed += combiner.shares[s] * said
     rate = _rate(combiner.error)
     for e in range(experts):
         combiner.losses[e] += rate * (errors[sets + e] - combiner.losses[e])
     combiner.error[_ERROR] += rate * ((mixed - aim) ** 2 - combiner.error[_ERROR])
-    least = errors.min()
     for s in range(count):
         if combiner.error[_ERROR] > 0.0:
             combiner.shares[s] *= np.exp(-_RATE * min((errors[s] - least) / combiner.error[_ERROR], 50.0))

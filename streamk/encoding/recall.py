@@ -52,12 +52,12 @@ def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-d
 def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
     """Let a label arrive: a class, or a standardised number."""
     if memory is not None:
-        _push(memory, 0, aim, classes)
+        _push(memory, np.int64(NOW), aim, classes)
         delay = queue.shape[0] - 1
         if delay > 0:
             place = 1 + int(queue[_ARRIVED]) % delay
             if queue[_ARRIVED] >= delay:
-                _push(memory, 1, queue[place], classes)
+                _push(memory, np.int64(THEN), queue[place], classes)
             queue[place] = aim
         queue[_ARRIVED] += 1.0
 

@@ -81,13 +81,12 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, error_model="numpy")
-def count_step(expert):  # type: ignore[no-untyped-def]
+def count_step(clock, coefficients):  # type: ignore[no-untyped-def]
     """Count one event that was learned, and move the average, if there is one, towards the iterate."""
-    expert.clock[EVENTS] += 1.0
-    expert.clock[STEPS] += 1.0
-    coefficients = expert.coefficients
+    clock[EVENTS] += 1.0
+    clock[STEPS] += 1.0
     if coefficients.shape[0] > 1:
-        weight = np.float32(averaging_weight(expert.clock[STEPS]))
+        weight = np.float32(averaging_weight(clock[STEPS]))
         for k in range(coefficients.shape[1]):
             for f in range(coefficients.shape[2]):
                 mean = coefficients[FINAL, k, f]

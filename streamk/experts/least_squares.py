@@ -231,7 +231,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     def fit(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         _fit(expert, phi, i, residual[:known], weight)
-        count_step(expert)
+        count_step(expert.clock, expert.coefficients)
 
     return fit
 

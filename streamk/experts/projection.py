@@ -102,7 +102,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
         _project(expert, phi, i, length * expert.slowness, residual, known, rho)
-        count_step(expert)
+        count_step(expert.clock, expert.coefficients)
 
     return project
 

@@ -273,7 +273,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
             )
             stop = expert.begin + expert.sums.shape[0]
             project_around(expert, expert.begin, stop, phi, i, length, residual[:known], rho)
-        count_step(expert)
+        count_step(expert.clock, expert.coefficients)
 
     return recur
 

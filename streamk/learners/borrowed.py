@@ -40,6 +40,8 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         for k, member in enumerate(members):
             inner = _without_counts(context, builder, member, builder.extract_value(value, k))
             value = builder.insert_value(value, inner, k)
+    elif context.enable_nrt:
+        context.nrt.incref(builder, kind, value)  # a loan among others is counted as ever
     return value
 
 

@@ -53,7 +53,7 @@ def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped
     def each(groups, phi, i, outputs, e):  # type: ignore[no-untyped-def]
         group = groups[0]
         for g in range(len(group)):
-            evaluate(group[g], phi, i, outputs, e + g)
+            evaluate(borrowed(group[g].value), phi, i, outputs, e + g)
         evaluate_all(groups[1:], phi, i, outputs, e + len(group))
 
     return each
@@ -67,7 +67,7 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any: 
     def each(groups, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         group = groups[0]
         for g in range(len(group)):
-            step(group[g], phi, i, outputs, e + g, aim, known, weight, residual)
+            step(borrowed(group[g].value), phi, i, outputs, e + g, aim, known, weight, residual)
         step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
 
     return each
@@ -111,7 +111,7 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
         first value that is not finite or too large.
     """
     rows, goal, out = borrowed(rows), borrowed(goal), borrowed(out)
-    coding, source, features, groups, combiner = loan.value
+    coding, source, features, groups, _ = borrowed(loan.value)
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
@@ -123,16 +123,7 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     if room > features.frequencies.shape[0]:
         return LACKING - room
     tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
-    scratch = (
-        np.empty((kinds, tile, w), dtype=np.float32),
-        np.empty((tile, w), dtype=np.uint64),
-        np.empty(tile, dtype=np.int64),
-        empty_aligned(tile * width).reshape(tile, width),
-        empty_aligned(tile * columns),
-        np.empty((count_all(groups), 2, most), dtype=np.float32),
-        np.empty(most, dtype=np.float32),
-        np.empty(most, dtype=np.float64),
-    )
+    scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
     inputs, found, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
     for start in range(0, n, tile):
@@ -142,55 +133,81 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
             transform_row(features.sections, inputs, found, widths[i], i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon)
-        featurize(source, features, inputs, found[:size], widths[:size], AMPLITUDE, raw)
+        _featurize(loan, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, widths[i], i, learned, raw, phi)
             given = out[start + i] if out.shape[0] > 0 else residual
-            _answer(coding, features, groups, combiner, NOW, phi, i, outputs, mixed, given)
+            _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(
-                        coding, source, features, groups, combiner, inputs, found, widths[i], i, given
-                    )
+                    _take_gradients(loan, inputs, found, widths[i], i, given)
                 if comes_late(coding.memory):
                     given = residual
-                    _answer(coding, features, groups, combiner, THEN, phi, i, outputs, mixed, given)
-                adapt(combiner, coding, outputs, mixed, given, target)
-                if is_learned(coding, target):
-                    aim, known = aim_of(coding, target), outputs_after(coding, target)
-                    step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
-                    remember(coding.memory, coding.queue, aim, coding.classes)
-                observe_target(coding, target)
+                    _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                _learn(loan, phi, np.int64(i), outputs, mixed, given, target, weight, residual)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
 
 @njit(cache=True, **INNER)
-def _answer(coding, features, groups, combiner, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
+def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-untyped-def]
+    return (
+        np.empty((kinds, tile, w), dtype=np.float32),
+        np.empty((tile, w), dtype=np.uint64),
+        np.empty(tile, dtype=np.int64),
+        empty_aligned(tile * width).reshape(tile, width),
+        empty_aligned(tile * columns),
+        np.empty((experts, 2, most), dtype=np.float32),
+        np.empty(most, dtype=np.float32),
+        np.empty(most, dtype=np.float64),
+    )
+
+
+@njit(cache=True, **INNER)
+def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
+    """Fill ``raw`` with the features of rows of scaled inputs."""
+    _, source, features, _, _ = borrowed(loan.value)
+    featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
+
+
+@njit(cache=True, **INNER)
+def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
+    coding, _, features, groups, combiner = borrowed(loan.value)
     fill_labels(features.sections, coding.memory, when, phi, i)
     evaluate_all(groups, phi, i, outputs, 0)
     combine(combiner, coding, outputs, mixed, out)
 
 
 @njit(cache=True, **INNER)
-def _take_gradients(coding, source, features, groups, combiner, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
+def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # type: ignore[no-untyped-def]
+    """Learn row ``i`` of ``phi``, whose ``outputs`` were mixed to the prediction ``given``."""
+    coding, _, _, groups, combiner = borrowed(loan.value)
+    adapt(combiner, coding, outputs, mixed, given, target)
+    if is_learned(coding, target):
+        aim, known = aim_of(coding, target), outputs_after(coding, target)
+        step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
+        remember(coding.memory, coding.queue, aim, coding.classes)
+    observe_target(coding, target)
+
+
+@njit(cache=True, **INNER)
+def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
     ``count`` is that of its inputs, ``given`` its prediction.
     """
-    keys = found[i : i + 1]
+    coding, _, features, groups, _ = borrowed(loan.value)
+    keys, row = found[i : i + 1], np.int64(0)
     kinds, _, w = inputs.shape
     width, most = features.waves.shape[1], given.shape[0]
-    slopes, changed = np.zeros((count, most)), np.empty((kinds, 1, w), dtype=np.float32)
-    counts = np.full(1, count)
-    raw = empty_aligned(width).reshape(1, width)
-    columns = columns_for(features.sections, width)
-    phi = empty_aligned(columns).reshape(1, columns)
-    outputs, out = np.empty((count_all(groups), 2, most), dtype=np.float32), np.empty(most)
-    mixed = np.empty(most, dtype=np.float32)
+    slopes = np.zeros((count, most))
+    columns, experts = columns_for(features.sections, width), count_all(groups)
+    scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
+    changed, _, counts, raw, whole, outputs, mixed, out = scratch
+    counts[0], phi = count, whole.reshape(1, columns)
     families = coding.exponents.shape[0]
     for j in range(count):
         # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
@@ -199,10 +216,10 @@ def _take_gradients(coding, source, features, groups, combiner, inputs, found, c
                 changed[k, 0, m] = inputs[k, i, m]
         for k in range(families):
             changed[k, 0, j] += np.float32(STEP * scale_of(count, coding.exponents[k]))
-        transform_row(features.sections, changed, keys, count, 0)
-        featurize(source, features, changed, keys, counts, AMPLITUDE, raw)
-        fill_plain(features.sections, changed, keys, count, 0, False, raw, phi)
-        _answer(coding, features, groups, combiner, NOW, phi, 0, outputs, mixed, out)
+        transform_row(features.sections, changed, keys, count, row)
+        _featurize(loan, changed, keys, counts, raw)
+        fill_plain(features.sections, changed, keys, count, row, np.bool_(False), raw, phi)
+        _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (out[k] - given[k]) / STEP
     add_gradients(features.sections, slopes, keys, count, 0)

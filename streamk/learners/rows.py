@@ -77,9 +77,10 @@ class RowLearner(LearnerState):
 
     def _lent(self, e: FeatureMap) -> Any:
         """Return the loan of these to the compiled loop, made when it is first asked for."""
-        arguments = self._all_but_rows(e)
+        coding, source, record, groups, combiner = self._all_but_rows(e)
         if self._loan is None:
-            self._loan = lend(arguments)
+            lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
+            self._loan = lend((coding, source, record, lent, combiner))
         return self._loan
 
     def _encode_learned(self, x: Event) -> Rows:
