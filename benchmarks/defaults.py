@@ -1,9 +1,10 @@
 """The learners with nothing to tune, on public streams, with one configuration: test, then train.
 
-    python benchmarks/defaults.py [--data DIRECTORY] [--only streams noise speed] [--json]
+    python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed] [--json]
 
 Accuracies and R² are means of three seeds (of one for all of CoverType). ``noise`` puts 30 columns of normal
-noise beside the inputs of three streams, with and without learned relevance.
+noise beside the inputs of three streams, with and without learned relevance; ``intervals`` counts the targets
+inside intervals that were predicted before they came.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ STREAMS: list[tuple[str, tuple[str, str, int | None], bool, dict[str, Any], floa
     ("kin40k", KIN, False, {}, 0.82),
     ("abalone", ("abalone.csv", "rings", None), False, {}, 0.655),
 ]
-NOISE, LONG = 30, 200_000
+NOISE, LONG, WARM = 30, 200_000, 100
+LEVELS = (0.5, 0.9, 0.98)
 
 
 def load(data: Path, stream: tuple[str, str, int | None]) -> tuple[pd.DataFrame, list[Any]]:
@@ -76,6 +78,36 @@ def streams(data: Path) -> Iterator[Row]:
         mean, loss, rate = (statistics.mean(column) for column in zip(*runs, strict=True))
         shown = f"accuracy {mean:.4f}, log loss {loss:.4f}" if classes else f"R² {mean:.4f}"
         yield name, f"{shown}, {rate:,.0f} events/s", f"≥ {least}", mean >= least
+
+
+def intervals(data: Path) -> Iterator[Row]:
+    """Which part of the targets lies inside intervals of three levels, on every stream of numbers."""
+    for name, stream, classes, parameters, _ in STREAMS:
+        if classes:
+            continue
+        frame, truths = load(data, stream)
+        learner, inside, width = (
+            streamk.KernelRegressor(seed=SEEDS[0], **parameters),
+            dict.fromkeys(LEVELS, 0),
+            0.0,
+        )
+        for x, y in zip(frame.to_dict("records"), truths, strict=True):
+            for level in LEVELS if learner.events >= WARM else ():
+                found = learner.predict_interval_one(x, level)
+                inside[level] += y in found
+                width += found.width if level == LEVELS[1] else 0.0
+            learner.learn_one(x, y)
+        count = len(truths) - WARM
+        parts = {level: n / count for level, n in inside.items()}
+        shown = ", ".join(f"{part:.3f} at {level:g}" for level, part in parts.items())
+        met = all(abs(part - level) <= 0.02 for level, part in parts.items())
+        relative = width / count / statistics.stdev(truths)
+        yield (
+            f"{name}: inside intervals",
+            f"{shown}; width at 0.9: {relative:.2f} deviations",
+            "within 0.02",
+            met,
+        )
 
 
 def noise(data: Path) -> Iterator[Row]:
@@ -133,7 +165,12 @@ def speed(data: Path) -> Iterator[Row]:
     yield "Elec2: model, closed()", f"{size:,} bytes (open {whole:,})", "≤ 60,000", size <= 60_000
 
 
-SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {"streams": streams, "noise": noise, "speed": speed}
+SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
+    "streams": streams,
+    "intervals": intervals,
+    "noise": noise,
+    "speed": speed,
+}
 
 
 if __name__ == "__main__":

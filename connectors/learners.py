@@ -18,6 +18,7 @@ _CLASSES = {
     "matching-pursuit": (streamk.MatchingPursuitClassifier, streamk.MatchingPursuitRegressor),
     "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
 }
+DEFAULT = "kernel"  # nothing to tune
 LEARNERS: dict[str, dict[str, Any]] = {
     name: dict(zip(TASKS, classes, strict=True)) for name, classes in _CLASSES.items()
 }

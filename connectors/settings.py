@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.events import Decoder
-from connectors.learners import build
+from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.stream import USAGE, Failure
 from streamk.learners import KernelLearner
 
@@ -143,9 +143,7 @@ class Events(Section):
 class Learner(Section):
     """What learns."""
 
-    name: str = Field(
-        "kaczmarz", description="kaczmarz, kaczmarz-pursuit, matching-pursuit or doubly-stochastic"
-    )
+    name: str = Field(DEFAULT, description=f"{', '.join(list(LEARNERS)[:-1])} or {list(LEARNERS)[-1]}")
     task: str = Field("classification", description="classification or regression")
     parameters: dict[str, Any] = Field({}, description="of the learner; seed is 0 if it is not given")
 

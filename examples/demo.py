@@ -23,15 +23,10 @@ from connectors.replay import report
 from connectors.replay.run import Replay, interpret, replay
 
 OUTPUT = Path("demo-output")
-SETTINGS: dict[str, dict[str, Any]] = {
-    "Bananas": {"average": True, "regularization": 0.1, "seed": 7},
-    "ImageSegments": {"average": True, "regularization": 0.1, "seed": 7},
-    "Synthetic": {"memory": 0, "seed": 7},
-}
 INTERVAL = {"Bananas": 100, "ImageSegments": 100, "Synthetic": 2000}
 
 
-def synthetic(events: int = 200_000) -> Iterable[tuple[dict[str, Any], str]]:
+def synthetic(events: int = 100_000) -> Iterable[tuple[dict[str, Any], str]]:
     """Yield a stream no line can separate: two arms of a spiral, whose turn depends on a category."""
     rng = np.random.default_rng(2026)
     for _ in range(events):
@@ -76,13 +71,12 @@ def main() -> int:
         log, model = OUTPUT / f"{name.lower()}.csv.gz", OUTPUT / f"{name.lower()}.streamk"
         with console.status(f"writing {log}"):
             write_log(log, stream)
-        settings = " ".join(f"--set {key}={value}" for key, value in SETTINGS[name].items())
-        console.print(f"\n[bold]streamk replay {log} --target label {settings} --save {model}[/]")
+        console.print(f"\n[bold]streamk replay {log} --target label --set seed=7 --save {model}[/]")
         source = Log(log, "label")
         show = report.live(console, source, None) if console.is_terminal else report.lines(console)
         with show as watch:
             run = replay(
-                source, task="classification", parameters=SETTINGS[name], interval=INTERVAL[name], watch=watch
+                source, task="classification", parameters={"seed": 7}, interval=INTERVAL[name], watch=watch
             )
         report.summary(run, console)
         console.print(f"saved to {model}: {run.learner.save(model):,} bytes")

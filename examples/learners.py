@@ -8,6 +8,7 @@ from river import datasets, evaluate, metrics
 import streamk
 
 CLASSIFIERS = {
+    "a mixture, nothing to tune": streamk.KernelClassifier(seed=7),
     "Kaczmarz projections": streamk.KaczmarzClassifier(average=True, regularization=0.1, seed=7),
     "matching pursuit": streamk.MatchingPursuitClassifier(features=128, seed=7),
     "Kaczmarz pursuit": streamk.KaczmarzPursuitClassifier(features=128, seed=7),
@@ -15,6 +16,7 @@ CLASSIFIERS = {
     "features that grow like √n": streamk.KaczmarzClassifier(growth="sqrt", features=64, period=100, seed=7),
 }
 REGRESSORS = {
+    "a mixture, nothing to tune": streamk.KernelRegressor(seed=7),
     "Kaczmarz projections": streamk.KaczmarzRegressor(seed=7),
     "matching pursuit": streamk.MatchingPursuitRegressor(features=128, seed=7),
     "Kaczmarz pursuit": streamk.KaczmarzPursuitRegressor(features=128, period=500, seed=7),

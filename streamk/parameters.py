@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
 from streamk.features.normal import GROUP
@@ -74,6 +75,11 @@ def check_mixture(values: Mapping[str, Any], parts: int) -> None:
         ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
         ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
     )
+
+
+def check_level(level: Any) -> None:
+    """Raise a ValueError if this cannot be the level of a prediction interval."""
+    _require(("level", level, _positive(level) and level <= HIGHEST, f"above 0 and at most {HIGHEST:g}"))
 
 
 def check_map(values: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from connectors.cli.arguments import End, Start
 from connectors.cli.exits import connected, exits
 from connectors.files.log import Log
-from connectors.learners import LEARNERS, parameter_names
+from connectors.learners import DEFAULT, LEARNERS, parameter_names
 from connectors.replay import report
 from connectors.replay.run import replay
 from connectors.settings import Learner
@@ -36,7 +36,7 @@ def replay_command(
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; kaczmarz by default.")
+        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; {DEFAULT} by default.")
     ] = None,
     settings: Annotated[
         list[str] | None,

@@ -10,7 +10,7 @@ from typing import Any
 
 from connectors.events import Record, label
 from connectors.files.log import Log
-from connectors.learners import build
+from connectors.learners import DEFAULT, build
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.metrics import Replay
 from streamk.encoding.rows import RowError
@@ -56,7 +56,7 @@ def tell_task(records: list[Record]) -> str:
 
 def replay(
     log: Log,
-    learner: str = "kaczmarz",
+    learner: str = DEFAULT,
     task: str | None = None,
     parameters: dict[str, Any] | None = None,
     limit: int | None = None,

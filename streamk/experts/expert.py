@@ -32,6 +32,7 @@ Floats = NDArray[np.float32]
 EVENTS, STEPS = 0, 1  # of a clock
 LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
 ITERATE, FINAL = 0, 1  # of outputs
+_FEW = 0.75  # of the columns: if no more are in use, a model file names them
 
 
 def evaluate(expert: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
@@ -210,12 +211,22 @@ class Expert:
         self.coefficients = moved
 
     def parts(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps."""
-        return {"coefficients": self.coefficients, "clock": self.clock}
+        """Return the arrays that a model file keeps: of few columns in use, these alone."""
+        used = np.flatnonzero(self.coefficients.view(np.uint32).any(axis=(0, 1))).astype(np.int32)
+        if self.columns is None or len(used) > _FEW * self.coefficients.shape[2]:
+            return {"coefficients": self.coefficients, "clock": self.clock}
+        return {"coefficients": self.coefficients[:, :, used], "used": used, "clock": self.clock}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible; there is room for them."""
-        coefficients = typed(arrays, "coefficients", np.float32, self.coefficients.shape)
+        sets, most, columns = self.coefficients.shape
+        used = np.arange(columns)
+        if "used" in arrays:
+            used = typed(arrays, "used", np.int32, arrays["used"].shape[:1])
+            if not (np.diff(used, prepend=-1) > 0).all() or not (used < columns).all():
+                raise ValueError("its columns in use are impossible")
+        coefficients = np.zeros_like(self.coefficients)
+        coefficients[:, :, used] = typed(arrays, "coefficients", np.float32, (sets, most, len(used)))
         if not np.isfinite(coefficients).all():
             raise ValueError("its coefficients are not finite")
         clock = typed(arrays, "clock", np.float64, self.clock.shape)

@@ -1,43 +1,32 @@
 """Learners with nothing to tune: many experts on one map of random features, weighed by a stacked combiner.
 
-The right gain, scale, loss, memory and order of a learner differ between streams by factors of a hundred, and
-features cost more than experts. So one map feeds them all:
-
-* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine ones and on both; on features
-  with the memory of labels; and on inputs alone. Numbers are followed on everything, too; classes are asked
-  for by their margin, on features under learned relevance too, and once by the squared loss;
-* one whose gain falls as events come (squared loss);
-* recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
-  0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
-* the label that came last, and how often each class came.
-
-On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
+The experts are those of :mod:`streamk.learners.mixture`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from river.conf.interval import Interval
 
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS
-from streamk.experts.expert import Expert
-from streamk.experts.least_squares import LeastSquares
-from streamk.experts.projection import Projection
-from streamk.experts.simple import LastLabel, Prior
-from streamk.features.plain import LINEAR, PLAIN
+from streamk.encoding.fields import Event
+from streamk.encoding.following import MEAN
+from streamk.encoding.frames import batch
+from streamk.encoding.scaling import spread
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
+from streamk.learners.mixture import RELEVANT, experts_on
 from streamk.learners.regressor import Regressor
-from streamk.losses import CODES
-from streamk.parameters import check_mixture
+from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
 
-_RIDGE = 1e-3
-_RELEVANT = "first block under relevance", "second block under relevance"
 _FIRST = 1000  # events before relevance is used
 
 
@@ -56,7 +45,7 @@ class _Kernel(KernelLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        named = self._make_experts(Sections(self.features, False))
+        named = experts_on(Sections(self.features, False), self._classifies, self.label_memory)
         self._names, experts = list(named), list(named.values())
         self._begin(
             experts,
@@ -113,9 +102,7 @@ class _Kernel(KernelLearner):
         begun = growth.openings > 0
         growth.open(self.events)
         if begun and self._map.sections is not None:
-            losses = [
-                self._combiner.losses[self._names.index(f"least squares, {name}")] for name in _RELEVANT
-            ]
+            losses = [self._combiner.losses[self._names.index(f"least squares, {name}")] for name in RELEVANT]
             columns = self._map.sections.renew(growth.openings, int(np.argmin(losses)))
             self._map.renew()
             for expert in self._experts:
@@ -126,57 +113,6 @@ class _Kernel(KernelLearner):
     def _unit_test_params(cls) -> Any:
         yield {"features": 768, "seed": 7}
         yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
-
-    def _make_experts(self, sections: Sections) -> dict[str, Expert]:
-        """Return the experts by name, those of one rule side by side."""
-        kind = "class" if self._classifies else "number"
-        squared = CODES[kind, "squared"]
-        loss = CODES["class", "margin"] if self._classifies else squared
-        whole, amplitude = sections.columns_of_part(0), sections.amplitude
-        middle = PLAIN + (whole.stop - PLAIN) // 2
-        columns = {
-            "coarse": slice(PLAIN, middle),
-            "fine": slice(middle, whole.stop),
-            "coarse and fine": slice(PLAIN, whole.stop),
-            "labels, coarse and fine": slice(LINEAR, whole.stop),
-            "everything": whole,
-            "inputs": slice(0, LINEAR),
-            "inputs and labels": slice(0, PLAIN),
-        }
-        relevant = {name: sections.columns_of_part(1 + part) for part, name in enumerate(_RELEVANT)}
-        columns |= {name: slice(at.start + PLAIN, at.stop) for name, at in relevant.items()}
-        gains: dict[str, tuple[float, ...]] = {"fine": (0.3,), "inputs": (0.1,)}
-        if self._classifies:
-            gains |= {"coarse": (1.0, 0.1), **dict.fromkeys(_RELEVANT, (1.0, 0.1))}
-        else:
-            gains |= {"coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "everything": (0.1,)}
-        if self.label_memory:
-            gains["labels, coarse and fine"] = (0.3,)
-        experts: dict[str, Expert] = {}
-        for name, several in gains.items():
-            for gain in several:
-                experts[f"projection, {name}, gain {gain}"] = Projection(
-                    loss, False, 0.0, 0, columns[name], gain
-                )
-        if self._classifies:
-            experts["projection, squared, coarse, gain 0.3"] = Projection(
-                squared, False, 0.0, 0, columns["coarse"], 0.3
-            )
-        experts["projection, squared, coarse and fine, falling gain"] = Projection(
-            squared, False, 0.3, None, columns["coarse and fine"]
-        )
-        for name, forgetting, at in (
-            ("inputs and labels", 1.0, columns["inputs and labels"]),
-            ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
-            *((name, 1.0, at) for name, at in relevant.items()),
-        ):
-            penalty = _RIDGE * amplitude**2
-            experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
-        if self.label_memory:
-            experts["last label"] = LastLabel(loss, self._classifies, LINEAR, amplitude)
-        if self._classifies:
-            experts["prior"] = Prior(loss)
-        return experts
 
 
 @dataclass(eq=False, repr=False)
@@ -258,4 +194,57 @@ class KernelRegressor(_Kernel, Regressor):
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
     MAE: 0.192566
+    >>> x, y = next(iter(datasets.TrumpApproval()))
+    >>> interval = learner.predict_interval_one(x, level=0.8)
+    >>> interval.lower < learner.predict_one(x) < interval.upper
+    True
     """
+
+    def predict_interval_one(self, x: Event, level: float = 0.9) -> Interval:
+        """Return an interval that holds the target with probability ``level``.
+
+        Of the targets that come, a part ``level`` lies within such intervals, also where the stream drifts
+        (:mod:`streamk.combining.intervals`); where errors depend on the size of the prediction, so does the
+        width.
+
+        Parameters
+        ----------
+        x
+            Field names to values.
+        level
+            Above 0 and at most 0.99.
+
+        Returns
+        -------
+        river.conf.interval.Interval
+            ``lower`` and ``upper``, infinite until two events are learned.
+
+        Raises
+        ------
+        ValueError
+            If the level or a value cannot be taken.
+        """
+        check_level(level)
+        return Interval(*self._around(self.predict_one(x), level))
+
+    def predict_interval_many(self, X: Any, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+        """Return ``lower`` and ``upper`` of every row, as a table that goes with ``X``.
+
+        A frame gives a frame, an array an array ``(n, 2)``, a list of dicts a list of dicts.
+        """
+        check_level(level)
+        rows = batch(X, names)
+        said = self._predict_batch(rows)
+        ends = [self._around(float(one), level) for one in (said[:, 0] if said.size else np.zeros(len(rows)))]
+        return rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
+
+    def _around(self, said: float, level: float) -> tuple[float, float]:
+        """Return the ends of the interval of a prediction, in the units of the target."""
+        if self.events < 2:
+            return -math.inf, math.inf
+        unit = self._codec.target
+        deviation = float(spread(unit, 0))
+        if deviation == 0.0:
+            return said, said
+        below, above = self._combiner.intervals.around((said - unit[0, MEAN]) / deviation, level)
+        return said - deviation * below, said + deviation * above

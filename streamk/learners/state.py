@@ -25,7 +25,7 @@ from streamk.encoding.pending import Pending
 from streamk.encoding.rows import MOST_SLOTS
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.expert import Expert
-from streamk.features.map import FeatureMap, largest_unscaled, width_of
+from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
@@ -266,11 +266,10 @@ class LearnerState(base.Estimator):
         check_map({**{name: getattr(self, name) for name in _OF_MAP}, "seed": header["seed"]})
         self._growth.count(openings)
         features = self._growth.blocks * self._growth.size
-        _, outputs, width = arrays["expert0.coefficients"].shape
+        outputs = arrays["expert0.coefficients"].shape[1]
         made = self._make_map(header["seed"], slots)
-        room = self._experts[0].columns_of(width_of(features) + made.columns - made.width)
-        if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs or width != room:
-            raise ValueError(f"coefficients of {outputs} outputs and {width} columns do not fit")
+        if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
+            raise ValueError(f"coefficients of {outputs} outputs do not fit")
         if made.sections is not None:
             made.sections.restore(arrays)
             made.renew()

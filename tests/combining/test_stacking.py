@@ -168,6 +168,17 @@ def test_merging_adds_what_is_known():
     np.testing.assert_allclose(merged.shares.sum(), 1.0)
 
 
+def test_a_file_keeps_all_there_is():
+    made, rng = Stacking(3, True), np.random.default_rng(4)
+    for _ in range(40):
+        both = np.repeat(rng.normal(size=(3, 1, 2)), 2, axis=1).astype(np.float32)
+        learn(made.record, coding(2, True), both, float(rng.integers(2)))
+    again = Stacking(3, True)
+    again.restore(made.parts())
+    for name in ("weights", "curvature", "shares", "error", "losses"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(made, name), strict=True)
+
+
 @pytest.mark.parametrize("name", ["weights", "curvature", "shares", "error", "losses"])
 def test_an_impossible_file_is_refused(name):
     made = Stacking(2, True)

@@ -19,6 +19,7 @@ from connectors.settings_file import example, load
 from connectors.stream import USAGE, Failure
 from streamk.prequential import TASKS
 
+KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
@@ -79,10 +80,10 @@ def refused(tmp_path, text, **environment):
         (BASE + "[learner]\nname = 'perceptron'", ["learner: learner 'perceptron' is unknown; use"]),
         (BASE + "[learner]\ntask = 'ranking'", ["learner: task 'ranking' is unknown; use"]),
         (BASE + "[learner.parameters]\nfeatures = 0", ["learner: features=0: features must be a"]),
-        (BASE + "[learner.parameters]\nwidth = 1", ["learner: parameters.width is unknown; use kernel"]),
+        (BASE + "[learner.parameters]\nwidth = 1", ["learner: parameters.width is unknown; use features"]),
         (BASE + "[learner.parameters]\nquantile = 0.5", ["learner: parameters.quantile is unknown"]),
-        (BASE + "[learner.parameters]\nloss = 'huber'", ["learner: loss='huber': loss must be"]),
-        (BASE + "[learner.parameters]\nscales = 'x'", ["learner: scales='x': scales must be a tuple"]),
+        (BASE + KACZMARZ + "loss = 'huber'", ["learner: loss='huber': loss must be"]),
+        (BASE + KACZMARZ + "scales = 'x'", ["learner: scales='x': scales must be a tuple"]),
         (BASE + "[learner.parameters]\nseed = 2024-01-01", ["learner: seed=datetime.date(2024, 1, 1): seed"]),
         (BASE + "[learner]\nparameters = 3", ["learner.parameters: Input should be a valid dictionary"]),
         (BASE + "format = 'csv'", ["events.columns must name the values of a CSV line"]),

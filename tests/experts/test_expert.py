@@ -65,7 +65,7 @@ def test_the_average_follows_the_iterate():
     iterates = np.random.default_rng(2).normal(size=(20, 64)).astype(np.float32)
     for t, iterate in enumerate(iterates, 1):
         made.coefficients[ITERATE, 0] = iterate
-        count_step(made.record) if t % 2 else made.count_block(5)
+        count_step(made.clock, made.coefficients) if t % 2 else made.count_block(5)
     t = np.arange(1, 21)
     weights = t * (t + 1) * (t + 2)
     np.testing.assert_allclose(

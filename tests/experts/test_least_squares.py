@@ -151,7 +151,7 @@ def test_closed_it_says_the_same_and_learns_on():
     again = expert()
     again.restore(arrays)
     again.close()
-    assert set(again.parts()) == {"coefficients", "clock"}
+    assert set(again.parts()) == {"coefficients", "used", "clock"}
     np.testing.assert_array_equal(again.coefficients, made.coefficients)
     before = answer(again.record, phi[-1:])
     np.testing.assert_array_equal(before, answer(made.record, phi[-1:]))
@@ -159,10 +159,10 @@ def test_closed_it_says_the_same_and_learns_on():
     assert np.abs(again.coefficients - made.coefficients).max() < 1.0
 
 
-@pytest.mark.parametrize("name", ["variables", "diagonal", "factor", "weights"])
+@pytest.mark.parametrize("name", ["variables", "diagonal", "factor", "weights", "used"])
 def test_an_impossible_file_is_refused(name):
     phi, y, w = stream(100, 9)
     arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).parts().items()}
-    arrays[name].flat[0] = -1 if name in ("variables", "diagonal") else np.nan
+    arrays[name].flat[0] = -1 if name in ("variables", "diagonal", "used") else np.nan
     with pytest.raises(ValueError, match="impossible"):
         expert().restore(arrays)

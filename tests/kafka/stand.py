@@ -100,7 +100,7 @@ class Stand:
             "kafka": {"servers": [self.servers], "session_seconds": SESSION},
             "source": {"kind": "topic", "topic": self.topic("in"), "group": self.name},
             "events": {"target": "y", "ignore": ["id"]},
-            "learner": {"parameters": {"features": 64}},
+            "learner": {"name": "kaczmarz", "parameters": {"features": 64}},
             "predictions": {"kind": "topic", "topic": self.topic("out")},
             "dead_letters": {"kind": "topic", "topic": self.topic("dead")},
             "checkpoints": {

@@ -248,7 +248,7 @@ def test_settings_that_do_not_fit_the_checkpoint(stand):
     daemon = stand.start(stand.settings())
     daemon.until(learned(stand, 100))
     assert daemon.stop() == 0
-    daemon = stand.start(stand.settings(learner={"parameters": {"features": 128}}))
+    daemon = stand.start(stand.settings(learner={"name": "kaczmarz", "parameters": {"features": 128}}))
     assert daemon.wait(30) == 4
     assert "holds a learner with features=64, and the settings ask for 128" in daemon.text()
     assert stand.checkpoint().learner.events == 100

@@ -141,6 +141,7 @@ def test_a_log_on_disk(tmp_path, count):
 
     file_source = {"kind": "file", "path": log, "follow": True}
     common = {"source": file_source, "checkpoints__events": 200, "checkpoints__seconds": 0.2}
+    common |= {"learner": {"name": "kernel", "parameters": {"features": 768}}}
     path = stand.settings(
         **common,
         predictions={"kind": "file", "path": out},
@@ -158,7 +159,11 @@ def test_a_log_on_disk(tmp_path, count):
     daemon.until(lambda: (c := newest(directory)) and c.learner.events == traffic.count)
     assert daemon.stop() == 0
     undisturbed = stand.settings(
-        "undisturbed", source={**file_source, "follow": False}, predictions=None, dead_letters=None
+        "undisturbed",
+        source={**file_source, "follow": False},
+        learner=common["learner"],
+        predictions=None,
+        dead_letters=None,
     )
     assert stand.start(undisturbed).wait(60) == 0
     other = newest(tmp_path / "undisturbed-checkpoints")

@@ -31,7 +31,8 @@ def run(*arguments, **options):
 
 def test_lines_at_powers_of_two_and_a_summary(bananas, tmp_path):
     model = tmp_path / "m.streamk"
-    done = run("replay", bananas, "--target", "y", "--save", model, "--set", "features=64", "--set", "seed=7")
+    chosen = "--learner", "kaczmarz", "--set", "features=64", "--set", "seed=7"
+    done = run("replay", bananas, "--target", "y", "--save", model, *chosen)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["events", "accuracy", "since", "last", "baseline", "label", "prediction"]
@@ -167,15 +168,21 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
     [
         (["replay", "{log}", "--target", "nothing"], "there is no field 'nothing'; there are"),
         (["replay", "{log}.missing", "--target", "y"], "No such file"),
-        (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of kernel, bandwidth"),
+        (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of features, label_memory"),
         (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),
         (["replay", "{log}", "--target", "y", "--set", "features=many"], "features='many'"),
-        (["replay", "{log}", "--target", "y", "--set", "loss=hinge"], "'squared' or 'margin'"),
+        (
+            ["replay", "{log}", "--target", "y", "--learner", "kaczmarz", "--set", "loss=hinge"],
+            "'squared' or 'margin'",
+        ),
         (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kernel or kaczmarz"),
         (["replay", "{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
         (["replay", "{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
         (["replay", "{log}", "--target", "y", "--save", "/dev/null"], "this is not a file"),
-        (["replay", "{log}", "--target", "y", "--set", "kernel={}"], "kernel {} is unknown"),
+        (
+            ["replay", "{log}", "--target", "y", "--learner", "kaczmarz", "--set", "kernel={}"],
+            "kernel {} is unknown",
+        ),
         (["replay", "{log}", "--target", "y", "--limit", "0"], "'--limit'"),
         (["replay", "{log}"], "--target"),
         (["learn"], "learn"),

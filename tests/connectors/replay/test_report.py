@@ -12,7 +12,7 @@ def small(tmp_path, target):
     path = tmp_path / "log.jsonl"
     rows = [{"a": float(i % 7), "y": target(i)} for i in range(2100)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    return replay(Log(path, "y"), parameters={"seed": 1, "features": 32})
+    return replay(Log(path, "y"), "kaczmarz", parameters={"seed": 1, "features": 32})
 
 
 def test_the_picture(tmp_path):

@@ -26,7 +26,7 @@ def log(tmp_path, rows):
 
 
 def test_a_replay_is_a_river_loop(bananas):
-    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 128})
+    run = replay(Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128})
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, kappa, loss = metrics.Accuracy(), metrics.CohenKappa(), metrics.LogLoss()
     for x, y in datasets.Bananas().take(2500):
@@ -75,7 +75,7 @@ def test_the_task_is_told_from_the_targets(tmp_path, targets, task):
 
 
 def test_the_curves(bananas):
-    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 64}, limit=2100)
+    run = replay(Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
     assert [p.events for p in run.doublings] == [2**i for i in range(12)]
     assert [p.events for p in run.curve] == [1000, 2000]
     whole = run.curve[0].overall[0] * 1000 + run.curve[1].recent[0] * 1000
@@ -136,7 +136,9 @@ def test_unknown_names(tmp_path):
 
 
 def test_blocks_wait_and_are_reported(bananas):
-    run = replay(Log(bananas, "y"), parameters={"block_size": 64, "seed": 1}, limit=1000, baseline=False)
+    run = replay(
+        Log(bananas, "y"), "kaczmarz", parameters={"block_size": 64, "seed": 1}, limit=1000, baseline=False
+    )
     assert run.learner.pending == 1000 % 64
 
 

@@ -1,0 +1,143 @@
+"""Prediction intervals that keep their promise on streams that change.
+
+The interval of a prediction ``f`` at level ``l`` is ``f − σ(f) q⁻ … f + σ(f) q⁺``. ``σ(f)`` is how large
+errors are where predictions are like this one: running means of the absolute error at knots along the
+standardised predictions, weighed linearly between them. The offsets ``q`` of a tail of probability
+``p = (1 − l)/2`` follow the errors ``e = ±(y − f)/σ(f)``, each side by itself::
+
+    q ← q + η ([e > q] − p)
+
+Whatever the stream does, of ``n`` events a part ``p ± (max |e| + η)/(η n)`` lies beyond, since what ``q``
+gains and loses must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile
+tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import typed
+
+TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
+HIGHEST = 1.0 - 2.0 * TAILS[-1]  # level
+_FARTHEST, _GAP = 3.0, 0.75  # knots, in deviations of the target
+_KNOTS = int(2.0 * _FARTHEST / _GAP) + 1
+_STEP = 0.05  # η
+_MEMORY = 200.0  # events that running means of errors remember
+_PRIOR = 10.0  # events' worth of the error everywhere, in the error at a knot
+_CLIP = 10.0  # of an error, in units of σ
+_LEAST = 1e-12
+_EVENTS, _ERRORS = 0, 1
+_MOST = 1e6
+Array = NDArray[np.float64]
+
+
+class Intervening(NamedTuple):
+    """Intervals as compiled code sees them; see :class:`Intervals`."""
+
+    offsets: Array
+    errors: Array
+    tails: Array
+
+
+class Intervals:
+    """How far from predictions targets lie.
+
+    Attributes
+    ----------
+    offsets
+        ``q`` below and above, ``(2, 12)``, in units of ``σ``.
+    errors
+        Events and sums of absolute errors at each knot, and last of all of them, ``(2, 10)``.
+    """
+
+    def __init__(self) -> None:
+        normal = np.array([NormalDist().inv_cdf(1.0 - p) for p in TAILS])
+        self.offsets: Array = np.array([normal, normal]) / NormalDist().pdf(0.0) / 2.0
+        self.errors: Array = np.zeros((2, _KNOTS + 1))
+        self.errors[:, -1] = 1.0
+        self._tails = np.array(TAILS)
+
+    @property
+    def record(self) -> Intervening:
+        """Intervals as compiled code sees them."""
+        return Intervening(self.offsets, self.errors, self._tails)
+
+    def around(self, said: float, level: float) -> tuple[float, float]:
+        """Return how far below and above a standardised prediction the interval ends."""
+        tail = (1.0 - level) / 2.0
+        outward = np.maximum.accumulate(self.offsets, axis=1)
+        spread = float(spread_at(self.record, said))
+        below, above = (
+            spread * float(np.interp(-np.log(tail), -np.log(self._tails), side)) for side in outward
+        )
+        return (below, above) if below + above >= 0.0 else (-above, -below)
+
+    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+        """Become the merge of several: offsets are averaged, errors add up."""
+        self.offsets[:] = sum(share * other.offsets for share, other in zip(shares, others, strict=True))
+        self.errors[:] = sum(share * other.errors for share, other in zip(shares, others, strict=True))
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        return {"intervals.offsets": self.offsets, "intervals.errors": self.errors}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
+        errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)
+        if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST)).all()):
+            raise ValueError("its intervals are impossible")
+        if not errors[_EVENTS, -1] > 0.0:
+            raise ValueError("its intervals are impossible")
+        self.offsets, self.errors = offsets.copy(), errors.copy()
+
+
+@njit(cache=True, **INNER)
+def _knot(said):  # type: ignore[no-untyped-def]
+    """Return the knot at or before a prediction, and how far it is on the way to the next, from 0 to 1."""
+    place = min(max((said + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
+    knot = min(int(place), _KNOTS - 2)
+    return knot, place - knot
+
+
+@njit(cache=True, error_model="numpy")
+def spread_at(intervals, said):  # type: ignore[no-untyped-def]
+    """Return ``σ`` at a standardised prediction."""
+    errors = intervals.errors
+    mean = errors[_ERRORS, _KNOTS] / errors[_EVENTS, _KNOTS]
+    knot, way = _knot(said)
+    total = 0.0
+    for k in range(2):
+        weight = way if k == 1 else 1.0 - way
+        near = (errors[_ERRORS, knot + k] + _PRIOR * mean) / (errors[_EVENTS, knot + k] + _PRIOR)
+        total += weight * near
+    return max(total, _LEAST)
+
+
+@njit(cache=True, **INNER)
+def follow(intervals, said, aim):  # type: ignore[no-untyped-def]
+    """Learn how far a standardised target was from its prediction."""
+    offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
+    spread = spread_at(intervals, said)
+    error = min(max((aim - said) / spread, -_CLIP), _CLIP)
+    for p in range(tails.shape[0]):
+        for side in range(2):
+            beyond = error if side == 1 else -error
+            offsets[side, p] += _STEP * ((1.0 if beyond > offsets[side, p] else 0.0) - tails[p])
+    size = abs(error) * spread
+    knot, way = _knot(said)
+    for k in range(2):
+        weight = way if k == 1 else 1.0 - way
+        for what in range(2):
+            kept = errors[what, knot + k] / _MEMORY
+            errors[what, knot + k] += weight * ((1.0 if what == _EVENTS else size) - kept)
+    for what in range(2):
+        errors[what, _KNOTS] += (1.0 if what == _EVENTS else size) - errors[what, _KNOTS] / _MEMORY

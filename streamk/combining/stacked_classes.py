@@ -1,0 +1,104 @@
+"""Stacked experts of classes, compiled; the formulas are in :mod:`streamk.combining.stacking`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.combining.combiner import adapt, combine, softmax
+from streamk.combining.newton import newton_step
+from streamk.combining.weighing import clipped, fade, rate, share
+from streamk.compiling import INNER
+from streamk.encoding.codec import KNOWN
+
+CLIP = 4.0  # of outputs
+Array = NDArray[np.float64]
+
+
+class StackedClasses(NamedTuple):
+    """The combiner of classes as compiled code sees it; see :class:`Stacking`."""
+
+    forgetting: Array
+    weights: Array
+    curvature: Array
+    shares: Array
+    error: Array
+    losses: Array
+
+
+@njit(cache=True, **INNER)
+def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
+    for k in range(known):
+        total = 0.0
+        for e in range(outputs.shape[0]):
+            total += combiner.weights[s, e] * clipped(outputs, e, k, CLIP)
+        out[k] = total
+    softmax(out)
+
+
+@overload(combine, jit_options=INNER)
+def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedClasses:
+        return None
+
+    def probabilities(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+        out[:] = 0.0
+        known = int(coding.counts[KNOWN])
+        one = np.empty(known)
+        for s in range(combiner.shares.shape[0] if known > 0 else 0):
+            _probabilities(combiner, s, outputs, known, one)
+            for k in range(known):
+                out[k] += combiner.shares[s] * one[k]
+
+    return probabilities
+
+
+@overload(adapt, jit_options=INNER)
+def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedClasses:
+        return None
+
+    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+        known = int(coding.counts[KNOWN])
+        if target < known and known > 1:
+            _learn_class(combiner, outputs, known, int(target))
+
+    return learn
+
+
+@njit(cache=True, **INNER)
+def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
+    sets, experts = combiner.weights.shape
+    given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)
+    total, moved = 0.0, rate(combiner.error)
+    for e in range(experts):
+        loss = 0.0
+        for k in range(known):
+            said[k, e] = clipped(outputs, e, k, CLIP)
+            loss += (said[k, e] - (1.0 if k == y else 0.0)) ** 2
+        combiner.losses[e] += moved * (loss - combiner.losses[e])
+    for s in range(sets):
+        _probabilities(combiner, s, outputs, known, given)
+        combiner.shares[s] *= max(given[y], 1e-12)
+        total += combiner.shares[s]
+        curvature = combiner.curvature[s]
+        fade(curvature, combiner.forgetting[s])
+        for e in range(experts):
+            mean = 0.0
+            for k in range(known):
+                mean += given[k] * said[k, e]
+            slope[e] = mean
+        for k in range(known):
+            for e in range(experts):
+                part = given[k] * (said[k, e] - slope[e])
+                for d in range(e + 1):
+                    curvature[e, d] += part * (said[k, d] - slope[d])
+        for e in range(experts):
+            slope[e] -= said[y, e]
+        newton_step(combiner.weights[s], curvature, slope)
+    share(combiner.shares, total)

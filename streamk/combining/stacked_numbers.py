@@ -1,0 +1,111 @@
+"""Stacked experts of numbers, compiled; the formulas are in :mod:`streamk.combining.stacking`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.combining.combiner import adapt, combine
+from streamk.combining.intervals import Intervening, follow
+from streamk.combining.newton import newton_step
+from streamk.combining.weighing import clipped, fade, rate, share
+from streamk.compiling import INNER
+from streamk.encoding.codec import aim_of, decode, is_learned
+
+CLIP = 6.0  # of outputs
+_RATE = 0.5
+_ERROR = 0  # place in a running mean
+Array = NDArray[np.float64]
+
+
+class StackedNumbers(NamedTuple):
+    """The combiner of numbers as compiled code sees it: another type, so that code is compiled for one."""
+
+    forgetting: Array
+    weights: Array
+    curvature: Array
+    shares: Array
+    error: Array
+    losses: Array
+    intervals: Intervening
+
+
+@njit(cache=True, **INNER)
+def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
+    """Return what set ``s`` of weights says; those after the last set are the experts themselves."""
+    sets, experts = combiner.weights.shape
+    if s >= sets:
+        return clipped(outputs, s - sets, 0, CLIP)
+    total = 0.0
+    for e in range(experts):
+        total += combiner.weights[s, e] * clipped(outputs, e, 0, CLIP)
+    return min(max(total, -CLIP), CLIP)
+
+
+@njit(cache=True, **INNER)
+def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
+    said = 0.0
+    for s in range(combiner.shares.shape[0]):
+        said += combiner.shares[s] * _number(combiner, s, outputs)
+    return said
+
+
+@overload(combine, jit_options=INNER)
+def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedNumbers:
+        return None
+
+    def number(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+        out[0] = decode(coding, _mixed(combiner, outputs))
+
+    return number
+
+
+@overload(adapt, jit_options=INNER)
+def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedNumbers:
+        return None
+
+    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+        aim = aim_of(coding, target)
+        follow(combiner.intervals, _mixed(combiner, outputs), aim)
+        if is_learned(coding, target):
+            _learn_number(combiner, outputs, aim)
+
+    return learn
+
+
+@njit(cache=True, **INNER)
+def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
+    sets, experts = combiner.weights.shape
+    slope, count = np.empty(experts), combiner.shares.shape[0]
+    errors, least, total, mixed = np.empty(count), np.inf, 0.0, 0.0
+    for s in range(count):
+        said = _number(combiner, s, outputs)
+        errors[s] = (said - aim) ** 2
+        least = min(least, errors[s])
+        mixed += combiner.shares[s] * said
+    moved = rate(combiner.error)
+    for e in range(experts):
+        combiner.losses[e] += moved * (errors[sets + e] - combiner.losses[e])
+    combiner.error[_ERROR] += moved * ((mixed - aim) ** 2 - combiner.error[_ERROR])
+    for s in range(count):
+        if combiner.error[_ERROR] > 0.0:
+            combiner.shares[s] *= np.exp(-_RATE * min((errors[s] - least) / combiner.error[_ERROR], 50.0))
+        total += combiner.shares[s]
+    for s in range(sets):
+        curvature, said = combiner.curvature[s], 0.0
+        fade(curvature, combiner.forgetting[s])
+        for e in range(experts):
+            slope[e] = clipped(outputs, e, 0, CLIP)
+            said += combiner.weights[s, e] * slope[e]
+            for d in range(e + 1):
+                curvature[e, d] += slope[e] * slope[d]
+        for e in range(experts):
+            slope[e] *= said - aim
+        newton_step(combiner.weights[s], curvature, slope)
+    share(combiner.shares, total)

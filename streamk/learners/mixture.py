@@ -1,0 +1,78 @@
+"""The mixture: which experts stand on which columns of one map.
+
+The right gain, scale, loss, memory and order of a learner differ between streams by factors of a hundred, and
+features cost more than experts. So one map feeds them all:
+
+* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine ones and on both; on features
+  with the memory of labels; and on inputs alone. Numbers are followed on everything, too; classes are asked
+  for by their margin, on features under learned relevance too, and once by the squared loss;
+* one whose gain falls as events come (squared loss);
+* recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
+  0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
+* the label that came last, and how often each class came.
+
+On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
+"""
+
+from __future__ import annotations
+
+from streamk.experts.expert import Expert
+from streamk.experts.least_squares import LeastSquares
+from streamk.experts.projection import Projection
+from streamk.experts.simple import LastLabel, Prior
+from streamk.features.plain import LINEAR, PLAIN
+from streamk.features.sections import Sections
+from streamk.losses import CODES
+
+_RIDGE = 1e-3
+RELEVANT = "first block under relevance", "second block under relevance"
+
+
+def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[str, Expert]:
+    """Return the experts by name, those of one rule side by side."""
+    kind = "class" if classes else "number"
+    squared = CODES[kind, "squared"]
+    loss = CODES["class", "margin"] if classes else squared
+    whole, amplitude = sections.columns_of_part(0), sections.amplitude
+    middle = PLAIN + (whole.stop - PLAIN) // 2
+    columns = {
+        "coarse": slice(PLAIN, middle),
+        "fine": slice(middle, whole.stop),
+        "coarse and fine": slice(PLAIN, whole.stop),
+        "labels, coarse and fine": slice(LINEAR, whole.stop),
+        "everything": whole,
+        "inputs": slice(0, LINEAR),
+        "inputs and labels": slice(0, PLAIN),
+    }
+    relevant = {name: sections.columns_of_part(1 + part) for part, name in enumerate(RELEVANT)}
+    columns |= {name: slice(at.start + PLAIN, at.stop) for name, at in relevant.items()}
+    gains: dict[str, tuple[float, ...]] = {"fine": (0.3,), "inputs": (0.1,)}
+    if classes:
+        gains |= {"coarse": (1.0, 0.1), **dict.fromkeys(RELEVANT, (1.0, 0.1))}
+    else:
+        gains |= {"coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "everything": (0.1,)}
+    if label_memory:
+        gains["labels, coarse and fine"] = (0.3,)
+    experts: dict[str, Expert] = {}
+    for name, several in gains.items():
+        for gain in several:
+            experts[f"projection, {name}, gain {gain}"] = Projection(loss, False, 0.0, 0, columns[name], gain)
+    if classes:
+        experts["projection, squared, coarse, gain 0.3"] = Projection(
+            squared, False, 0.0, 0, columns["coarse"], 0.3
+        )
+    experts["projection, squared, coarse and fine, falling gain"] = Projection(
+        squared, False, 0.3, None, columns["coarse and fine"]
+    )
+    for name, forgetting, at in (
+        ("inputs and labels", 1.0, columns["inputs and labels"]),
+        ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
+        *((name, 1.0, at) for name, at in relevant.items()),
+    ):
+        penalty = _RIDGE * amplitude**2
+        experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
+    if label_memory:
+        experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
+    if classes:
+        experts["prior"] = Prior(loss)
+    return experts

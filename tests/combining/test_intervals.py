@@ -1,0 +1,145 @@
+"""Prediction intervals, against the formulas written down in plain Python, and against what they promise."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, spread_at
+
+
+@njit
+def learn(record, said, aims):
+    for i in range(len(said)):
+        follow(record, said[i], aims[i])
+
+
+def learned(said, aims):
+    made = Intervals()
+    learn(made.record, np.asarray(said, dtype=float), np.asarray(aims, dtype=float))
+    return made
+
+
+class Plain:
+    """The formulas of the module, with dicts and lists."""
+
+    def __init__(self):
+        self.q = {(side, p): NormalDist().inv_cdf(1 - p) * (np.pi / 2) ** 0.5 for side in "-+" for p in TAILS}
+        self.near = {round(-3 + 0.75 * k, 2): [0.0, 0.0] for k in range(9)}
+        self.all = [1.0, 1.0]
+
+    def hats(self, f):
+        return {c: max(0.0, 1 - abs(min(max(f, -3), 3) - c) / 0.75) for c in self.near}
+
+    def sigma(self, f):
+        mean = self.all[1] / self.all[0]
+        return sum(
+            h * (self.near[c][1] + 10 * mean) / (self.near[c][0] + 10) for c, h in self.hats(f).items() if h
+        )
+
+    def learn(self, f, y):
+        sigma = self.sigma(f)
+        e = min(max((y - f) / sigma, -10), 10)
+        for side, p in self.q:
+            beyond = (e if side == "+" else -e) > self.q[side, p]
+            self.q[side, p] += 0.05 * (beyond - p)
+        for c, h in self.hats(f).items():
+            events, errors = self.near[c]
+            self.near[c] = [events + h * (1 - events / 200), errors + h * (abs(e) * sigma - errors / 200)]
+        self.all = [
+            self.all[0] + 1 - self.all[0] / 200,
+            self.all[1] + abs(e) * sigma - self.all[1] / 200,
+        ]
+
+
+def stream(n, seed):
+    rng = np.random.default_rng(seed)
+    said = rng.normal(size=n) * 1.5
+    return said, said + rng.standard_t(3, size=n) * np.exp(said / 2)
+
+
+def test_it_is_the_formulas():
+    said, aims = stream(2000, 1)
+    made, plain = learned(said, aims), Plain()
+    for f, y in zip(said, aims, strict=True):
+        plain.learn(f, y)
+    np.testing.assert_allclose(made.offsets, [[plain.q[side, p] for p in TAILS] for side in "-+"], rtol=1e-9)
+    kept = np.array([*plain.near.values(), plain.all]).T
+    np.testing.assert_allclose(made.errors, kept, rtol=1e-9, atol=1e-12)
+    for f in (-9.0, -3.0, -0.4, 0.0, 1.1, 3.0, 7.0):
+        assert spread_at(made.record, f) == pytest.approx(plain.sigma(f))
+        for p in TAILS[3:]:
+            below, above = made.around(f, 1 - 2 * p)
+            assert below == pytest.approx(plain.sigma(f) * plain.q["-", p])
+            assert above == pytest.approx(plain.sigma(f) * plain.q["+", p])
+
+
+def coverage(said, aims, level):
+    made, inside = Intervals(), 0
+    for f, y in zip(said, aims, strict=True):
+        below, above = made.around(f, level)
+        inside += f - below <= y <= f + above
+        learn(made.record, np.array([f]), np.array([y]))
+    return inside / len(said)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9, 0.93])
+@pytest.mark.parametrize("what", ["steady", "skewed", "wider", "shifted", "shrinking"])
+def test_as_many_lie_inside_as_were_promised(level, what):
+    n, rng = 4000, np.random.default_rng(2)
+    said, error = rng.normal(size=n), rng.standard_t(3, size=n) / 3
+    late = np.arange(n) > n // 2
+    error = {
+        "steady": error, "skewed": rng.exponential(size=n) - 0.3, "wider": error * np.where(late, 5, 1),
+        "shifted": error + 2 * late, "shrinking": error * np.exp(-np.arange(n) / 1000),
+    }[what]  # fmt: skip
+    assert coverage(said, said + error, level) == pytest.approx(level, abs=0.02)
+
+
+def test_they_are_wide_where_errors_are_large():
+    rng = np.random.default_rng(3)
+    said = rng.uniform(-2, 2, size=5000)
+    made = learned(said, said + rng.normal(size=5000) * np.where(said > 0, 1.0, 0.1))
+    narrow, wide = (sum(made.around(f, 0.9)) for f in (-1.5, 1.5))
+    assert wide > 5 * narrow
+
+
+def test_a_higher_level_is_never_narrower():
+    made = learned(*stream(500, 4))
+    levels = np.linspace(0.01, HIGHEST, 60)
+    below, above = np.array([made.around(0.3, level) for level in levels]).T
+    assert (np.diff(below + above) >= 0).all()
+    assert (below + above >= 0).all()
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.floats(-6, 6), st.floats(-6, 6)), max_size=60), st.floats(0.01, HIGHEST))
+def test_whatever_comes_they_are_finite_and_can_be_kept(pairs, level):
+    made = learned([f for f, _ in pairs], [y for _, y in pairs])
+    below, above = made.around(0.5, level)
+    assert np.isfinite([below, above]).all()
+    assert below >= -above
+    again = Intervals()
+    again.restore(made.parts())
+    assert again.around(0.5, level) == (below, above)
+
+
+def test_merging_is_between():
+    parts = [learned(*stream(300, seed)) for seed in (5, 6)]
+    merged = Intervals()
+    merged.take(parts, [0.25, 0.75])
+    np.testing.assert_allclose(merged.offsets, 0.25 * parts[0].offsets + 0.75 * parts[1].offsets)
+    np.testing.assert_allclose(merged.errors, 0.25 * parts[0].errors + 0.75 * parts[1].errors)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("offsets", np.nan), ("errors", -1.0), ("errors", np.inf), ("errors", 0.0)]
+)
+def test_an_impossible_file_is_refused(name, value):
+    arrays = {k: v.copy() for k, v in learned(*stream(50, 7)).parts().items()}
+    arrays[f"intervals.{name}"].flat[Intervals().errors.shape[1] - 1 if name == "errors" else 0] = value
+    with pytest.raises(ValueError, match="impossible"):
+        Intervals().restore(arrays)
