@@ -16,6 +16,7 @@ _CLASSES = {
     "kaczmarz": (streamk.KaczmarzClassifier, streamk.KaczmarzRegressor),
     "doubly-stochastic": (streamk.DoublyStochasticClassifier, streamk.DoublyStochasticRegressor),
     "matching-pursuit": (streamk.MatchingPursuitClassifier, streamk.MatchingPursuitRegressor),
+    "subspace-pursuit": (streamk.SubspacePursuitClassifier, streamk.SubspacePursuitRegressor),
     "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
 }
 DEFAULT = "kernel"  # nothing to tune

@@ -12,6 +12,7 @@ CLASSIFIERS = {
     "Kaczmarz projections": streamk.KaczmarzClassifier(average=True, regularization=0.1, seed=7),
     "matching pursuit": streamk.MatchingPursuitClassifier(features=128, seed=7),
     "Kaczmarz pursuit": streamk.KaczmarzPursuitClassifier(features=128, seed=7),
+    "subspace pursuit": streamk.SubspacePursuitClassifier(features=1024, seed=7),
     "doubly stochastic gradients": streamk.DoublyStochasticClassifier(batch_size=128, seed=7),
     "features that grow like √n": streamk.KaczmarzClassifier(growth="sqrt", features=64, period=100, seed=7),
 }
@@ -20,6 +21,7 @@ REGRESSORS = {
     "Kaczmarz projections": streamk.KaczmarzRegressor(seed=7),
     "matching pursuit": streamk.MatchingPursuitRegressor(features=128, seed=7),
     "Kaczmarz pursuit": streamk.KaczmarzPursuitRegressor(features=128, period=500, seed=7),
+    "subspace pursuit": streamk.SubspacePursuitRegressor(features=1024, seed=7),
     "doubly stochastic gradients": streamk.DoublyStochasticRegressor(seed=7),
 }
 

@@ -22,6 +22,8 @@ from streamk.learners import (
     KernelRegressor,
     MatchingPursuitClassifier,
     MatchingPursuitRegressor,
+    SubspacePursuitClassifier,
+    SubspacePursuitRegressor,
     merge,
 )
 from streamk.learners.files import load, loads
@@ -41,6 +43,8 @@ __all__ = [
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "RandomFeatures",
+    "SubspacePursuitClassifier",
+    "SubspacePursuitRegressor",
     "load",
     "loads",
     "merge",

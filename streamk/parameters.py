@@ -11,6 +11,7 @@ import numpy as np
 from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
+from streamk.features.lanes import LANES
 from streamk.features.normal import GROUP
 from streamk.features.sketch import sketch_size
 from streamk.features.spectra import CAUCHY, family, mixable
@@ -56,7 +57,10 @@ def check_parameters(values: Mapping[str, Any], losses: Sequence[str]) -> None:
         if name in _CHECKS:
             valid, wanted = _CHECKS[name]
             _require((name, value, valid(value), wanted))
-    if values["growth"] != "fixed":
+    if "rank" in values:
+        rank, features = values["rank"], values["features"]
+        _require(("rank", rank, rank < features, f"less than features={features}"))
+    if values.get("growth", "fixed") != "fixed":
         features, most = values["features"], values["max_features"]
         _require(
             ("features", features, features % GROUP == 0, f"a multiple of {GROUP} if they grow"),
@@ -141,6 +145,7 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "revisits": (lambda v: _whole(v, 0, 2**31), "a whole number, at least 0"),
     "quantile": (lambda v: 0.0 < number(v) < 1.0, "a number between 0 and 1"),
     "ridge": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
+    "rank": (lambda v: _whole(v, 1, 4097) and v % LANES == 0, f"a multiple of {LANES}, at most 4096"),
     "regularization": (lambda v: _positive(v, 0.0), "a number, at least 0"),
     "memory": (lambda v: v is None or _whole(v, 0, 2**53), "None or a whole number"),
     "average": _FLAG,

@@ -7,6 +7,7 @@ from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, Kaczmar
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
 from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
 from streamk.learners.merge import merge
+from streamk.learners.subspace_pursuit import SubspacePursuitClassifier, SubspacePursuitRegressor
 
 LEARNERS: dict[str, type[KernelLearner]] = {
     cls.__name__: cls
@@ -19,6 +20,8 @@ LEARNERS: dict[str, type[KernelLearner]] = {
         MatchingPursuitRegressor,
         KaczmarzPursuitClassifier,
         KaczmarzPursuitRegressor,
+        SubspacePursuitClassifier,
+        SubspacePursuitRegressor,
         DoublyStochasticClassifier,
         DoublyStochasticRegressor,
     )
@@ -37,5 +40,7 @@ __all__ = [
     "KernelRegressor",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
+    "SubspacePursuitClassifier",
+    "SubspacePursuitRegressor",
     "merge",
 ]

@@ -9,6 +9,8 @@ features cost more than experts. So one map feeds them all:
 * one whose gain falls as events come (squared loss);
 * recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
   0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
+* for numbers, recursive least squares in 32 directions of the features, and projections in the others
+  (:mod:`streamk.experts.subspace`);
 * the label that came last, and how often each class came.
 
 On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
@@ -20,11 +22,13 @@ from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
+from streamk.experts.subspace import Subspace
 from streamk.features.plain import LINEAR, PLAIN
 from streamk.features.sections import Sections
 from streamk.losses import CODES
 
 _RIDGE = 1e-3
+_RANK = 32
 RELEVANT = "first block under relevance", "second block under relevance"
 
 
@@ -71,6 +75,8 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
     ):
         penalty = _RIDGE * amplitude**2
         experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
+    if not classes:
+        experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if label_memory:
         experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
     if classes:

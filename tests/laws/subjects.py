@@ -67,6 +67,13 @@ LEARNERS = {
     "kaczmarz-pursuit-regressor": (
         streamk.KaczmarzPursuitRegressor, {"features": 64, "growth": "sqrt", "period": 10},
     ),
+    "subspace-pursuit-classifier": (
+        streamk.SubspacePursuitClassifier, {"features": 128, "rank": 16, "loss": "margin"},
+    ),
+    "subspace-pursuit-regressor-structured": (
+        streamk.SubspacePursuitRegressor,
+        {"features": 64, "rank": 32, "directions": "structured", "kernel": "gaussian"},
+    ),
     "doubly-stochastic-classifier": (
         streamk.DoublyStochasticClassifier,
         {"features": 64, "batch_size": 16, "precondition": False, "max_features": 256},

@@ -10,6 +10,7 @@ from streamk.experts.gradient import Gradient
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.recursion import Recursion
+from streamk.experts.subspace import Subspace
 from streamk.losses import CODES
 from streamk.schedules import Growth
 
@@ -25,6 +26,8 @@ RULES = {
     "projection, slow": lambda loss: Projection(loss, False, 0.0, 0, gain=0.1),
     "least squares": lambda loss: LeastSquares(loss, 30.0, 1.0, slice(0, 128), 1.0),
     "least squares, forgetting": lambda loss: LeastSquares(loss, 30.0, 0.99, slice(64, 128), 1.0),
+    "subspace": lambda loss: Subspace(loss, 16, 1.0, 0.02),
+    "subspace, some columns": lambda loss: Subspace(loss, 16, 1.0, 0.1, slice(64, 128)),
     "recursion": lambda loss: Recursion(loss, False, 1.0, False),
     "recursion, projected": lambda loss: Recursion(loss, True, 0.5, False, True, 0.3, None),
     "recursion, some columns": lambda loss: Recursion(loss, False, 1.0, False, columns=slice(128, 192)),

@@ -1,0 +1,295 @@
+"""The subspace expert: second order in the directions that matter most, first order in all others.
+
+The rows ``V`` ``(k, F)`` span the leading directions of the covariance of the features. With ``u = Vφ``, the
+part in them is learned by recursive least squares, and the rest ``φ⊥ = φ − Vᵀu`` by projections whose steps
+become shorter, on the residual ``e`` that the recursion leaves of ``r``::
+
+    P ← P − P u uᵀP/(1/w + uᵀPu)
+    α ← α + Vᵀ P u r/(1/w + uᵀPu) + φ⊥ e/(φ⊥ᵀφ⊥ + ρ √n F/w)          e = r (1/w)/(1/w + uᵀPu)
+
+It is the preconditioner of EigenPro (Abedsoltan et al. 2023, §2.2) met by Kaczmarz: what a few large
+eigenvalues would make a first-order step wait for is left to second order. An event costs ``k F`` products
+for ``u``, and ``k F`` for each output that moves.
+
+``V`` is found on the way. Up to 1,000 events before each *refresh* the products ``Σ φ uᵀ`` add up, one step
+of the power method; then they are made orthonormal. Refreshes come at the 200th event, the 500th, and
+whenever the events have grown by half. Coefficients are one vector over all features, so a subspace can be
+changed or dropped. In a new one, the information ``P⁻¹`` begins as ``λ_i n o_i + penalty`` along direction
+``i``, ``λ_i`` being its eigenvalue and ``o_i`` the part of it that lay in the old subspace, and so is known
+already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import typed
+from streamk.experts import factor
+from streamk.experts.expert import (
+    EVENTS,
+    ITERATE,
+    Array,
+    Columns,
+    Expert,
+    Floats,
+    count_step,
+    step,
+)
+from streamk.experts.vectors import add_scaled, inner_product, inner_products
+from streamk.features.counter import mix64
+from streamk.features.fused import fma
+from streamk.features.lanes import aligned
+from streamk.losses import residuals
+
+FIRST, SECOND, GROWTH = 200.0, 500.0, 1.5  # events at which the subspace is refreshed
+_WINDOW = 1000.0  # events that a refresh looks at
+_TILE = 512  # features worked on at once: they stay in the first cache
+_BEGUN, _DUE, _SEEN = 0, 1, 2  # whether there is a subspace; the next refresh; events looked at for it
+_LEAST = 1e-6  # of the length of a direction, that makes it one
+_MOST = 1e100
+
+
+class Subspacing(NamedTuple):
+    """The expert as compiled code sees it; see :class:`Subspace`."""
+
+    first: int
+    features: int
+    coefficients: Floats
+    clock: Array
+    loss: int
+    penalty: float
+    rho: float
+    schedule: Array
+    basis: Floats
+    sums: Floats
+    diagonal: Array
+    factor: Array
+
+
+class Subspace(Expert):
+    """Recursive least squares in a subspace and projections in the rest.
+
+    Parameters
+    ----------
+    loss, columns
+        As for :class:`streamk.experts.expert.Expert`: those of projections.
+    rank
+        ``k``, a multiple of 16.
+    penalty
+        Of a squared coefficient in a new subspace, in units of one event.
+    rho
+        ``ρ``: how fast steps in the rest become shorter.
+    """
+
+    rule = "subspace"
+
+    def __init__(
+        self, loss: int, rank: int, penalty: float, rho: float, columns: slice | None = None
+    ) -> None:
+        super().__init__(loss, columns=columns)
+        self.rank, self.penalty, self.rho = rank, float(penalty), float(rho)
+        self._begin(0)
+
+    def _begin(self, width: int) -> None:
+        """Have no subspace, and look for one from now on."""
+        self.schedule: Array = np.array([0.0, self.clock[EVENTS] + FIRST, 0.0])
+        self.basis: Floats = aligned(np.zeros((self.rank, width), dtype=np.float32))
+        self.sums: Floats = aligned(np.zeros((self.rank, width), dtype=np.float32))
+        if width:
+            _test(self.basis)
+        self.diagonal: Array = np.zeros(self.rank)
+        self.factor: Array = np.zeros(factor.factor_size(self.rank))
+
+    @property
+    def record(self) -> Subspacing:
+        """The expert as compiled code sees it."""
+        return Subspacing(
+            self.first, self.features, self.coefficients, self.clock, self.loss, self.penalty, self.rho,
+            self.schedule, self.basis, self.sums, self.diagonal, self.factor,
+        )  # fmt: skip
+
+    def grow(self, outputs: int, features: int, width: int) -> None:
+        """Make room; the subspace begins anew if there are more features."""
+        super().grow(outputs, features, width)
+        if self.coefficients.shape[2] != self.basis.shape[1]:
+            self._begin(self.coefficients.shape[2])
+
+    def close(self) -> None:
+        """Drop the subspace; coefficients stay."""
+        self._begin(self.basis.shape[1])
+
+    def forget(self, columns: slice) -> None:
+        """Begin anew if it stands on these columns of the map alone."""
+        super().forget(columns)
+        if self._within(columns):
+            self._begin(self.basis.shape[1])
+
+    def rearrange(self, places: NDArray[np.int64]) -> None:
+        """Move column ``j`` of the map to ``places[j]``; the subspace is dropped."""
+        super().rearrange(places)
+        self._begin(self.coefficients.shape[2])
+
+    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+        """Become the merge: coefficients are averaged, and the subspace is looked for anew."""
+        super().take(experts, shares, columns)
+        self._begin(self.coefficients.shape[2])
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps."""
+        kept = super().parts() | {"schedule": self.schedule}
+        if self.schedule[_SEEN]:
+            kept["sums"] = self.sums
+        if self.schedule[_BEGUN]:
+            kept |= {"basis": self.basis, "diagonal": self.diagonal, "factor": self.factor}
+        return kept
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        super().restore(arrays)
+        self._begin(self.coefficients.shape[2])
+        schedule = typed(arrays, "schedule", np.float64, self.schedule.shape)
+        begun, due, seen = schedule.tolist()
+        if (
+            begun not in (0.0, 1.0)
+            or not 0.0 <= due - self.clock[EVENTS] <= 2.0**53
+            or not 0.0 <= seen <= _WINDOW
+        ):
+            raise ValueError("its schedule is impossible")
+        names = (["sums"] if seen else []) + (["basis", "diagonal", "factor"] if begun else [])
+        for name in names:
+            own = getattr(self, name)
+            kept = typed(arrays, name, own.dtype.type, own.shape)
+            if not (np.abs(kept, dtype=np.float64) <= _MOST).all() or (
+                name == "diagonal" and (kept <= 0.0).any()
+            ):
+                raise ValueError("its subspace is impossible")
+            setattr(self, name, aligned(kept) if own.dtype == np.float32 else kept.copy())
+        self.schedule = schedule.copy()
+
+
+@njit(cache=True, error_model="numpy")
+def _test(basis):  # type: ignore[no-untyped-def]
+    """Fill a basis with signs that follow no pattern: what the first refresh multiplies by."""
+    for i in range(basis.shape[0]):
+        for f in range(basis.shape[1]):
+            odd = mix64(np.uint64(i * basis.shape[1] + f + 1)) >> np.uint64(63)
+            basis[i, f] = np.float32(1.0) if odd else np.float32(-1.0)
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is not Subspacing:
+        return None
+
+    def move(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        _move(expert, phi, i, length, residual, known, factor.noise_of(weight))
+        count_step(expert.clock, expert.coefficients)
+        if expert.clock[EVENTS] >= expert.schedule[_DUE]:
+            _refresh(expert)
+
+    return move
+
+
+@njit(cache=True, **INNER)
+def _move(expert, phi, i, length, residual, known, noise):  # type: ignore[no-untyped-def]
+    rank, columns = expert.basis.shape
+    place, schedule, events = i * phi.shape[1] + expert.first, expert.schedule, expert.clock[EVENTS]
+    whole, left, shrunk = np.float64(inner_product(phi, place, phi, place, columns)), 1.0, 1.0
+    u, x = np.zeros(rank, dtype=np.float32), np.zeros(rank)
+    gain, change = np.zeros(rank), np.empty(rank, dtype=np.float32)
+    begun, looked_at = schedule[_BEGUN] > 0.0, events >= schedule[_DUE] - _WINDOW
+    if begun or looked_at:
+        inner_products(expert.basis, rank, phi, place, columns, u, 0)
+    if looked_at:
+        schedule[_SEEN] += 1.0
+        for j in range(rank):
+            add_scaled(expert.sums, j * columns, u[j], phi, place, columns)
+    if begun:
+        for j in range(rank):
+            x[j] = np.float64(u[j])
+            whole -= x[j] * x[j]
+        spread = factor.update(expert.diagonal, expert.factor, x, noise, gain) - noise
+        left = noise + length * spread
+        shrunk = noise / left
+    whole = length * max(whole, 0.0) + expert.rho * np.sqrt(events) * expert.features * noise
+    for k in range(known):
+        if residual[k] != 0.0 and whole > 0.0:
+            pull = residual[k] * shrunk / whole
+            add_scaled(expert.coefficients, k * columns, np.float32(pull), phi, place, columns)
+            if begun:
+                for j in range(rank):
+                    change[j] = np.float32(gain[j] * residual[k] / left - x[j] * pull)
+                _add_rows(expert.coefficients, k, change, expert.basis)
+
+
+@njit(cache=True, **INNER)
+def _add_rows(out, k, factors, rows):  # type: ignore[no-untyped-def]
+    """Add rows times factors to row ``k`` of the first of ``out``, four rows at a time, in their order."""
+    columns = rows.shape[1]
+    for start in range(0, columns, _TILE):
+        first, tile = np.uint64(start), min(_TILE, columns - start)
+        for j in range(0, rows.shape[0], 4):
+            a, b, c, d = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
+            for t in range(tile):
+                f = first + np.uint64(t)
+                one = fma(b, rows[j + 1, f], fma(a, rows[j, f], out[ITERATE, k, f]))
+                out[ITERATE, k, f] = fma(d, rows[j + 3, f], fma(c, rows[j + 2, f], one))
+
+
+@njit(cache=True, **INNER)
+def _refresh(expert):  # type: ignore[no-untyped-def]
+    """Make the sums the new basis: by Gram and Schmidt, each direction twice, in double precision."""
+    rank, columns = expert.basis.shape
+    basis, sums, schedule = expert.basis, expert.sums, expert.schedule
+    events, begun = expert.clock[EVENTS], schedule[_BEGUN] > 0.0
+    old, direction, kept = np.empty(rank, dtype=np.float32), np.empty(columns), 0
+    overlap, lengths = np.zeros(rank), np.zeros(rank)
+    made = np.zeros((rank, columns))
+    for j in range(rank):
+        before = 0.0
+        for f in range(columns):
+            direction[f] = np.float64(sums[j, f])
+            before += direction[f] * direction[f]
+        for _ in range(2):
+            for m in range(kept):
+                inner = 0.0
+                for f in range(columns):
+                    inner += made[m, f] * direction[f]
+                for f in range(columns):
+                    direction[f] -= inner * made[m, f]
+        after = 0.0
+        for f in range(columns):
+            after += direction[f] * direction[f]
+        if after > before * _LEAST**2 and after > 0.0:
+            lengths[kept] = np.sqrt(after)
+            for f in range(columns):
+                made[kept, f] = direction[f] / lengths[kept]
+            kept += 1
+    for j in range(rank):
+        for f in range(columns):
+            sums[j, f] = np.float32(made[j, f])
+    for j in range(kept):
+        inner_products(basis, rank, sums, j * columns, columns, old, 0)
+        for m in range(rank):
+            overlap[j] += np.float64(old[m]) ** 2 if begun else 0.0
+    seen = max(schedule[_SEEN], 1.0)
+    ridge = expert.penalty * expert.features
+    for j in range(rank):
+        # before there is a basis, sums were multiplied by signs, and lengths are larger by the root of F
+        value = lengths[j] / seen if begun else lengths[j] / (seen * np.sqrt(float(columns)))
+        known = value * events * min(overlap[j], 1.0)
+        expert.diagonal[j] = 1.0 / (ridge + known)
+        for f in range(columns):
+            basis[j, f] = sums[j, f]
+            sums[j, f] = np.float32(0.0)
+    expert.factor[:] = 0.0
+    schedule[_BEGUN], schedule[_SEEN] = 1.0, 0.0
+    schedule[_DUE] = SECOND if events < SECOND else np.floor(events * GROWTH)
