@@ -7,7 +7,8 @@ that a constant that changes is seen. A number first met later counts as present
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -84,7 +85,7 @@ class Reference:
         inputs = self.inputs
         rows = checked(inputs, x, False)
         if rows.keys.shape[1] < len(x):  # a number that is not known, or a missing value
-            late = {
+            late: dict[Hashable, Any] = {
                 name: "present" if kind_of(type(v)) == "number" and name not in inputs.numbers else v
                 for name, v in named(x).items()
             }

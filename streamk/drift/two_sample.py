@@ -93,7 +93,7 @@ class KernelTwoSample(base.DriftDetector):
     ...         changed = next(iter(detector.summary()["inputs"]))
     ...         print(f"event {i}: {changed} has changed")
     ...         model = model.clone()
-    event 3015: price has changed
+    event 3023: price has changed
     """
 
     def __init__(
@@ -121,11 +121,13 @@ class KernelTwoSample(base.DriftDetector):
         self._inputs = inputs
         self._events: list[Event] = []
         self._reference: Reference | None = None
+        self._block: list[Rows] = []
+        self._recent: deque[Event] = deque(maxlen=self.window)
 
     def _reset(self) -> None:
         self._begin(Inputs())
 
-    def update(self, x: Event | float) -> None:  # type: ignore[override]
+    def update(self, x: Event | float) -> None:
         """Take one event, a dict; or one number, which is the event ``{"x": number}``.
 
         Raises
@@ -163,8 +165,7 @@ class KernelTwoSample(base.DriftDetector):
         self._mean = np.zeros((2, self.features), dtype=np.float32)
         self._mean[0] = found.mean
         self._distances = np.zeros(levels, dtype=np.float32)
-        self._blocks, self._block = 0, list[Rows]()
-        self._recent: deque[Event] = deque(maxlen=self.window)
+        self._blocks = 0
 
     def _compare(self, reference: Reference, rows: Rows) -> None:
         """Compare the windows that end with these rows, a block, with the reference."""
