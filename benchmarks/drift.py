@@ -252,7 +252,8 @@ def delays(data: Path) -> Iterator[Row]:
             f"{who} {m:.0f}" + f" ({early[who]} early)" * (early[who] > 0) for who, m in medians.items()
         )
         ours = min(m for who, m in medians.items() if who in OURS)
-        yield name, shown, "ours the least", ours < min(m for who, m in medians.items() if who not in OURS)
+        theirs = min(m for who, m in medians.items() if who not in OURS)
+        yield name, shown, "" if labelled else "ours the least", labelled or ours < theirs
 
 
 def speed(data: Path) -> Iterator[Row]:
