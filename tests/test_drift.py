@@ -222,8 +222,15 @@ def test_an_absurd_value_does_not_blind(spoil):
 def test_after_an_alarm_the_new_events_are_the_reference():
     rng = np.random.default_rng(8)
     xs = events(rng, 600) + events(rng, 2000, shift=3.0) + events(rng, 400)
-    found = alarms_of(KernelTwoSample(**RARE), xs)
+    detector, maps = KernelTwoSample(**RARE), set()
+    found = []
+    for i, x in enumerate(xs):
+        detector.update(x)
+        found += [i] * detector.drift_detected
+        if detector._reference is not None:
+            maps.add(detector._reference.map.seed)
     assert len(found) == 2
+    assert len(maps) == 3  # the features, too, are new
     assert 600 < found[0] < 630
     assert 2600 < found[1] < 2630
 
