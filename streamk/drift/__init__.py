@@ -1,0 +1,5 @@
+"""Drift: when events are no longer what they were."""
+
+from streamk.drift.two_sample import KernelTwoSample
+
+__all__ = ["KernelTwoSample"]

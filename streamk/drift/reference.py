@@ -1,0 +1,140 @@
+"""The reference: what events were like, and the scales, the bandwidth and the map that follow from them.
+
+A number is ``(v − median)/s`` clipped to ±4, with ``s`` the interquartile range in units of the normal
+deviation; where half of the values are the same, the deviation; where all are, a part in 10⁹ of the value, so
+that a constant that changes is seen. A number first met later counts as present, whatever its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.drift.thresholds import thresholds
+from streamk.drift.windows import Floats
+from streamk.encoding.fields import Event, kind_of, named
+from streamk.encoding.following import COUNT, HELD, MEAN, SQUARES
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.rows import Rows, first_bad
+from streamk.encoding.scaling import FIXED, observe, scale_rows, spread
+from streamk.features.activation import AMPLITUDE
+from streamk.features.counter import mix64_int, uniforms
+from streamk.features.map import FeatureMap
+from streamk.features.matrix import fill_here
+from streamk.kernels import kernel
+
+_QUARTILES = 1.349  # interquartile range of a normal, in deviations
+_CONSTANT = 1e-9
+_SCALES = (0.5, 1.0, 2.0)
+_PARTS = (2, 3, 5, 7)  # the distances of events such a part of the reference apart make the bandwidth
+
+
+class Reference:
+    """What recent events are compared with.
+
+    Parameters
+    ----------
+    inputs
+        Names of the numbers in the events, which have no scales yet.
+    events
+        The events, all of which can be taken.
+    features, seed
+        Of the map.
+    """
+
+    def __init__(self, inputs: Inputs, events: Sequence[Event], features: int, seed: int) -> None:
+        self.inputs, self.events = inputs, events
+        rows = inputs.encode_many(events, [False] * len(events))
+        for slot in range(len(inputs.numbers)):
+            _settle(inputs.statistics[slot], rows.values[rows.slots == slot])
+        self.map = FeatureMap(
+            (kernel("gaussian"),), self._bandwidth(rows), _SCALES, features, mix64_int(seed ^ 0x6D6D64)
+        )
+        self.mean: Floats = self.features(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
+
+    def _bandwidth(self, rows: Rows) -> float:
+        """Return the median distance of events, the mean if most are alike."""
+        scaled, found, counts = scale_rows(rows, self.inputs.statistics, (0.0,))
+        pairs = np.empty((len(_PARTS), len(counts)))
+        for k, part in enumerate(_PARTS):
+            _distances(scaled[0], found, counts, len(counts) // part, pairs[k])
+        return float(np.median(pairs)) or float(pairs.mean()) or 1.0
+
+    def features(self, rows: Rows) -> Floats:
+        """Return the features of encoded rows, ``(n, F)``."""
+        phi = np.empty((len(rows.values), self.map.width), dtype=np.float32)
+        fill_here(self.map, rows, self.inputs.statistics, AMPLITUDE, phi)
+        return phi
+
+    def thresholds(self, window: int, blocks: float, seed: int) -> Floats:
+        """Return the thresholds of all windows (:mod:`streamk.drift.thresholds`).
+
+        One event in as many as there are is one that the reference does not know, far from all that it does.
+        """
+        unseen = AMPLITUDE * np.cos(2.0 * np.pi * uniforms(mix64_int(seed ^ 0x756E73), self.map.width))
+        known = self.features(self.inputs.encode_many(self.events, [False] * len(self.events)))
+        pool = np.concatenate([known, unseen.astype(np.float32)[None]])
+        return thresholds(pool, len(self.events), window, blocks, seed)
+
+    def encode(self, x: Event) -> Rows:
+        """Return an encoded row, to be copied before the next; a ValueError names what cannot be taken."""
+        inputs = self.inputs
+        rows = checked(inputs, x, False)
+        if rows.keys.shape[1] < len(x):  # a number that is not known, or a missing value
+            late: dict[Hashable, Any] = {
+                name: "present" if kind_of(type(v)) == "number" and name not in inputs.numbers else v
+                for name, v in named(x).items()
+            }
+            rows = inputs.encode(late, False)
+        return rows
+
+
+def checked(inputs: Inputs, x: Event, learning: bool) -> Rows:
+    """Return an encoded row, or raise the ValueError that names what cannot be taken."""
+    rows = inputs.encode(x, learning)
+    if first_bad(rows, inputs.largest) >= 0:
+        inputs.check(x)
+    return rows
+
+
+def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    """Set the statistics of a number to its median and its robust deviation."""
+    if not len(values):
+        return
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], method="nearest")
+    deviation = (high - low) / _QUARTILES
+    if deviation <= _CONSTANT * abs(middle):
+        counted = np.zeros((1, FIXED))
+        for value in values:
+            observe(value, counted, 0, None)
+        deviation = spread(counted, 0)
+    deviation = max(deviation, _CONSTANT * abs(middle), 1e-150)
+    statistics[COUNT], statistics[MEAN], statistics[HELD] = 2.0, middle, np.nan
+    statistics[SQUARES] = 2.0 * deviation**2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _distances(inputs, keys, counts, step, out):  # type: ignore[no-untyped-def]
+    """Set ``out[i]`` to the distance of rows ``i`` and ``i + step``; inputs are in the order of keys."""
+    rows = counts.shape[0]
+    for i in range(rows):
+        k = (i + step) % rows
+        a = b = 0
+        total = 0.0
+        while a < counts[i] or b < counts[k]:
+            if b == counts[k] or (a < counts[i] and keys[i, a] < keys[k, b]):
+                difference = np.float64(inputs[i, a])
+                a += 1
+            elif a == counts[i] or keys[i, a] > keys[k, b]:
+                difference = np.float64(inputs[k, b])
+                b += 1
+            else:
+                difference = np.float64(inputs[i, a]) - np.float64(inputs[k, b])
+                a += 1
+                b += 1
+            total += difference * difference
+        out[i] = np.sqrt(total)

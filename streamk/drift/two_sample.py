@@ -1,0 +1,251 @@
+"""A drift detector on whole events: a kernel two-sample test of what is recent against a reference."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from river import base
+
+from streamk.drift.discrepancies import discrepancies
+from streamk.drift.reference import Reference, checked
+from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
+from streamk.encoding.fields import Event, kind_of
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.rows import Rows, stack
+from streamk.encoding.targets import number
+from streamk.features.counter import MASK64, mix64_int
+from streamk.features.map import BLOCK as FEATURES
+
+_FIELD = "x"  # the name of a number that is no event
+
+
+class KernelTwoSample(base.DriftDetector):
+    """Finds changes of the distribution of whole events, by maximum mean discrepancy.
+
+    The first events are the *reference*. Then, after every 8 events, the last 8, 16, 32, … ``window`` are
+    compared with it by ``T_w = (w m/(w + m)) · ‖mean_window φ − mean_reference φ‖²/F``: the squared maximum
+    mean discrepancy under a Gaussian kernel at three scales, from ``F`` random Fourier features. An alarm
+    is a ``T_w`` above its threshold. The detector then begins anew with the next event.
+
+    The thresholds are set so that, without a drift, there are ``false_alarms`` an event in the long run:
+    they are those of streams drawn from the reference itself, followed through their lives
+    (:mod:`streamk.drift.thresholds`). This holds for any distribution, if events are independent.
+
+    Parameters
+    ----------
+    false_alarms
+        Expected alarms per event of a stream that does not change, the events of the references included.
+        It is above 0 and at most ``0.75/reference``.
+    reference
+        Events of the reference, ``m``, at least 64. More find smaller changes; while they are gathered,
+        first and after each alarm, nothing is detected.
+    window
+        Events of the longest window: a power of two, from 8 to ``reference``. Short windows find large
+        changes soon, long ones small or slow changes.
+    features
+        Number of features ``F``, a multiple of 64.
+    seed
+        The only source of randomness. None draws one.
+
+    Notes ----- An event is a dict of numbers, booleans, strings and None (missing). A number that is no
+    event, such as an error, may be given as it is. Numbers are centred and scaled by median and quartiles
+    of the reference, which also sets the bandwidth: the median distance of its events. A field that
+    vanishes, appears or goes missing is a change as any other.
+
+    If only ``P(y|x)`` changes, put the label into the event: ``{**x, "label": y}``.
+
+    Events that depend on those before them, such as readings of a sensor every second, wander by
+    themselves, and alarms are then more frequent than ``false_alarms``. Where few values are possible and
+    all but one are rare, they are less frequent. Rates below 10⁻⁵ are extrapolated: the tail of a threshold
+    is taken as exponential.
+
+    Memory is bounded by the reference and a window of events. The same events and seed give the same
+    alarms. A detector can be pickled between any two events.
+
+    References
+    ----------
+    [^1]: Gretton, A., Borgwardt, K. M., Rasch, M. J., Schölkopf, B. and Smola, A., 2012. A kernel two-sample
+        test. Journal of Machine Learning Research 13.
+    [^2]: Cobb, O., Van Looveren, A. and Klaise, J., 2022. Sequential multivariate change detection with
+        calibrated and memoryless false detection rates. AISTATS.
+    [^3]: Keriven, N., Garreau, D. and Poli, I., 2020. NEWMA: a new method for scalable model-free online
+        change-point detection. IEEE Transactions on Signal Processing 68.
+
+    Examples
+    --------
+    A model that begins anew when its inputs change. From event 3000 on, prices are others.
+
+    >>> import random
+    >>> import streamk
+    >>> from streamk.drift import KernelTwoSample
+    >>> rng = random.Random(1)
+    >>> model = streamk.KaczmarzClassifier(features=64, seed=7)
+    >>> detector = KernelTwoSample(false_alarms=1e-5, seed=7)
+    >>> for i in range(4000):
+    ...     x = {"price": rng.gauss(10 if i < 3000 else 13, 2), "shop": rng.choice("abc")}
+    ...     model.learn_one(x, x["price"] > 11)
+    ...     detector.update(x)
+    ...     if detector.drift_detected:
+    ...         changed = next(iter(detector.summary()["inputs"]))
+    ...         print(f"event {i}: {changed} has changed")
+    ...         model = model.clone()
+    event 3023: price has changed
+    """
+
+    def __init__(
+        self,
+        false_alarms: float = 1e-4,
+        reference: int = 1024,
+        window: int = 256,
+        features: int = 256,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.false_alarms = false_alarms
+        self.reference = reference
+        self.window = window
+        self.features = features
+        self.seed = seed
+        _check(self._get_params())
+        self._seed = secrets.randbits(63) if seed is None else int(seed)
+        self._alarms = 0
+        self._begin(Inputs())
+
+    def _begin(self, inputs: Inputs) -> None:
+        """Gather a reference, and forget everything but the alarms there were."""
+        self._drift_detected = False
+        self._inputs = inputs
+        self._events: list[Event] = []
+        self._reference: Reference | None = None
+        self._block: list[Rows] = []
+        self._recent: deque[Event] = deque(maxlen=self.window)
+
+    def _reset(self) -> None:
+        self._begin(Inputs())
+
+    def update(self, x: Event | float) -> None:
+        """Take one event, a dict; or one number, which is the event ``{"x": number}``.
+
+        Raises
+        ------
+        ValueError
+            If a value cannot be taken, naming its field. The detector is then what it was before.
+        """
+        event: Event = x if isinstance(x, Mapping) else _event_of(x)
+        if self._drift_detected:
+            inputs = Inputs()
+            checked(inputs, event, True)
+            self._begin(inputs)
+            self._events.append(dict(event))
+        elif self._reference is None:
+            checked(self._inputs, event, True)
+            self._events.append(dict(event))
+            if len(self._events) == self.reference:
+                self._settle()
+        else:
+            self._block.append(self._reference.encode(event).copy())
+            self._recent.append(dict(event))
+            if len(self._block) == BLOCK:
+                self._compare(self._reference, stack(self._block))
+                self._block = []
+
+    def _settle(self) -> None:
+        """Make the reference of the events gathered, and empty windows."""
+        seed = mix64_int((self._seed + self._alarms) & MASK64)
+        blocks = (1.0 / self.false_alarms - self.reference) / BLOCK
+        found = Reference(self._inputs, self._events, self.features, seed)
+        self._thresholds = found.thresholds(self.window, blocks, seed)
+        self._reference = found
+        levels = levels_of(self.window)
+        self._windows = empty_windows(levels, self.features)
+        self._mean = np.zeros((2, self.features), dtype=np.float32)
+        self._mean[0] = found.mean
+        self._distances = np.zeros(levels, dtype=np.float32)
+        self._blocks = 0
+
+    def _compare(self, reference: Reference, rows: Rows) -> None:
+        """Compare the windows that end with these rows, a block, with the reference."""
+        self._windows[-1] = reference.features(rows).sum(axis=0)
+        distances(self._windows, self._blocks, self._mean, self.reference, self._distances)
+        self._blocks += 1
+        if (self._distances > self._thresholds).any():
+            self._drift_detected = True
+            self._alarms += 1
+
+    def summary(self) -> dict[str, Any]:
+        """Return how far recent events are from the reference, and what has changed.
+
+        Returns
+        -------
+        ``events``
+            Events since the detector began, or began anew after an alarm.
+        ``watching``
+            Whether the reference is complete.
+        ``ratio``, ``window``
+            The largest distance as a multiple of its threshold, above 1 at an alarm; and the events of that
+            window.
+        ``inputs``
+            For each input the share of events, 0 to 1, whose value has moved from the reference to that
+            window, largest first (:func:`streamk.drift.discrepancies.discrepancies`). By chance alone it is
+            about ``1/√window``.
+        """
+        if self._reference is None:
+            return {"events": len(self._events), "watching": False, "ratio": 0.0, "window": 0, "inputs": {}}
+        events = self.reference + BLOCK * self._blocks + len(self._block)
+        ratios = self._distances / self._thresholds
+        level = int(ratios.argmax())
+        window = BLOCK << level if self._blocks else 0
+        compared = list(self._recent)[: len(self._recent) - len(self._block)][-window:] if window else []
+        inputs = discrepancies(self._events, compared) if compared else {}
+        return {
+            "events": events,
+            "watching": True,
+            "ratio": float(ratios[level]),
+            "window": window,
+            "inputs": inputs,
+        }
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"false_alarms": 1e-3, "reference": 128, "window": 64, "features": 64, "seed": 7}
+
+
+def _event_of(x: Any) -> Any:
+    """Return the event of a number that is none; what is no number either is refused as an event."""
+    if isinstance(x, (bool, np.bool_)):
+        return {_FIELD: int(x)}
+    return {_FIELD: x} if kind_of(type(x)) == "number" else x
+
+
+def _check(values: Mapping[str, Any]) -> None:
+    """Raise a ValueError that names the first parameter with a value it cannot have."""
+    size, window, features, seed = (values[k] for k in ("reference", "window", "features", "seed"))
+    _require("reference", size, _whole(size, 64, 2**20), "a whole number from 64 to 1,048,576")
+    most = 0.75 / size
+    rate = number(values["false_alarms"])
+    _require(
+        "false_alarms",
+        values["false_alarms"],
+        0.0 < rate <= most,
+        f"above 0 and at most 0.75/reference, {most:g}",
+    )
+    is_power = _whole(window, BLOCK, size) and window & (window - 1) == 0
+    _require("window", window, is_power, f"a power of two from {BLOCK} to reference={size}")
+    whole_blocks = _whole(features, 1, 2**16) and features % FEATURES == 0
+    _require("features", features, whole_blocks, f"a multiple of {FEATURES}, at most 65,536")
+    is_seed = seed is None or _whole(seed, 0, 2**63 - 1)
+    _require("seed", seed, is_seed, "None or a whole number below 2**63")
+
+
+def _require(name: str, value: Any, valid: bool, wanted: str) -> None:
+    if not valid:
+        raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
+
+
+def _whole(value: Any, least: int, most: int) -> bool:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and least <= int(value) <= most
