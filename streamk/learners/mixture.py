@@ -27,7 +27,7 @@ from streamk.features.plain import LINEAR, PLAIN
 from streamk.features.sections import Sections
 from streamk.losses import CODES
 
-_RIDGE = 1e-3
+_PENALTY = 0.5  # of a squared coefficient of least squares, in units of one event
 _RANK = 32
 RELEVANT = "first block under relevance", "second block under relevance"
 
@@ -73,8 +73,7 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
         ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
         *((name, 1.0, at) for name, at in relevant.items()),
     ):
-        penalty = _RIDGE * amplitude**2
-        experts[f"least squares, {name}"] = LeastSquares(squared, penalty, forgetting, at, amplitude)
+        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, forgetting, at, amplitude)
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if label_memory:
