@@ -5,14 +5,15 @@ Random features tire of inputs that do not matter. How much an input does, the l
 product; Trivedi et al. 2014) is large in directions in which predictions change. Features of ``T z`` instead
 of ``z`` spend themselves there::
 
-    T = M'^½                     M' = 0.95 d M/tr M + 0.05 I         (a full matrix, for rotated inputs)
+    T = M'^½              M' = 0.98 d S/tr S + 0.02 I,   S = D M D   (a full matrix, for rotated inputs)
     T = diag(M')^½                                                  (relevance of each input by itself)
 
-``d`` being the inputs that have a column, so that the mean square of the relevance is 1. Gradients are taken
-by differences, at one event of some dozens. There are two such blocks of features; until they begin, ``T`` is
-the identity. Whenever the number of events has doubled, the older begins anew under the ``M`` of that moment:
-one under the diagonal and the other under the full matrix at first, and then as the one that has shown to be
-better.
+``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
+diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
+alone moves. Gradients are taken by differences, at one event of some dozens. There are two such blocks of
+features; until they begin, ``T`` is the identity. Whenever the number of events has doubled, the older
+begins anew under the ``M`` of that moment: one under the diagonal and the other under the full matrix at
+first, and then as the one that has shown to be better.
 
 Only the first 63 inputs that were learned have relevance; others, and those met later, keep theirs of 1.
 """
@@ -30,7 +31,7 @@ from streamk.threads import one_blas_thread
 BLOCKS = 2
 MOST = 64  # columns with relevance, the constant's among them
 STEP = 0.25  # of the differences, in deviations of an input
-_MIXED = 0.05
+_MIXED = 0.02
 _RARELY = 4  # gradients are taken at one event in so many times the inputs
 _FEWEST = 8
 Array = NDArray[np.float64]
@@ -49,7 +50,9 @@ def transform_of(moments: Array, columns: int, whole: bool) -> Floats:
     found = moments[used, used]
     trace = float(np.trace(found))
     if trace > 0.0:
-        mixed = (1.0 - _MIXED) * len(found) / trace * found + _MIXED * np.eye(len(found))
+        worth = np.sqrt(found.diagonal() / found.diagonal().max())
+        sharp = worth[:, None] * found * worth
+        mixed = (1.0 - _MIXED) * len(found) / np.trace(sharp) * sharp + _MIXED * np.eye(len(found))
         if whole:
             with one_blas_thread():
                 values, vectors = np.linalg.eigh(mixed)

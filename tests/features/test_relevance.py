@@ -22,10 +22,11 @@ def moments_of(gradients):
     return moments
 
 
-def test_the_matrix_is_the_root_of_the_mean_outer_product():
+def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
     gradients = np.random.default_rng(0).normal(size=(50, 4)) @ np.diag([3.0, 1.0, 0.1, 0.0])
     m = gradients.T @ gradients
-    expected = 0.95 * 4 * m / np.trace(m) + 0.05 * np.eye(4)
+    sharp = np.diag(np.sqrt(np.diag(m))) @ m @ np.diag(np.sqrt(np.diag(m)))
+    expected = 0.98 * 4 * sharp / np.trace(sharp) + 0.02 * np.eye(4)
     whole = transform_of(moments_of(gradients), 5, True)
     np.testing.assert_allclose(whole[1:5, 1:5] @ whole[1:5, 1:5], expected, atol=1e-5)
     np.testing.assert_allclose(whole, whole.T, atol=1e-6)
