@@ -84,11 +84,11 @@ def picture(rankings: Mapping[str, Ranking], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    columns = min(2, len(rankings))
+    columns = min(3, len(rankings))
     rows = math.ceil(len(rankings) / columns)
     height = 1.0 + 0.24 * max(len(ranking.means) for ranking in rankings.values())
     figure, panels = plt.subplots(
-        rows, columns, figsize=(7.0 * columns, height * rows), layout="constrained", squeeze=False
+        rows, columns, figsize=(6.0 * columns, height * rows), layout="constrained", squeeze=False
     )
     for panel in panels.flat[len(rankings) :]:
         panel.set_axis_off()

@@ -12,6 +12,7 @@ from typing import Any
 from cache import Result
 from logs import CLASSES, NUMBERS
 from ours import NAMES, OLDER
+from page import introduction
 from ranks import Ranking, Scores, picture, place, rank
 
 METRIC = {CLASSES: "accuracy", NUMBERS: "r2"}
@@ -23,7 +24,7 @@ Figures = dict[str, dict[str, Result]]  # by peer and stream
 
 def document(results: list[Result], path: Path | None) -> str:
     """Return the tables of all results, and draw the critical differences into ``path``."""
-    parts: list[str] = []
+    parts = [introduction(results)]
     rankings: dict[str, Ranking] = {}
     for task in METRIC:
         alone, given = (figures(results, task, memory) for memory in (False, True))
@@ -45,6 +46,7 @@ def document(results: list[Result], path: Path | None) -> str:
         ]
     if path is not None and rankings:
         picture(rankings, path)
+        parts.insert(1, f"![Mean ranks, and critical differences]({path.name})")
     return "\n\n".join(parts) + "\n"
 
 
@@ -140,7 +142,7 @@ def mean_ranks(ranked: dict[str, Ranking]) -> str:
 def versus(settings: dict[str, Scores], alone: Figures, given: Figures, task: str) -> str:
     """Return how often ours is better, equal and worse than each peer where that finished, and speeds."""
     ours, lines = NAMES[task], []
-    for peer in alone:
+    for peer in settings[ALONE]:
         line: list[Any] = [peer]
         for found in settings.values():
             own, other = found.get(ours, {}), found.get(peer, {})
