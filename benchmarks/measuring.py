@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import moa_peers
 import ours
 import river_peers
+import scikit_peers
 import wabbit_peers
 from cache import Cache, Result
 from contest import Contestant, Peer, Setting
@@ -29,14 +32,14 @@ LIBRARIES = {
 
 def peers(task: str) -> list[Peer]:
     """Return the peers of a task, ours first, of the libraries that are installed."""
-    import scikit_peers
-
     modules = (ours, river_peers, wabbit_peers, scikit_peers, moa_peers)
     return [peer for module in modules for peer in module.PEERS[task] if installed(peer.library)]
 
 
 def installed(library: str) -> str:
-    """Return the version of a library, of ours a hash of the sources; nothing if it is not there."""
+    """Return the version of a library, of ours a hash of the sources; nothing if it cannot take part."""
+    if library == "capymoa" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        return ""
     if library == "streamk":
         return ours.sources()
     try:

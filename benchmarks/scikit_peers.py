@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from contest import Contestant, Peer, Setting, Standard, shares, standardised
 from logs import CLASSES, NUMBERS, Stream
-from sklearn.kernel_approximation import RBFSampler
-from sklearn.linear_model import SGDClassifier, SGDRegressor
 
 COMPONENTS = 1000
 
@@ -18,6 +16,8 @@ class Scikit(Contestant):
     """A linear model; ``gamma`` asks for 1,000 random features of a Gaussian kernel."""
 
     def __init__(self, stream: Stream, random: bool, seed: int) -> None:
+        from sklearn.linear_model import SGDClassifier, SGDRegressor
+
         self._labels, self._target, self._seed = stream.labels, Standard(), seed
         self._random, self._sampler = random, None
         self._fitted = False
@@ -29,6 +29,8 @@ class Scikit(Contestant):
             self._model = SGDRegressor(random_state=seed)
 
     def prepare(self, stream: Stream) -> list[Any]:
+        from sklearn.kernel_approximation import RBFSampler
+
         rows = standardised(stream.frame)
         if self._random:
             sampler = RBFSampler(gamma=0.5 / rows.shape[1], n_components=COMPONENTS, random_state=self._seed)

@@ -71,7 +71,7 @@ def main() -> None:
     )
     parser.add_argument("--delay", type=int, default=0, help="how many events late labels arrive")
     parser.add_argument("--events", type=int, help="stop after so many events of each stream")
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds for a peer on a stream")
+    parser.add_argument("--budget", type=float, default=90.0, help="seconds for a peer on a stream")
     parser.add_argument("--cached", action="store_true", help="measure nothing, show what is in the cache")
     parser.add_argument("--json", action="store_true", help="print every result")
     parser.add_argument("--markdown", type=Path, help="write the tables here")

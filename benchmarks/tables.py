@@ -108,15 +108,11 @@ def best(alone: Figures, given: Figures, settings: dict[str, Scores], task: str)
             done = own["done"] == own["events"]
             line.append(f"{place(settings[setting], ours, stream):g} of {1 + len(rest)}" if done else "-")
         if task == CLASSES:
-            own = given[ours][stream]
-            losses = {p: f[stream].get("log_loss") for p, f in given.items() if p != ours and stream in f}
-            known = [v for v in losses.values() if v is not None]
-            line += [
-                _number(own["kappa_temporal"]),
-                _number(own["log_loss"]),
-                _number(min(known, default=None)),
-            ]
-        line.append(f"{round(given[ours][stream]['events_per_second']):,}")
+            losses = [given[p][stream].get("log_loss") for p in rest]
+            known = [loss for loss in losses if loss is not None]
+            line += [_number(own.get("kappa_temporal")), _number(own.get("log_loss"))]
+            line.append(_number(min(known, default=None)))
+        line.append(f"{round(own.get('events_per_second', 0)):,}")
         lines.append(line)
     header = ["stream", "events"]
     for setting in (ALONE, GIVEN):
