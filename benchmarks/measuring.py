@@ -91,13 +91,13 @@ class Bench:
         return self._cache.get(self._key(job), self._budget)
 
     def result(self, job: Job) -> Result:
-        """Measure a job, and keep its result."""
+        """Measure a job, and keep its result; a failure is not kept, so the next run tries again."""
         stream = self.stream(job.stream)
+        found = {**self._key(job), "task": stream.task, "budget": self._budget}
         try:
-            measured = measure(stream, job.peer, job.setting, self._budget)
+            found |= measure(stream, job.peer, job.setting, self._budget)
         except Exception as error:  # of somebody else's library; it is shown, and the others go on
-            measured = {"done": 0, "failed": f"{type(error).__name__}: {error}"[:200]}
-        found = {**self._key(job), "task": stream.task, "budget": self._budget, **measured}
+            return {**found, "done": 0, "failed": f"{type(error).__name__}: {error}"[:200]}
         self._cache.put(found)
         return found
 

@@ -8,7 +8,8 @@ from typing import Any
 from contest import Contestant, Peer, Setting, shares, standardised
 from logs import CLASSES, NUMBERS, Stream
 
-os.environ.setdefault("CAPYMOA_JVM_ARGS", "-Xmx4g -Xss10M -XX:+UseSerialGC -XX:ActiveProcessorCount=1")
+# One thread; and signals are for Python, else a virtual machine that was told to stop fails whatever follows.
+os.environ.setdefault("CAPYMOA_JVM_ARGS", "-Xrs -Xmx4g -Xss10M -XX:+UseSerialGC -XX:ActiveProcessorCount=1")
 
 # name, class, cost, arguments, whether inputs are standardised and one-hot
 FORESTS: dict[str, list[tuple[str, str, float, dict[str, Any], bool]]] = {
