@@ -64,26 +64,28 @@ class Moa(Contestant):
         return frame.to_numpy(dtype=float), nominal
 
     def prepare(self, stream: Stream) -> list[Any]:
-        from capymoa.core import LabeledInstance, RegressionInstance
+        """Return each event twice: without its target, at which some of MOA's models look, and with it."""
+        from capymoa.core import Instance, LabeledInstance, RegressionInstance
 
-        if not self._labels:
-            made = RegressionInstance.from_array
-            return [made(self._schema, x, y) for x, y in zip(self._rows, stream.targets, strict=True)]
-        codes = {label: k for k, label in enumerate(self._labels)}
+        if self._labels:
+            codes = {label: k for k, label in enumerate(self._labels)}
+            made, targets = LabeledInstance.from_array, [codes[y] for y in stream.targets]
+        else:
+            made, targets = RegressionInstance.from_array, stream.targets
         return [
-            LabeledInstance.from_array(self._schema, x, codes[y])
-            for x, y in zip(self._rows, stream.targets, strict=True)
+            (Instance.from_array(self._schema, x), made(self._schema, x, y))
+            for x, y in zip(self._rows, targets, strict=True)
         ]
 
     def predict(self, x: Any) -> Any:
         if not self._labels:
-            found = self._model.predict(x)
+            found = self._model.predict(x[0])
             return 0.0 if found is None else float(found)
-        found = self._model.predict_proba(x)
+        found = self._model.predict_proba(x[0])
         return {} if found is None else shares(self._labels, found)
 
     def learn(self, x: Any, y: Any) -> None:
-        self._model.train(x)
+        self._model.train(x[1])
 
     def size(self) -> int | None:
         import jpype

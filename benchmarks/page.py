@@ -19,6 +19,7 @@ predicts an event before it learns it.{late}
   and every peer gets the same columns as inputs: of classes, the last label one-hot and a decaying histogram;
   of numbers, the last two standardised targets and two running means. *The better of both* takes, for every
   learner and stream, the one that turned out better.
+- No peer is shown the target of an event that it is to predict. (MOA's SOKNL looks at it where it can.)
 - Peers get the inputs that they need: standardised numbers and one-hot texts for linear models, neighbours
   and random features; standardised targets for regressions other than MOA's. Their settings are the defaults,
   with the number of trees in brackets; they run once, with the seed 1.

@@ -219,3 +219,19 @@ def test_peers_get_the_targets_that_arrived(delay):
         slow = sum(0.03 * 0.97**age * value for age, value in enumerate(reversed(z)))
         last = [0.0, 0.0, *z]
         np.testing.assert_allclose(columns[t], [last[-1], last[-2], fast, slow], atol=1e-9)
+
+
+def test_moa_learners_do_not_see_the_target_they_predict():
+    """SOKNL looks at the target of the instance that it is asked about, if there is one."""
+    pytest.importorskip("capymoa")
+    import moa_peers
+    from contest import Setting
+
+    stream = Stream("s", NUMBERS, inputs(), numbers())
+    other = Stream("s", NUMBERS, inputs(), [*numbers()[:-1], 1e6])
+    peer = next(peer for peer in moa_peers.PEERS[NUMBERS] if "SOKNL" in peer.name)
+    found = []
+    for given in (stream, other):
+        model = peer.make(given, Setting(False, 0, 1))
+        found.append(model.answer(model.prepare(given), given.targets))
+    assert found[0] == found[1]
