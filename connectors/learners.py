@@ -9,7 +9,7 @@ from typing import Any
 
 import streamk
 from streamk.learners import KernelLearner
-from streamk.prequential import TASKS
+from streamk.scores import TASKS
 
 _CLASSES = {
     "kernel": (streamk.KernelClassifier, streamk.KernelRegressor),

@@ -1,24 +1,25 @@
 """Prequential evaluation: every event is first predicted, then scored, then learned.
 
 The learner works through its own compiled pass (:meth:`predict_learn_many` and its relatives), whose
-predictions are those of a loop over events; scores are river's metrics, updated event by event.
+predictions are those of a loop over events. Where labels come late, events are predicted and learned one by
+one. :mod:`streamk.scores` holds the metrics.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
-
-from river import metrics
+from typing import Any, NamedTuple
 
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
+from streamk.scores import check_delay
 
-TASKS = ("classification", "regression")
 CHUNK = 1000
-_CERTAIN_ENOUGH = 1e-15  # log loss of a class given probability 0, as river and scikit-learn bound it
+Pair = tuple[Event, Any]
 
 
 class Answers(NamedTuple):
@@ -29,21 +30,42 @@ class Answers(NamedTuple):
     seconds: float
 
 
-class Subject(Protocol):
-    """What can be tested and then trained on a list of events."""
+class Subject(ABC):
+    """What can be tested and then trained on events."""
+
+    @abstractmethod
+    def predict(self, x: Event) -> Any:
+        """Return a dict of probabilities, or a number."""
+
+    @abstractmethod
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
 
     def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
-        """Predict each event, then learn it; a prediction is a dict of probabilities or a number."""
-        ...
+        """Predict each event, then learn it; return the predictions."""
+        answers = []
+        for x, y in zip(xs, ys, strict=True):
+            answers.append(self.predict(x))
+            self.learn(x, y)
+        return answers
 
 
-class LearnerSubject:
+class LearnerSubject(Subject):
     """A streamk learner under evaluation."""
 
     def __init__(self, learner: Any, task: str) -> None:
-        self._pass = (
-            learner.predict_proba_learn_many if task == "classification" else learner.predict_learn_many
-        )
+        classes = task == "classification"
+        self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
+        self._predict = learner.predict_proba_one if classes else learner.predict_one
+        self._learn = learner.learn_one
+
+    def predict(self, x: Event) -> Any:
+        """Return what the learner makes of one event."""
+        return self._predict(x)
+
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+        self._learn(x, y)
 
     def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
         """Predict and learn through the learner's compiled pass."""
@@ -52,7 +74,7 @@ class LearnerSubject:
 
 
 def test_then_train(
-    subjects: Sequence[Subject], events: Iterable[tuple[Event, Any]], chunk: int = CHUNK
+    subjects: Sequence[Subject], events: Iterable[Pair], chunk: int = CHUNK, delay: int = 0
 ) -> Iterator[list[Answers]]:
     """Yield the answers of every subject to each chunk of a stream.
 
@@ -64,13 +86,27 @@ def test_then_train(
         Pairs of event and target.
     chunk
         Events handed over at once; changes no prediction.
+    delay
+        How many events late labels arrive: event ``t`` is predicted by subjects that have learned events 0 to
+        ``t - delay - 1``. Labels on their way when the stream ends arrive then: every event is learned, and
+        the last answers may be to no event.
 
     Raises
     ------
     RowError
-        If the first subject refuses an event, after the answers to those before it.
+        If the first subject refuses an event, after the answers to those before it. Its row counts from the
+        first event without an answer, and is negative if a label was refused that came late.
+    ValueError
+        If the delay is not a number of events.
     """
-    stream = iter(events)
+    check_delay(delay)
+    return _late(subjects, iter(events), chunk, delay) if delay else _at_once(subjects, iter(events), chunk)
+
+
+test_then_train.__test__ = False  # type: ignore[attr-defined]  # its name is the field's, not pytest's
+
+
+def _at_once(subjects: Sequence[Subject], stream: Iterator[Pair], chunk: int) -> Iterator[list[Answers]]:
     while pairs := list(islice(stream, chunk)):
         try:
             yield _ask(subjects, pairs)
@@ -81,7 +117,7 @@ def test_then_train(
             raise RowError(0, error.reason) from None
 
 
-def _ask(subjects: Sequence[Subject], pairs: Sequence[tuple[Event, Any]]) -> list[Answers]:
+def _ask(subjects: Sequence[Subject], pairs: Sequence[Pair]) -> list[Answers]:
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     answers = []
     for subject in subjects:
@@ -91,79 +127,69 @@ def _ask(subjects: Sequence[Subject], pairs: Sequence[tuple[Event, Any]]) -> lis
     return answers
 
 
-test_then_train.__test__ = False  # type: ignore[attr-defined]  # its name is the field's, not pytest's
+def _late(
+    subjects: Sequence[Subject], stream: Iterator[Pair], chunk: int, delay: int
+) -> Iterator[list[Answers]]:
+    waiting: deque[Pair] = deque()  # predicted, not learned
+    turn = _Turn(subjects)
+    refused: tuple[int, str] | None = None
+    try:
+        for x, y in stream:
+            turn.predict(x, y)
+            waiting.append((x, y))
+            if len(waiting) > delay:
+                turn.learn(-len(waiting), *waiting.popleft())
+            if len(turn.targets) == chunk:
+                yield turn.answers()
+    except RowError as error:
+        refused = error.row, error.reason
+    if refused is None or refused[0] == 0:
+        try:
+            while waiting:
+                turn.learn(-len(waiting), *waiting.popleft())
+        except RowError as error:
+            refused = error.row, error.reason
+    yield turn.answers()
+    if refused is not None:
+        raise RowError(*refused)
 
 
-class Score:
-    """Running metrics of one subject: accuracy, kappa and log loss, or MAE, RMSE and R².
+class _Turn:
+    """Subjects asked and taught in turn, event by event, and the answers that were not yet handed out."""
 
-    The first event of a classification stream is predicted by nobody (no class is known); it counts as wrong
-    in accuracy, and is left out of the log loss.
+    def __init__(self, subjects: Sequence[Subject]) -> None:
+        self._subjects = subjects
+        self._clear()
 
-    Examples
-    --------
-    >>> score = Score("classification")
-    >>> score.update("a", {})
-    >>> score.update("a", {"a": 0.75, "b": 0.25})
-    >>> score.values()
-    {'accuracy': 0.5, 'kappa': 0.0, 'log_loss': 0.287682}
-    """
+    def _clear(self) -> None:
+        self.targets: list[Any] = []
+        self._given: list[list[Any]] = [[] for _ in self._subjects]
+        self._seconds = [0.0] * len(self._subjects)
 
-    def __init__(self, task: str) -> None:
-        if task not in TASKS:
-            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
-        self.task = task
-        self.events = 0
-        self.right = 0
-        self.seconds = 0.0
-        if task == "classification":
-            self._confusion = metrics.ConfusionMatrix()
-            self._kappa: Any = metrics.CohenKappa(cm=self._confusion)
-            self._log_loss: Any = metrics.CrossEntropy()
-        else:
-            self._errors: tuple[Any, ...] = (metrics.MAE(), metrics.RMSE(), metrics.R2())
+    def predict(self, x: Event, y: Any) -> None:
+        predictions = self._each(0, lambda subject: subject.predict(x))
+        for given, prediction in zip(self._given, predictions, strict=True):
+            given.append(prediction)
+        self.targets.append(y)
 
-    def update(self, target: Any, prediction: Any) -> None:
-        """Count one event: ``prediction`` is a dict of probabilities, or a number."""
-        self.events += 1
-        if self.task == "regression":
-            for metric in self._errors:
-                metric.update(target, prediction)
-            return
-        label = decide(prediction)
-        self.right += label == target
-        self._confusion.update(target, label)
-        if label is not None:
-            known = prediction if target in prediction else {**prediction, target: 0.0}
-            self._log_loss.update(target, {k: max(p, _CERTAIN_ENOUGH) for k, p in known.items()})
+    def learn(self, row: int, x: Event, y: Any) -> None:
+        self._each(row, lambda subject: subject.learn(x, y))
 
-    def values(self) -> dict[str, float]:
-        """Return the metrics so far."""
-        if self.task == "regression":
-            found = zip(("mae", "rmse", "r2"), (m.get() for m in self._errors), strict=True)
-            return {name: float(f"{value:.6g}") for name, value in found}
-        return {
-            "accuracy": round(self.right / max(self.events, 1), 6),
-            "kappa": round(float(self._kappa.get()), 6),
-            "log_loss": round(float(self._log_loss.get()), 6),
-        }
+    def _each(self, row: int, act: Callable[[Subject], Any]) -> list[Any]:
+        found = []
+        for i, subject in enumerate(self._subjects):
+            began = time.perf_counter()
+            try:
+                found.append(act(subject))
+            except ValueError as error:
+                if i:
+                    raise
+                raise RowError(row, str(error)) from None
+            self._seconds[i] += time.perf_counter() - began
+        return found
 
-    @property
-    def headline(self) -> float:
-        """The metric to watch: accuracy, or MAE."""
-        if self.task == "classification":
-            return self.right / max(self.events, 1)
-        return float(self._errors[0].get())
-
-    @property
-    def events_per_second(self) -> float:
-        """Events predicted and learned a second, reading and scoring apart."""
-        return self.events / self.seconds if self.seconds else 0.0
-
-
-def decide(prediction: Any) -> Any:
-    """Return the most probable label of a dict of probabilities, None if it gives none a chance."""
-    if not isinstance(prediction, dict):
-        return prediction
-    label = max(prediction, key=prediction.__getitem__, default=None)
-    return None if label is None or prediction[label] <= 0.0 else label
+    def answers(self) -> list[Answers]:
+        """Hand out what was gathered."""
+        found = [Answers(self.targets, *pair) for pair in zip(self._given, self._seconds, strict=True)]
+        self._clear()
+        return found

@@ -25,7 +25,7 @@ ORDER = [  # a room imports those before it and none after it
         "streamk.model_file",
         "streamk.random_features",
     },
-    {"streamk.drift", "streamk.learners", "streamk.prequential"},
+    {"streamk.drift", "streamk.learners", "streamk.prequential", "streamk.scores"},
     {"streamk"},
     {"connectors"},
 ]

@@ -21,7 +21,7 @@ from connectors.replay.run import replay
 from connectors.settings import Learner
 from connectors.settings_file import load
 from connectors.stream import USAGE, Failure
-from streamk.prequential import TASKS
+from streamk.scores import TASKS
 
 
 def replay_command(
@@ -45,6 +45,9 @@ def replay_command(
     start: Start = None,
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
+    delay: Annotated[
+        int, typer.Option(min=0, metavar="EVENTS", help="How many events late labels arrive.")
+    ] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
     baseline: Annotated[bool, typer.Option(help="Run river's linear model beside.")] = True,
@@ -68,7 +71,7 @@ def replay_command(
                 learner = learner or given.name
                 parameters = {**given.parameters, **_assignments(settings or [], learner)}
                 task = task or (given.task if file.endswith(".toml") else None)
-                run = replay(log, learner, task, parameters, limit, baseline, watch=watch)
+                run = replay(log, learner, task, parameters, limit, baseline, delay=delay, watch=watch)
             if left_out := log.left_out():
                 console.print(left_out, soft_wrap=True)
         if as_json:

@@ -15,7 +15,7 @@ from connectors.events import Decoder, Event
 from connectors.stream import Output, Raw
 from streamk.encoding.rows import RowError
 from streamk.learners import KernelLearner
-from streamk.prequential import decide
+from streamk.scores import decide
 
 _PIECE = 64  # events tried together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses

@@ -7,13 +7,13 @@ with river's default settings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Number
 from typing import Any
 
 from river import compose, linear_model, preprocessing
 
 from streamk.encoding.fields import Event
+from streamk.prequential import Subject
 
 
 def linear_inputs() -> Any:
@@ -28,7 +28,7 @@ def present(x: Event) -> dict[Any, Any]:
     return {k: int(v) if isinstance(v, bool) else v for k, v in x.items() if v is not None}
 
 
-class LinearClassifier:
+class LinearClassifier(Subject):
     """``StandardScaler | LogisticRegression``, or softmax regression once there is a third class."""
 
     def __init__(self) -> None:
@@ -46,29 +46,25 @@ class LinearClassifier:
         if labels > 2 and self._binary:
             self._model, self._binary = linear_inputs() | linear_model.SoftmaxRegression(), False
 
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[dict[Any, float]]:
-        """Predict each event, then learn it."""
-        answers = []
-        for x, y in zip(xs, ys, strict=True):
-            x = present(x)
-            answers.append(self._predict(x))
-            if y not in self._labels:
-                self._labels.append(y)
-                self.expect(len(self._labels))
-            self._model.learn_one(x, y == self._labels[0] if self._binary else y)
-        return answers
-
-    def _predict(self, x: dict[Any, Any]) -> dict[Any, float]:
+    def predict(self, x: Event) -> dict[Any, float]:
+        """Return the probability of every label known so far."""
         if not self._labels:
             return {}
-        found: dict[Any, float] = self._model.predict_proba_one(x)
+        found: dict[Any, float] = self._model.predict_proba_one(present(x))
         if not self._binary:
             return found
         first = {self._labels[0]: found[True]}
         return first if len(self._labels) == 1 else {**first, self._labels[1]: found[False]}
 
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+        if y not in self._labels:
+            self._labels.append(y)
+            self.expect(len(self._labels))
+        self._model.learn_one(present(x), y == self._labels[0] if self._binary else y)
 
-class LinearRegressor:
+
+class LinearRegressor(Subject):
     """``StandardScaler | LinearRegression`` with river's target scaler."""
 
     name = "LinearRegression"
@@ -78,11 +74,10 @@ class LinearRegressor:
             linear_model.LinearRegression()
         )
 
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[float]:
-        """Predict each event, then learn it."""
-        answers = []
-        for x, y in zip(xs, ys, strict=True):
-            x = present(x)
-            answers.append(float(self._model.predict_one(x)))
-            self._model.learn_one(x, y)
-        return answers
+    def predict(self, x: Event) -> float:
+        """Return the predicted target."""
+        return float(self._model.predict_one(present(x)))
+
+    def learn(self, x: Event, y: float) -> None:
+        """Learn one event."""
+        self._model.learn_one(present(x), y)

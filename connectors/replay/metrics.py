@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamk.learners import KernelLearner
-from streamk.prequential import Score
+from streamk.scores import Score
 
 
 @dataclass
@@ -30,6 +30,10 @@ class Replay:
         The learner's name, and the baseline's if there is one.
     scores
         The running metrics of each.
+    interval
+        Events between two points of ``curve``.
+    delay
+        How many events late labels arrived.
     doublings
         The curves at powers of two.
     curve
@@ -43,6 +47,7 @@ class Replay:
     names: list[str]
     scores: list[Score]
     interval: int
+    delay: int = 0
     doublings: list[Point] = field(default_factory=list)
     curve: list[Point] = field(default_factory=list)
     interrupted: bool = False
@@ -70,7 +75,7 @@ class Replay:
             {**score.values(), "events": score.events, "events_per_second": round(score.events_per_second, 1)}
             for score in self.scores
         ]
-        first: dict[str, Any] = {**found[0], "model_bytes": len(self.learner.to_bytes())}
+        first: dict[str, Any] = {**found[0], "delay": self.delay, "model_bytes": len(self.learner.to_bytes())}
         if len(found) > 1:
             first["baseline"] = {"model": self.names[1], **found[1]}
         return first

@@ -15,10 +15,16 @@ from rich.table import Table
 
 from connectors.files.log import Log
 from connectors.replay.metrics import Point, Replay
-from streamk.prequential import decide
+from streamk.scores import decide
 
 Watch = Callable[[Replay], None]
-_TITLES = {"log_loss": "log loss", "mae": "MAE", "rmse": "RMSE", "r2": "R²"}
+_TITLES = {
+    "kappa_temporal": "temporal kappa",
+    "log_loss": "log loss",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "r2": "R²",
+}
 _REFRESH = 0.1  # seconds between two drawings of the live table
 
 
@@ -30,6 +36,8 @@ def lines(console: Console) -> Iterator[Watch]:
     def watch(run: Replay) -> None:
         nonlocal shown
         if shown == 0:
+            if run.delay:
+                console.print(_lateness(run).removeprefix(", "), highlight=False, soft_wrap=True)
             console.print(_heading(run), highlight=False, soft_wrap=True)
         for point in run.doublings[shown:]:
             console.print(_line(run, point), highlight=False, markup=False, soft_wrap=True)
@@ -83,7 +91,7 @@ def live(console: Console, log: Log, limit: int | None) -> Iterator[Watch]:
 
 def metrics_table(run: Replay) -> Table:
     """Return the metrics of the learner and the baseline, side by side."""
-    table = Table(title=f"{run.events:,} events", title_justify="left")
+    table = Table(title=f"{run.events:,} events{_lateness(run)}", title_justify="left")
     table.add_column("")
     for name in run.names:
         table.add_column(name, justify="right", overflow="fold")
@@ -96,6 +104,10 @@ def metrics_table(run: Replay) -> Table:
     speeds = (f"{score.events_per_second:,.0f}" for score in run.scores)
     table.add_row("events/s (predict + learn)", *speeds)
     return table
+
+
+def _lateness(run: Replay) -> str:
+    return f", labels {run.delay:,} events late" if run.delay else ""
 
 
 def summary(run: Replay, console: Console) -> None:
@@ -133,7 +145,9 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
             )
             colour = panel.lines[-1].get_color()
             panel.plot(events, [point.overall[i] for point in run.curve], color=colour, alpha=0.4, ls="--")
-        panel.set_title(f"{title}: {run.events:,} events (dashed: from the start)", loc="left")
+        panel.set_title(
+            f"{title}: {run.events:,} events{_lateness(run)} (dashed: from the start)", loc="left"
+        )
         panel.set_ylabel("accuracy" if run.task == "classification" else "MAE")
         panel.grid(alpha=0.3)
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -10,11 +10,12 @@ from typing import Any
 
 from connectors.events import Record, label
 from connectors.files.log import Log
-from connectors.learners import DEFAULT, build
+from connectors.learners import DEFAULT, build, parameter_names
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.metrics import Replay
 from streamk.encoding.rows import RowError
-from streamk.prequential import Answers, LearnerSubject, Score, Subject, test_then_train
+from streamk.prequential import CHUNK, Answers, LearnerSubject, Subject, test_then_train
+from streamk.scores import Score, check_delay
 
 _LOOK = 1000  # records looked at to tell the task
 _CLASSES = 20  # whole numbers with at most so many values are taken for classes
@@ -62,6 +63,7 @@ def replay(
     limit: int | None = None,
     baseline: bool = True,
     interval: int = 1000,
+    delay: int = 0,
     watch: Callable[[Replay], None] = lambda replay: None,
 ) -> Replay:
     """Replay a log through a new learner and return its scores and curves.
@@ -80,25 +82,32 @@ def replay(
         Whether to run river's linear model beside the learner.
     interval
         Events between two points of the curve.
+    delay
+        How many events late labels arrive (:func:`streamk.prequential.test_then_train`). A learner that has
+        a parameter of this name gets the same, unless ``parameters`` say another.
     watch
         Called after every chunk of events.
 
     A record that cannot be taken ends the replay, as Ctrl-C does; the figures are then of those before it,
-    and ``error`` names its line.
+    or before its label came, and ``error`` names its line.
 
     Raises
     ------
     ValueError
         If not even the first record can be taken, or a name or a parameter.
     """
+    check_delay(delay)
+    parameters = dict(parameters or {})
+    if delay and "delay" in parameter_names(learner):
+        parameters = {"delay": delay, **parameters}
     if task is not None:
-        build(learner, task, parameters or {})  # what is wrong is said before anything is read
+        build(learner, task, parameters)  # what is wrong is said before anything is read
     with _Interruptible(islice(iter(log), limit)) as records:
         head = list(islice(records, _LOOK))
         if not head:
             raise ValueError(records.error or f"{log.name} holds no events")
         task = task or tell_task(head)
-        machine = build(learner, task, parameters or {})
+        machine = build(learner, task, parameters)
         subjects: list[Subject] = [LearnerSubject(machine, task)]
         names = [type(machine).__name__]
         if baseline:
@@ -107,12 +116,12 @@ def replay(
                 linear.expect(len({str(r.target) for r in head}))
             subjects.append(linear)
             names.append(f"river {linear.name}")
-        run = Replay(task, machine, names, [Score(task) for _ in subjects], interval)
-        lines: list[int] = []
+        run = Replay(task, machine, names, [Score(task, delay) for _ in subjects], interval, delay)
+        lines = [0] * (CHUNK + delay + 1)  # of the last events read
 
         def events() -> Iterator[tuple[Any, Any]]:
-            for record in chain(head, records):
-                lines.append(record.line)
+            for number, record in enumerate(chain(head, records)):
+                lines[number % len(lines)] = record.line
                 try:
                     yield interpret(record, log, task)
                 except ValueError as error:
@@ -121,9 +130,9 @@ def replay(
 
         _warm(machine.clone(), task, head, log)
         try:
-            _follow(run, test_then_train(subjects, events()), lines, records, watch)
+            _follow(run, test_then_train(subjects, events(), delay=delay), watch)
         except RowError as error:
-            records.error = f"{log.place(lines[0])}: {error.reason}"
+            records.error = f"{log.place(lines[(run.events + error.row) % len(lines)])}: {error.reason}"
         if records.error and not run.events:
             raise ValueError(records.error)
         run.error = records.error
@@ -131,13 +140,7 @@ def replay(
         return run
 
 
-def _follow(
-    run: Replay,
-    stream: Iterator[list[Answers]],
-    lines: list[int],
-    records: _Interruptible,
-    watch: Callable[[Replay], None],
-) -> None:
+def _follow(run: Replay, stream: Iterator[list[Answers]], watch: Callable[[Replay], None]) -> None:
     for answers in stream:
         for score, answer in zip(run.scores, answers, strict=True):
             score.seconds += answer.seconds
@@ -150,16 +153,16 @@ def _follow(
             if run.events % run.interval == 0:
                 run.mark(run.curve, target, prediction)
         watch(run)
-        if records.interrupted:
-            return
-        del lines[: len(answers[0].targets)]
 
 
 def _warm(machine: Any, task: str, head: list[Record], log: Log) -> None:
     """Compile, or load what was compiled, on a throw-away learner, so that no speed counts it."""
     with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its line
         xs, ys = map(list, zip(*(interpret(record, log, task) for record in head[:2]), strict=True))
-        LearnerSubject(machine, task).answer(xs, ys)
+        subject = LearnerSubject(machine, task)
+        subject.answer(xs, ys)
+        subject.learn(xs[0], ys[0])
+        subject.predict(xs[0])
         machine.flush()
 
 

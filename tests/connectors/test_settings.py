@@ -17,7 +17,7 @@ from connectors.learners import LEARNERS
 from connectors.settings import FileSink, Settings, TopicSink, TopicSource
 from connectors.settings_file import example, load
 from connectors.stream import USAGE, Failure
-from streamk.prequential import TASKS
+from streamk.scores import TASKS
 
 KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\n[events]\ntarget = "y"\n'

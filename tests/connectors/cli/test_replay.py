@@ -48,9 +48,17 @@ def test_json(bananas):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     result = json.loads(done.stdout)
-    keys = {"accuracy", "kappa", "log_loss", "events", "events_per_second", "model_bytes"}
+    keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "delay", "events", "events_per_second"}
+    keys |= {"model_bytes"}
     assert result.keys() == keys
     assert result["events"] == 1000
+
+
+def test_late_labels(bananas):
+    done = run("replay", bananas, "--target", "y", "--delay", 5, "--limit", 500)
+    assert done.stdout.startswith("labels 5 events late\n")
+    assert "500 events, labels 5 events late" in done.stdout
+    assert run("replay", bananas, "--target", "y", "--delay", "-1").returncode == 2
 
 
 def test_the_same_seed_saves_the_same_bytes(bananas, tmp_path):

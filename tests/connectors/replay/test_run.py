@@ -46,6 +46,43 @@ def test_a_replay_is_a_river_loop(bananas):
     assert result["baseline"]["accuracy"] < result["accuracy"]
 
 
+@pytest.mark.parametrize("delay", [1, 100, 5000])
+def test_late_labels_are_a_loop_too(bananas, delay):
+    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 128}, limit=1500, delay=delay)
+    learner = streamk.KaczmarzClassifier(seed=7, features=128)
+    accuracy, events = metrics.Accuracy(), list(datasets.Bananas().take(1500))
+    for t, (x, y) in enumerate(events):
+        accuracy.update(y, learner.predict_one(x))
+        if t >= delay:
+            learner.learn_one(*events[t - delay])
+    result = run.result()
+    assert result["delay"] == delay
+    assert result["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
+    assert (run.events, run.learner.events) == (1500, 1500)
+
+
+def test_a_learner_that_knows_of_delays_is_told(bananas):
+    def told(**parameters):
+        made = {"seed": 7, "features": 768, **parameters}
+        return replay(Log(bananas, "y"), "kernel", None, made, limit=20, baseline=False, delay=7).learner
+
+    assert told().delay == 7
+    assert told(delay=2).delay == 2
+    assert told(delay="3").delay == 3
+
+
+def test_a_delay_that_is_none(bananas):
+    with pytest.raises(ValueError, match="delay is -1; it must be a whole number"):
+        replay(Log(bananas, "y"), delay=-1)
+
+
+def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path):
+    rows = [{"a": float(i), "y": 5 if i == 3 else "uv"[i % 2]} for i in range(2300)]
+    run = replay(log(tmp_path, rows), task="classification", delay=1200)
+    assert "line 4: the label is 5" in run.error
+    assert (run.events, run.learner.events) == (1204, 3)
+
+
 def test_regression(tmp_path):
     rng = np.random.default_rng(0)
     rows = [{"a": a, "y": float(np.sin(2 * a) * 10 + 50)} for a in rng.normal(size=1500).tolist()]
@@ -88,7 +125,7 @@ def test_chunks_do_not_show(bananas, monkeypatch):
     from streamk import prequential
 
     whole = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
-    small = lambda subjects, events: prequential.test_then_train(subjects, events, chunk=37)  # noqa: E731
+    small = lambda *given, **late: prequential.test_then_train(*given, chunk=37, **late)  # noqa: E731
     monkeypatch.setattr(module, "test_then_train", small)
     again = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
     del whole["events_per_second"], again["events_per_second"]
@@ -112,7 +149,7 @@ def test_a_bad_record_ends_the_replay_and_is_named_by_its_line(tmp_path, monkeyp
     from streamk import prequential
 
     monkeypatch.setattr(
-        module, "test_then_train", lambda s, e: prequential.test_then_train(s, e, chunk=chunk)
+        module, "test_then_train", lambda *g, **late: prequential.test_then_train(*g, chunk=chunk, **late)
     )
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
     run = replay(log(tmp_path, rows), task="classification")

@@ -1,0 +1,102 @@
+"""What takes part: a subject that says how it wants its events, and how large it has become."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from logs import Stream
+
+from streamk.prequential import Subject
+
+
+class Contestant(Subject):
+    """A model under comparison; labels are texts, targets numbers."""
+
+    probabilities = True  # whether its predictions are to be scored by log loss
+
+    @abstractmethod
+    def prepare(self, stream: Stream) -> list[Any]:
+        """Return the events as the model takes them; no clock runs."""
+
+    @abstractmethod
+    def size(self) -> int | None:
+        """Return the bytes of the model when saved, None if it cannot be saved."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under which a peer is measured."""
+
+    memory: bool
+    delay: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A line of the table.
+
+    Attributes
+    ----------
+    library
+        The distribution whose version its results belong to.
+    cost
+        Microseconds an event is expected to take: the order of the run, and its remaining time.
+    make
+        Returns a new contestant for a stream.
+    ours
+        Whether it has a label memory of its own.
+    """
+
+    name: str
+    library: str
+    cost: float
+    make: Callable[[Stream, Setting], Contestant]
+    ours: bool = False
+
+
+class Standard:
+    """A running mean and deviation of the target."""
+
+    def __init__(self) -> None:
+        self.count, self.mean, self._squares = 0, 0.0, 0.0
+
+    def learn(self, y: float) -> float:
+        """Count a target, and return it standardised."""
+        self.count += 1
+        step = y - self.mean
+        self.mean += step / self.count
+        self._squares += step * (y - self.mean)
+        return (y - self.mean) / self.deviation
+
+    @property
+    def deviation(self) -> float:
+        """Its deviation, 1 while there is none."""
+        return math.sqrt(self._squares / max(self.count, 1)) or 1.0
+
+
+def standardised(frame: pd.DataFrame) -> np.ndarray:
+    """Return numbers standardised by the rows up to each, texts one-hot, each row as a vector."""
+    X = pd.get_dummies(frame, dtype=float)
+    texts = np.array([c not in frame.columns for c in X.columns])
+    values = X.to_numpy(dtype=float)
+    counts = np.arange(1, len(values) + 1)[:, None]
+    centred = values - values[0]  # lest squares of large numbers lose their digits
+    means = np.cumsum(centred, axis=0) / counts
+    variances = np.maximum(np.cumsum(centred**2, axis=0) / counts - means**2, 0.0)
+    deviations = np.where(variances > 1e-12, np.sqrt(variances), 1.0)
+    found: np.ndarray = np.where(texts, values, (centred - means) / deviations)
+    return found
+
+
+def shares(labels: list[str], values: Any) -> dict[str, float]:
+    """Return non-negative numbers, one a class, as probabilities; nothing if none is above 0."""
+    numbers = [float(v) if v == v and v > 0.0 else 0.0 for v in values]
+    whole = sum(numbers)
+    return {label: v / whole for label, v in zip(labels, numbers, strict=False)} if whole > 0.0 else {}
