@@ -48,7 +48,9 @@ def test_a_replay_is_a_river_loop(bananas):
 
 @pytest.mark.parametrize("delay", [1, 100, 5000])
 def test_late_labels_are_a_loop_too(bananas, delay):
-    run = replay(Log(bananas, "y"), parameters={"seed": 7, "features": 128}, limit=1500, delay=delay)
+    run = replay(
+        Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128}, limit=1500, delay=delay
+    )
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, events = metrics.Accuracy(), list(datasets.Bananas().take(1500))
     for t, (x, y) in enumerate(events):
