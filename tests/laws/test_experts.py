@@ -71,9 +71,12 @@ def in_groups(names):
 @pytest.mark.parametrize("classifies", [True, False])
 @pytest.mark.parametrize("together", [1, 128])
 def test_two_equal_experts_have_equal_bytes(classifies, together):
-    for rule in (RULES if together == 1 else BLOCK_RULES).values():
-        (one, two), _ = learned(classifies, [rule, rule], together=together)
-        assert one == two
+    rules = RULES if together == 1 else BLOCK_RULES
+    names = in_groups([*rules, *rules])
+    found, _ = learned(classifies, [rules[name] for name in names], together=together)
+    for name in rules:
+        one, two = (bytes_ for bytes_, of in zip(found, names, strict=True) if of == name)
+        assert one == two, name
 
 
 @pytest.mark.parametrize("growing", [False, True])
