@@ -109,6 +109,7 @@ def test_they_are_wide_where_errors_are_large():
 
 def test_a_higher_level_is_never_narrower():
     made = learned(*stream(500, 4))
+    made.offsets[:, 8:] *= 0.5  # the tails are followed one by one, and may cross for a while
     levels = np.linspace(0.01, HIGHEST, 60)
     below, above = np.array([made.around(0.3, level) for level in levels]).T
     assert (np.diff(below + above) >= 0).all()
