@@ -22,10 +22,9 @@ from logs import LONG, STREAMS
 from measuring import LIBRARIES, Bench, Job, installed, jobs
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from sections import ROOT
 from tables import document
 from threadpoolctl import threadpool_limits
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(bench: Bench, planned: list[Job], console: Console, cached: bool = False) -> list[Result]:

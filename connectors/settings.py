@@ -143,7 +143,7 @@ class Events(Section):
 class Learner(Section):
     """What learns."""
 
-    name: str = Field(DEFAULT, description=f"{', '.join(list(LEARNERS)[:-1])} or {list(LEARNERS)[-1]}")
+    name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
     task: str = Field("classification", description="classification or regression")
     parameters: dict[str, Any] = Field({}, description="of the learner; seed is 0 if it is not given")
 

@@ -77,7 +77,28 @@ def check_mixture(values: Mapping[str, Any], parts: int) -> None:
         ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
         ("relevance", values["relevance"], _flag(values["relevance"]), "True or False"),
         ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
-        ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
+        _seed(seed),
+    )
+
+
+def check_detector(values: Mapping[str, Any], shortest: int) -> None:
+    """Raise a ValueError that names the first parameter of a drift detector with a value it cannot have.
+
+    ``shortest`` is the number of events of its shortest window.
+    """
+    rate, size, window, features, seed = (
+        values[name] for name in ("false_alarms", "reference", "window", "features", "seed")
+    )
+    fits = _whole(size, 64, 2**20 + 1)
+    _require(("reference", size, fits, "a whole number from 64 to 1,048,576"))
+    most = 0.75 / size
+    power = _whole(window, shortest, size + 1) and window & (window - 1) == 0
+    blocks = _whole(features, 1, 2**16 + 1) and features % GROUP == 0
+    _require(
+        ("false_alarms", rate, 0.0 < number(rate) <= most, f"above 0 and at most 0.75/reference, {most:g}"),
+        ("window", window, power, f"a power of two from {shortest} to reference={size}"),
+        ("features", features, blocks, f"a multiple of {GROUP}, at most 65,536"),
+        _seed(seed),
     )
 
 
@@ -96,7 +117,7 @@ def check_map(values: Mapping[str, Any]) -> None:
         ("scales", scales, _all_positive(scales), "a tuple of numbers above 0"),
         ("features", features, _whole(features, 1, 2**24 + 1), f"a whole number from 1 to {2**24:,}"),
         ("directions", directions, _among(directions, CHOICES), " or ".join(map(repr, CHOICES))),
-        ("seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"),
+        _seed(seed),
     )
     if isinstance(kernels[0], Polynomial):
         sketch_size(features, len(scales))
@@ -111,6 +132,11 @@ def _require(*requirements: tuple[str, Any, bool, str]) -> None:
     for name, value, valid, wanted in requirements:
         if not valid:
             raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
+
+
+def _seed(seed: Any) -> tuple[str, Any, bool, str]:
+    """Return what is required of a seed."""
+    return "seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"
 
 
 def _positive(value: Any, least: float = math.ulp(0.0)) -> bool:

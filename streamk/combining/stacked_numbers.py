@@ -72,23 +72,22 @@ def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ign
 
     def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
         aim = aim_of(coding, target)
-        follow(combiner.intervals, _mixed(combiner, outputs), aim)
+        together = _mixed(combiner, outputs)
+        follow(combiner.intervals, together, aim)
         if is_learned(coding, target):
-            _learn_number(combiner, outputs, aim)
+            _learn_number(combiner, outputs, together, aim)
 
     return learn
 
 
 @njit(cache=True, **INNER)
-def _learn_number(combiner, outputs, aim):  # type: ignore[no-untyped-def]
+def _learn_number(combiner, outputs, mixed, aim):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     slope, count = np.empty(experts), combiner.shares.shape[0]
-    errors, least, total, mixed = np.empty(count), np.inf, 0.0, 0.0
+    errors, least, total = np.empty(count), np.inf, 0.0
     for s in range(count):
-        said = _number(combiner, s, outputs)
-        errors[s] = (said - aim) ** 2
+        errors[s] = (_number(combiner, s, outputs) - aim) ** 2
         least = min(least, errors[s])
-        mixed += combiner.shares[s] * said
     moved = rate(combiner.error)
     for e in range(experts):
         combiner.losses[e] += moved * (errors[sets + e] - combiner.losses[e])

@@ -16,9 +16,8 @@ from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
 from streamk.encoding.fields import Event, kind_of
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import Rows, stack
-from streamk.encoding.targets import number
 from streamk.features.counter import MASK64, mix64_int
-from streamk.features.map import BLOCK as FEATURES
+from streamk.parameters import check_detector
 
 _FIELD = "x"  # the name of a number that is no event
 
@@ -51,10 +50,12 @@ class KernelTwoSample(base.DriftDetector):
     seed
         The only source of randomness. None draws one.
 
-    Notes ----- An event is a dict of numbers, booleans, strings and None (missing). A number that is no
-    event, such as an error, may be given as it is. Numbers are centred and scaled by median and quartiles
-    of the reference, which also sets the bandwidth: the median distance of its events. A field that
-    vanishes, appears or goes missing is a change as any other.
+    Notes
+    -----
+    An event is a dict of numbers, booleans, strings and None (missing). A number that is no event, such as
+    an error, may be given as it is. Numbers are centred and scaled by median and quartiles of the
+    reference, which also sets the bandwidth: the median distance of its events. A field that vanishes,
+    appears or goes missing is a change as any other.
 
     If only ``P(y|x)`` changes, put the label into the event: ``{**x, "label": y}``.
 
@@ -110,7 +111,7 @@ class KernelTwoSample(base.DriftDetector):
         self.window = window
         self.features = features
         self.seed = seed
-        _check(self._get_params())
+        check_detector(self._get_params(), BLOCK)
         self._seed = secrets.randbits(63) if seed is None else int(seed)
         self._alarms = 0
         self._begin(Inputs())
@@ -219,33 +220,3 @@ def _event_of(x: Any) -> Any:
     if isinstance(x, (bool, np.bool_)):
         return {_FIELD: int(x)}
     return {_FIELD: x} if kind_of(type(x)) == "number" else x
-
-
-def _check(values: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names the first parameter with a value it cannot have."""
-    size, window, features, seed = (values[k] for k in ("reference", "window", "features", "seed"))
-    _require("reference", size, _whole(size, 64, 2**20), "a whole number from 64 to 1,048,576")
-    most = 0.75 / size
-    rate = number(values["false_alarms"])
-    _require(
-        "false_alarms",
-        values["false_alarms"],
-        0.0 < rate <= most,
-        f"above 0 and at most 0.75/reference, {most:g}",
-    )
-    is_power = _whole(window, BLOCK, size) and window & (window - 1) == 0
-    _require("window", window, is_power, f"a power of two from {BLOCK} to reference={size}")
-    whole_blocks = _whole(features, 1, 2**16) and features % FEATURES == 0
-    _require("features", features, whole_blocks, f"a multiple of {FEATURES}, at most 65,536")
-    is_seed = seed is None or _whole(seed, 0, 2**63 - 1)
-    _require("seed", seed, is_seed, "None or a whole number below 2**63")
-
-
-def _require(name: str, value: Any, valid: bool, wanted: str) -> None:
-    if not valid:
-        raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
-
-
-def _whole(value: Any, least: int, most: int) -> bool:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and least <= int(value) <= most

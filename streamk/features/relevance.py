@@ -48,8 +48,7 @@ def transform_of(moments: Array, columns: int, whole: bool) -> Floats:
     used = slice(1, min(columns, MOST))
     transform = np.eye(MOST)
     found = moments[used, used]
-    trace = float(np.trace(found))
-    if trace > 0.0:
+    if np.trace(found) > 0.0:
         worth = np.sqrt(found.diagonal() / found.diagonal().max())
         sharp = worth[:, None] * found * worth
         mixed = (1.0 - _MIXED) * len(found) / np.trace(sharp) * sharp + _MIXED * np.eye(len(found))
