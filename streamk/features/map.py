@@ -216,6 +216,12 @@ class FeatureMap:
         """Columns that experts can stand on."""
         return self.width if self.sections is None else self.sections.width
 
+    def follow(self, targets: int) -> None:
+        """Make room for what relevance learns of targets, if it does."""
+        if self.sections is not None:
+            self.sections.cross.grow(targets)
+            self.renew()
+
     def grow(self, features: int) -> None:
         """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
         if features > self.features:

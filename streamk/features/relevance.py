@@ -10,10 +10,13 @@ of ``z`` spend themselves there::
 
 ``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
 diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
-alone moves. Gradients are taken by differences, at one event of some dozens. There are two such blocks of
-features; until they begin, ``T`` is the identity. Whenever the number of events has doubled, the older
-begins anew under the ``M`` of that moment: one under the diagonal and the other under the full matrix at
-first, and then as the one that has shown to be better.
+alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens. To
+``M`` is added what targets have to do with products of inputs, which tells more as long as the learner knows
+little (:mod:`streamk.features.cross_moments`).
+
+There are two such blocks of features; until they begin, ``T`` is the identity. Whenever the number of events
+has doubled, the older begins anew under the ``M`` of that moment: one under the diagonal and the other under
+the full matrix at first, and then as the one that has shown to be better.
 
 Only the first 63 inputs that were learned have relevance; others, and those met later, keep theirs of 1.
 """
@@ -25,11 +28,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER
+from streamk.features.cross_moments import MOST
 from streamk.features.plain import column_of
 from streamk.threads import one_blas_thread
 
 BLOCKS = 2
-MOST = 64  # columns with relevance, the constant's among them
 STEP = 0.25  # of the differences, in deviations of an input
 _MIXED = 0.02
 _RARELY = 4  # gradients are taken at one event in so many times the inputs
@@ -43,11 +46,10 @@ def no_relevance() -> tuple[Array, Floats]:
     return np.zeros((MOST, MOST)), np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
 
 
-def transform_of(moments: Array, columns: int, whole: bool) -> Floats:
-    """Return ``T`` of the sum of gradient outer products, for so many columns in use."""
-    used = slice(1, min(columns, MOST))
+def transform_of(found: Array, whole: bool) -> Floats:
+    """Return ``T`` of an outer product ``M`` ``(d, d)``, that of the first inputs with a column."""
+    used = slice(1, 1 + len(found))
     transform = np.eye(MOST)
-    found = moments[used, used]
     if np.trace(found) > 0.0:
         worth = np.sqrt(found.diagonal() / found.diagonal().max())
         sharp = worth[:, None] * found * worth
@@ -104,8 +106,9 @@ def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped
 
 @njit(cache=True, **INNER)
 def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped-def]
-    """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments."""
+    """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:
+        sections.moments[0, 0] += 1.0
         for j in range(count):
             c = column_of(sections.columns, sections.places, found[i, j], False)
             for m in range(count):

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.rows import typed
+from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.plain import PLAIN, Keys, columns_of, empty_columns, in_use, index_of
-from streamk.features.relevance import BLOCKS, MOST, no_relevance, transform_of
+from streamk.features.relevance import BLOCKS, no_relevance, transform_of
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
@@ -30,7 +31,8 @@ class SectionRecord(NamedTuple):
     """Sections as compiled code sees them.
 
     ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``parts``,
-    features from and to; ``transforms`` and ``moments`` of relevance, and whether it is ``learned``.
+    features from and to; ``transforms`` and ``moments`` of relevance, and whether it is ``learned``; ``sums``
+    and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
     """
 
     amplitude: np.float32
@@ -40,6 +42,8 @@ class SectionRecord(NamedTuple):
     transforms: NDArray[np.float32]
     moments: Array
     learned: bool
+    sums: Array
+    squares: Array
 
 
 class Sections:
@@ -60,6 +64,7 @@ class Sections:
         self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
         self.keys = empty_columns()
         self.moments, self.transforms = no_relevance()
+        self.cross = CrossMoments()
         self.kinds = np.full(BLOCKS, IDENTITY)
 
     @property
@@ -67,7 +72,7 @@ class Sections:
         """The sections as compiled code sees them, until relevance is renewed."""
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.parts, self.transforms,
-            self.moments, self.learned,
+            self.moments, self.learned, self.cross.sums, self.cross.squares,
         )  # fmt: skip
 
     def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
@@ -98,9 +103,21 @@ class Sections:
         block = opening % BLOCKS
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
-        self.transforms[block] = transform_of(self.moments, len(in_use(self.keys)) + 1, kind == WHOLE)
+        self.transforms[block] = transform_of(self._found(), kind == WHOLE)
         self.moments *= _KEPT
+        self.cross.fade(_KEPT)
         return self.columns_of_part(1 + block)
+
+    def _found(self) -> Array:
+        """Return the mean of gradient outer products, and what the targets' cross moments say beside."""
+        used = slice(1, self._used)
+        mean: Array = self.moments[used, used] / max(self.moments[0, 0], 1.0)
+        return mean + self.cross.outer(used)
+
+    @property
+    def _used(self) -> int:
+        """Columns in use that have relevance, the constant's among them."""
+        return min(len(in_use(self.keys)) + 1, MOST)
 
     def relevance(self) -> dict[int, tuple[float, ...]]:
         """Return, by key, the relevance that inputs have in each of the blocks."""
@@ -109,12 +126,16 @@ class Sections:
             for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
         }
 
-    def take(self, others: Sequence[Sections]) -> None:
-        """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first."""
+    def take(self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]]) -> None:
+        """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first.
+
+        ``targets`` are, of each part, where its outputs go and the unit of its targets.
+        """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
-        for other in others:
+        for other, (places, unit) in zip(others, targets, strict=True):
             here, there = self._shared(other)
-            self.moments[np.ix_(here, here)] += other.moments[np.ix_(there, there)]
+            self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
+            self.cross.take(other.cross, (here, there), places, unit)
         self.kinds = others[0].kinds.copy()
         for block in range(BLOCKS):
             self.transforms[block] = self._as_ours(others[0], block)
@@ -139,16 +160,17 @@ class Sections:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps: of relevance, the columns in use."""
-        used = slice(0, min(len(in_use(self.keys)) + 1, MOST))
+        used = slice(0, self._used)
         return {
             "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
+            **self.cross.arrays(self._used),
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+    def restore(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
+        """Take over the arrays of a model file, if they are possible; if closed, without cross moments."""
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)
         moments = typed(arrays, "map.moments", np.float64, (used, used))
@@ -162,3 +184,5 @@ class Sections:
         self.moments, self.transforms = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
         self.kinds = kinds.copy()
+        if not closed:
+            self.cross.restore(arrays, used)

@@ -24,6 +24,7 @@ from streamk.encoding.rows import first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
+from streamk.features.cross_moments import add_products
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
 from streamk.features.relevance import STEP, add_gradients, inputs_for, is_due, transform_row
@@ -146,6 +147,8 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
                 if comes_late(coding.memory):
                     given = residual
                     _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                if is_learned(coding, target):
+                    _take_products(loan, inputs, found, widths[i], i, target)
                 _learn(loan, phi, np.int64(i), outputs, mixed, given, target, weight, residual)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
@@ -194,6 +197,15 @@ def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # ty
 
 
 @njit(cache=True, **INNER)
+def _take_products(loan, inputs, found, count, i, target):  # type: ignore[no-untyped-def]
+    """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
+    coding, _, features, _, _ = borrowed(loan.value)
+    output, aim = (int(target), 1.0) if coding.classes else (0, aim_of(coding, target))
+    unit = scale_of(count, coding.exponents[0])
+    add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, aim)
+
+
+@njit(cache=True, **INNER)
 def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
@@ -221,7 +233,7 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
         fill_plain(features.sections, changed, keys, count, row, np.bool_(False), raw, phi)
         _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
         for k in range(most):
-            slopes[j, k] = (out[k] - given[k]) / STEP
+            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / STEP
     add_gradients(features.sections, slopes, keys, count, 0)
 
 

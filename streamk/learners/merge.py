@@ -84,11 +84,11 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     latest = max(parts, key=lambda part: part._growth.openings)._growth
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)
+    columns = [_places(part, merged) for part in parts]
     if made.sections is not None:
-        made.sections.take([_sections(part) for part in parts])
+        made.sections.take([_sections(part) for part in parts], columns)
         made.renew()
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
-    columns = [_places(part, merged) for part in parts]
     moves = [_moves(part, merged) for part in parts] if made.sections is not None else []
     for k, expert in enumerate(merged._experts):
         experts = [part._experts[k] for part in parts]

@@ -132,6 +132,7 @@ class LearnerState(base.Estimator):
         """Make room for outputs and features, everywhere."""
         assert self._map is not None
         self._map.grow(features)
+        self._map.follow(outputs)
         for expert in self._experts:
             before = self._map.columns - self._map.width
             expert.grow(outputs, before + self._map.features, self._map.columns)
@@ -271,7 +272,7 @@ class LearnerState(base.Estimator):
         if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
             raise ValueError(f"coefficients of {outputs} outputs do not fit")
         if made.sections is not None:
-            made.sections.restore(arrays)
+            made.sections.restore(arrays, closed)
             made.renew()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):

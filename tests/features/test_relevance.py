@@ -5,8 +5,10 @@ import pytest
 from numba import njit
 
 import streamk
+from streamk.encoding.codec import Unit
+from streamk.features.cross_moments import MOST
 from streamk.features.plain import columns_of, index_of
-from streamk.features.relevance import MOST, transform_of, transform_row
+from streamk.features.relevance import transform_of, transform_row
 from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, SectionRecord, Sections
 
 
@@ -15,22 +17,15 @@ def transform(sections, inputs, found, count):
     transform_row(sections, inputs, found, count, 0)
 
 
-def moments_of(gradients):
-    moments = np.zeros((MOST, MOST))
-    used = slice(1, 1 + gradients.shape[1])
-    moments[used, used] = gradients.T @ gradients
-    return moments
-
-
 def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
     gradients = np.random.default_rng(0).normal(size=(50, 4)) @ np.diag([3.0, 1.0, 0.1, 0.0])
     m = gradients.T @ gradients
     sharp = np.diag(np.sqrt(np.diag(m))) @ m @ np.diag(np.sqrt(np.diag(m)))
     expected = 0.98 * 4 * sharp / np.trace(sharp) + 0.02 * np.eye(4)
-    whole = transform_of(moments_of(gradients), 5, True)
+    whole = transform_of(m, True)
     np.testing.assert_allclose(whole[1:5, 1:5] @ whole[1:5, 1:5], expected, atol=1e-5)
     np.testing.assert_allclose(whole, whole.T, atol=1e-6)
-    diagonal = transform_of(moments_of(gradients), 5, False)
+    diagonal = transform_of(m, False)
     np.testing.assert_allclose(diagonal[1:5, 1:5], np.diag(np.sqrt(np.diag(expected))), atol=1e-6)
     for found in (whole, diagonal):
         np.testing.assert_allclose((found[1:5, 1:5] ** 2).sum(), 4.0, rtol=1e-5)  # mean square 1
@@ -39,8 +34,8 @@ def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
 
 
 def test_nothing_found_changes_nothing():
-    for columns in (1, 5, 200):
-        np.testing.assert_array_equal(transform_of(np.zeros((MOST, MOST)), columns, True), np.eye(MOST))
+    for columns in (0, 4, MOST - 1):
+        np.testing.assert_array_equal(transform_of(np.zeros((columns, columns)), True), np.eye(MOST))
 
 
 def test_inputs_are_transformed_where_they_have_relevance():
@@ -49,7 +44,7 @@ def test_inputs_are_transformed_where_they_have_relevance():
     transforms = rng.normal(size=(2, MOST, MOST)).astype(np.float32)
     record = SectionRecord(
         np.float32(1.0), keys, index_of(keys), np.zeros((3, 2), dtype=np.int64), transforms,
-        np.zeros((MOST, MOST)), True,
+        np.zeros((MOST, MOST)), True, np.zeros((1, MOST, MOST)), np.zeros(0),
     )  # fmt: skip
     inputs = rng.normal(size=(6, 1, 4)).astype(np.float32)
     before = inputs.copy()
@@ -138,13 +133,13 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     one.keys, other.keys = columns_of([5, 6, 7]), columns_of([7, 8, 5])
     for sections, gradient in ((one, [1.0, 0.0, 2.0]), (other, [2.0, 0.0, 1.0])):
         sections.moments[1:4, 1:4] = np.outer(gradient, gradient)
-    merged.take([one, other])
+    merged.take([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert all(merged.has_block_of(part, block) for part in (one, other) for block in (0, 1))
     np.testing.assert_allclose(merged.moments[1, 3], 4.0)  # of 5 and 7, from both
     assert merged.moments[4].tolist() == [0.0] * MOST
     one.renew(2, 0)
     again = Sections(768, True)
-    again.take([one, other])
+    again.take([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
     assert again.has_block_of(other, 1)
     assert again.kinds.tolist() == [DIAGONAL, IDENTITY]

@@ -1,0 +1,176 @@
+"""What targets have to do with products of two inputs: relevance before any model knows.
+
+A model that knows nothing has no gradients to learn relevance from, and among many irrelevant inputs it may
+never come to know. Stein's identity needs no model: for normal inputs ``z`` and a target ``t``,
+
+    g = E[∇t] = E[t z]              H = E[∇² t] = E[t (z zᵀ − I)]
+
+so ``g gᵀ + H²`` is large in directions that change the target, by themselves or with others (principal
+Hessian directions; Li 1992). Here ``g`` and ``H`` are made of central moments, in deviations of the inputs,
+which are held to ±3 so that a few wild values do not outweigh the rest. Every entry is moved towards 0 by one
+standard error, as if inputs and target were independent. The targets are the standardised number, or an
+indicator for each of the first 32 classes; their matrices add up.
+
+Inputs have the columns that they have among plain ones (:mod:`streamk.features.plain`), and the first is the
+constant 1: ``Σ z zᵀ`` and ``Σ t z zᵀ`` hold all the sums there are. A number that is present stands as
+1 + its deviations (:mod:`streamk.encoding.scaling`); central moments do not mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import typed
+from streamk.features.plain import column_of
+from streamk.threads import one_blas_thread
+
+MOST = 64  # columns with relevance, the constant's among them
+_TARGETS = 32
+_FIRST = 100  # events before, in which scales settle
+_CLIP = 3.0
+_LEAST = 1e-6  # variance of an input that has a say
+_LARGEST = 1e100
+Array = NDArray[np.float64]
+
+
+class CrossMoments:
+    """Sums over the events of one stream.
+
+    Attributes
+    ----------
+    sums
+        ``(1 + K, 64, 64)``: of ``z zᵀ``, then of ``t z zᵀ`` for each target; the lower triangles.
+    squares
+        ``(K,)``: of ``t²``.
+    """
+
+    def __init__(self) -> None:
+        self.sums: Array = np.zeros((1, MOST, MOST))
+        self.squares: Array = np.zeros(0)
+
+    def grow(self, targets: int) -> None:
+        """Make room for targets, up to 32."""
+        more = min(targets, _TARGETS) - len(self.squares)
+        if more > 0:
+            self.sums = np.concatenate([self.sums, np.zeros((more, MOST, MOST))])
+            self.squares = np.concatenate([self.squares, np.zeros(more)])
+
+    def fade(self, kept: float) -> None:
+        """Let what was counted before count less."""
+        self.sums *= kept
+        self.squares *= kept
+
+    def outer(self, used: slice) -> Array:
+        """Return ``Σ g gᵀ + H²`` over all targets, for some columns."""
+        events = self.sums[0, 0, 0]
+        size = len(range(*used.indices(MOST)))
+        if events < 2.0:
+            return np.zeros((size, size))
+        whole = _mirrored(self.sums) / events
+        mean, products = whole[0, 0, used], whole[0, used, used]
+        covariance = products - np.outer(mean, mean)
+        variance = covariance.diagonal()
+        unit = np.where(variance > _LEAST, 1.0 / np.sqrt(np.maximum(variance, _LEAST)), 0.0)
+        found = np.zeros((size, size))
+        for sums, square in zip(whole[1:], self.squares / events, strict=True):
+            target, with_input = sums[0, 0], sums[0, used]
+            slope = with_input - target * mean
+            crossed = np.outer(mean, with_input)
+            hessian = sums[used, used] - target * products - crossed - crossed.T
+            hessian += 2.0 * target * np.outer(mean, mean)
+            error = np.sqrt(max(square - target * target, 0.0) / events)
+            g = _shrunk(slope * unit, error)
+            h = _shrunk(hessian * np.outer(unit, unit), error * np.sqrt(1.0 + np.eye(size)))
+            with one_blas_thread():
+                found += np.outer(g, g) + h @ h
+        return found
+
+    def take(
+        self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Any
+    ) -> None:
+        """Add those of another learner.
+
+        Parameters
+        ----------
+        other
+            Its moments.
+        columns
+            Of the inputs that both know, here and there.
+        targets
+            Where its targets stand here.
+        unit
+            Its targets in those of this learner, ``scale · t + offset``.
+        """
+        here, there = (np.array([0, *places]) for places in columns)
+        whole = _mirrored(other.sums)[:, there[:, None], there]
+        self.grow(1 + max(targets, default=-1))
+        added = np.zeros_like(self.sums)
+        added[0][np.ix_(here, here)] = whole[0]
+        for sums, square, to in zip(whole[1:], other.squares, targets, strict=False):
+            if to < len(self.squares):
+                added[1 + to][np.ix_(here, here)] = unit.scale * sums + unit.offset * whole[0]
+                self.squares[to] += (
+                    unit.scale**2 * square
+                    + 2.0 * unit.scale * unit.offset * sums[0, 0]
+                    + unit.offset**2 * whole[0, 0, 0]
+                )
+        self.sums += np.tril(added)
+
+    def arrays(self, used: int) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps, of columns in use; none before there are any events."""
+        if not self.sums[0, 0, 0]:
+            return {}
+        row, column = np.tril_indices(used)
+        return {"map.products": self.sums[:, row, column], "map.squares": self.squares}
+
+    def restore(self, arrays: dict[str, NDArray[Any]], used: int) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        if "map.products" not in arrays:
+            return
+        row, column = np.tril_indices(used)
+        squares = arrays["map.squares"]
+        targets = min(len(squares), _TARGETS)
+        squares = typed(arrays, "map.squares", np.float64, (targets,))
+        sums = typed(arrays, "map.products", np.float64, (1 + targets, len(row)))
+        if not ((abs(sums) <= _LARGEST).all() and (squares >= 0.0).all() and (squares <= _LARGEST).all()):
+            raise ValueError("its moments are impossible")
+        self.grow(targets)
+        self.sums[:, row, column], self.squares[:] = sums, squares
+
+
+def _mirrored(sums: Array) -> Array:
+    """Return symmetric matrices of their lower triangles."""
+    return sums + np.tril(sums, -1).transpose(0, 2, 1)
+
+
+def _shrunk(values: Array, by: Any) -> Array:
+    return np.asarray(np.sign(values) * np.maximum(abs(values) - by, 0.0))
+
+
+@njit(cache=True, **INNER)
+def add_products(sections, inputs, found, count, i, unit, events, target, aim):  # type: ignore[no-untyped-def]
+    """Count row ``i`` of inputs, in units of ``unit``, whose target number ``target`` is ``aim``."""
+    if sections is not None and sections.learned and events >= _FIRST:
+        places, values, known = np.zeros(count + 1, dtype=np.int64), np.ones(count + 1), 1
+        for j in range(count):
+            column = column_of(sections.columns, sections.places, found[i, j], False)
+            if 0 < column < MOST:
+                places[known] = column
+                values[known] = min(max(np.float64(inputs[0, i, j]) / unit, 1.0 - _CLIP), 1.0 + _CLIP)
+                known += 1
+        followed = target < sections.squares.shape[0]
+        if followed:
+            sections.squares[target] += aim * aim
+        for j in range(known):
+            for k in range(j + 1):
+                row, column = max(places[j], places[k]), min(places[j], places[k])
+                product = values[j] * values[k]
+                sections.sums[0, row, column] += product
+                if followed:
+                    sections.sums[1 + target, row, column] += aim * product
