@@ -151,11 +151,11 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Calibrating:
         return None
 
-    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]

@@ -9,7 +9,8 @@ standardised predictions, weighed linearly between them. The offsets ``q`` of a 
 
 Whatever the stream does, of ``n`` events a part ``p ± (max |e| + η)/(η n)`` lies beyond, since what ``q``
 gains and loses must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile
-tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side.
+tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side. Where targets
+come late, errors are compared with the ``q`` and ``σ`` of the time of asking.
 """
 
 from __future__ import annotations
@@ -123,15 +124,16 @@ def spread_at(intervals, said):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, **INNER)
-def follow(intervals, said, aim):  # type: ignore[no-untyped-def]
-    """Learn how far a standardised target was from its prediction."""
+def follow(intervals, asked, said, aim):  # type: ignore[no-untyped-def]
+    """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier."""
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
-    spread = spread_at(intervals, said)
+    spread = spread_at(asked, said)
     error = min(max((aim - said) / spread, -_CLIP), _CLIP)
     for p in range(tails.shape[0]):
         for side in range(2):
             beyond = error if side == 1 else -error
-            offsets[side, p] += _STEP * ((1.0 if beyond > offsets[side, p] else 0.0) - tails[p])
+            outside = 1.0 if beyond > asked.offsets[side, p] else 0.0
+            offsets[side, p] += _STEP * (outside - tails[p])
     size = abs(error) * spread
     knot, way = _knot(said)
     for k in range(2):

@@ -28,6 +28,7 @@ class StackedClasses(NamedTuple):
     shares: Array
     error: Array
     losses: Array
+    pace: float
 
 
 @njit(cache=True, **INNER)
@@ -59,20 +60,20 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
         known = int(coding.counts[KNOWN])
         if target < known and known > 1:
-            _learn_class(combiner, outputs, known, int(target))
+            _learn_class(combiner, asked, outputs, known, int(target))
 
     return learn
 
 
 @njit(cache=True, **INNER)
-def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
+def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)
     total, moved = 0.0, rate(combiner.error)
@@ -83,8 +84,10 @@ def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
             loss += (said[k, e] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
-        _probabilities(combiner, s, outputs, known, given)
-        combiner.shares[s] *= max(given[y], 1e-12)
+        _probabilities(asked, s, outputs, known, given)
+        combiner.shares[s] *= max(given[y], 1e-12) ** combiner.pace
+        if combiner.pace < 1.0:  # labels come late, and ``asked`` is another
+            _probabilities(combiner, s, outputs, known, given)
         total += combiner.shares[s]
         curvature = combiner.curvature[s]
         fade(curvature, combiner.forgetting[s])

@@ -31,6 +31,7 @@ class StackedNumbers(NamedTuple):
     shares: Array
     error: Array
     losses: Array
+    pace: float
     intervals: Intervening
 
 
@@ -66,27 +67,27 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def learn(combiner, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
         aim = aim_of(coding, target)
-        together = _mixed(combiner, outputs)
-        follow(combiner.intervals, together, aim)
+        together = _mixed(asked, outputs)
+        follow(combiner.intervals, asked.intervals, together, aim)
         if is_learned(coding, target):
-            _learn_number(combiner, outputs, together, aim)
+            _learn_number(combiner, asked, outputs, together, aim)
 
     return learn
 
 
 @njit(cache=True, **INNER)
-def _learn_number(combiner, outputs, mixed, aim):  # type: ignore[no-untyped-def]
+def _learn_number(combiner, asked, outputs, mixed, aim):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     slope, count = np.empty(experts), combiner.shares.shape[0]
     errors, least, total = np.empty(count), np.inf, 0.0
     for s in range(count):
-        errors[s] = (_number(combiner, s, outputs) - aim) ** 2
+        errors[s] = (_number(asked, s, outputs) - aim) ** 2
         least = min(least, errors[s])
     moved = rate(combiner.error)
     for e in range(experts):
@@ -94,7 +95,8 @@ def _learn_number(combiner, outputs, mixed, aim):  # type: ignore[no-untyped-def
     combiner.error[_ERROR] += moved * ((mixed - aim) ** 2 - combiner.error[_ERROR])
     for s in range(count):
         if combiner.error[_ERROR] > 0.0:
-            combiner.shares[s] *= np.exp(-_RATE * min((errors[s] - least) / combiner.error[_ERROR], 50.0))
+            worse = min((errors[s] - least) / combiner.error[_ERROR], 50.0)
+            combiner.shares[s] *= np.exp(-_RATE * combiner.pace * worse)
         total += combiner.shares[s]
     for s in range(sets):
         curvature, said = combiner.curvature[s], 0.0

@@ -13,10 +13,14 @@ and 0.99. Of classes, the sets are mixed as Bayes would, each by how probable it
 the sets and the experts themselves by ``exp(−½ error²/mean error²)``. After every event the shares move by a
 thousandth of the way to equal ones, so that none is ever lost (Herbster and Warmuth 1998). The squared error
 of every expert is followed beside.
+
+**Late labels.** What came ``D`` events ago says less of what will come now: sets remember ``D`` events more,
+``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares follow with the power ``1/√(1 + D)``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -29,7 +33,7 @@ from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
 from streamk.encoding.rows import typed
 
-FORGETTING = (1.0, 0.9995, 0.99)
+SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 _MOST = 1e100
 Array = NDArray[np.float64]
 
@@ -43,11 +47,14 @@ class Stacking:
         How many there are.
     classes
         Whether labels are classes.
+    delay
+        How many events late labels arrive.
     """
 
-    def __init__(self, experts: int, classes: bool) -> None:
-        sets = len(FORGETTING)
-        self.classes, self.forgetting = classes, np.array(FORGETTING)
+    def __init__(self, experts: int, classes: bool, delay: int = 0) -> None:
+        sets = len(SPANS)
+        self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
+        self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in SPANS])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([PENALTY * np.eye(experts)] * sets)
         mixed = sets if classes else sets + experts
@@ -59,12 +66,34 @@ class Stacking:
     @property
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
-        shared = self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses
+        shared = (
+            self.forgetting,
+            self.weights,
+            self.curvature,
+            self.shares,
+            self.error,
+            self.losses,
+            self.pace,
+        )
         return (
             StackedClasses(*shared)
             if self.intervals is None
             else StackedNumbers(*shared, self.intervals.record)
         )
+
+    @property
+    def live(self) -> list[Array]:
+        """What predictions are made with: if labels come late, it must be known as it was."""
+        intervals = self.intervals
+        return [self.weights] if intervals is None else [self.weights, intervals.offsets, intervals.errors]
+
+    def before(self, live: Sequence[Array]) -> StackedClasses | StackedNumbers:
+        """Return the record of when it was made of these."""
+        record = self.record._replace(weights=live[0])
+        if isinstance(record, StackedNumbers):
+            old = record.intervals._replace(offsets=live[1], errors=live[2])
+            return record._replace(intervals=old)
+        return record
 
     def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
         """Become the merge of several: what they know of their weights adds up, shares are averaged."""

@@ -33,14 +33,6 @@ def empty_memory(delay: int) -> tuple[Array, Array]:
 
 
 @njit(cache=True, **INNER)
-def comes_late(memory):  # type: ignore[no-untyped-def]
-    """Return whether an event is learned with other labels than those that have arrived."""
-    if memory is None:
-        return False
-    return memory.shape[0] > 1
-
-
-@njit(cache=True, **INNER)
 def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-def]
     """Put what has arrived ``NOW``, or had ``THEN``, into row ``i`` of ``phi``, from column ``start`` on."""
     if memory is not None:

@@ -55,6 +55,7 @@ class KernelLearner(RowLearner):
             rows = self._codec.inputs.encode(x, True)
         if self._run_event(made, True, rows, target, weight) >= 0:
             self._codec.inputs.check(x)
+        self._learned()
 
     def _predict_batch(self, rows: Batch) -> Array:
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
@@ -89,18 +90,19 @@ class KernelLearner(RowLearner):
         return out
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
-        """Learn rows one by one, cut where a block of features opens; ``learned`` are those with weight."""
+        """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
         start, done = 0, 0.0
         while start < goal.shape[1]:
             stop = goal.shape[1]
             if done < len(learned):
                 self._open_due()
-                done += self._growth.next - self._codec.counts[EVENTS]
+                done += self._until_due()
                 if done < len(learned):
                     stop = int(learned[int(done)])
             part = slice(start, stop)
             assert self._map is not None
             self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
+            self._learned()
             start = stop
 
     def _predict_rows(self, rows: Rows, out: Array) -> None:

@@ -19,7 +19,7 @@ from numba.extending import overload
 from streamk.combining.combiner import adapt, combine
 from streamk.compiling import INNER
 from streamk.encoding.codec import EVENTS, aim_of, is_learned, observe_target, outputs_after
-from streamk.encoding.recall import NOW, THEN, comes_late, remember
+from streamk.encoding.recall import NOW, THEN, remember
 from streamk.encoding.rows import first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.experts.expert import evaluate, step
@@ -86,12 +86,14 @@ def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
+def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
     ----------
     learning : bool
+    late : bool
+        Whether labels come late.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     loan
@@ -99,6 +101,8 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
         changed by learning), the map (:class:`streamk.features.map.MapRecord`,
         :mod:`streamk.features.sources`), whose frequency cache never changes a result, records of experts, in
         a tuple for each rule, and of the combiner; changed by learning.
+    before
+        The same as it was when the event that is learned was asked for; ``loan`` unless labels come late.
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
@@ -144,12 +148,15 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
             if learned:
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(loan, inputs, found, widths[i], i, given)
-                if comes_late(coding.memory):
+                if late:
                     given = residual
-                    _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                    _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
                 if is_learned(coding, target):
                     _take_products(loan, inputs, found, widths[i], i, target)
-                _learn(loan, phi, np.int64(i), outputs, mixed, given, target, weight, residual)
+                _adapt(loan, before, outputs, mixed, given, target)
+                if late:
+                    _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                _learn(loan, phi, np.int64(i), outputs, target, weight, residual)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
@@ -185,10 +192,17 @@ def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped
 
 
 @njit(cache=True, **INNER)
-def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # type: ignore[no-untyped-def]
-    """Learn row ``i`` of ``phi``, whose ``outputs`` were mixed to the prediction ``given``."""
-    coding, _, _, groups, combiner = borrowed(loan.value)
-    adapt(combiner, coding, outputs, mixed, given, target)
+def _adapt(loan, before, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
+    coding, _, _, _, combiner = borrowed(loan.value)
+    _, _, _, _, asked = borrowed(before.value)
+    adapt(combiner, asked, coding, outputs, mixed, given, target)
+
+
+@njit(cache=True, **INNER)
+def _learn(loan, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
+    """Let the experts learn row ``i`` of ``phi``, of which ``outputs`` are what they say."""
+    coding, _, _, groups, _ = borrowed(loan.value)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
         step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
@@ -257,7 +271,7 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
     for i in range(rows):
         one[:] = outputs[:, :, i]
         combine(combiner, coding, one, mixed, given)
-        adapt(combiner, coding, one, mixed, given, targets[i])
+        adapt(combiner, combiner, coding, one, mixed, given, targets[i])
         coding.counts[0] += 1.0
         aims[i] = aim_of(coding, targets[i])
         if not is_learned(coding, targets[i]):

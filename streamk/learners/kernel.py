@@ -50,8 +50,9 @@ class _Kernel(KernelLearner):
         self._begin(
             experts,
             Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
-            combiner=Stacking(len(experts), self._classifies),
-            delay=self.delay if self.label_memory else None,
+            combiner=Stacking(len(experts), self._classifies, self.delay),
+            delay=self.delay,
+            label_memory=self.label_memory,
         )
 
     def summary(self) -> dict[str, Any]:
@@ -131,7 +132,8 @@ class KernelClassifier(_Kernel, Classifier):
         Whether features follow what the inputs are found to be worth (:mod:`streamk.features.relevance`).
     delay
         How many events late labels arrive. An event is then learned with the labels that were known when it
-        was to be predicted.
+        was to be predicted, and experts are weighed by what they said then (:mod:`streamk.learners.asked`),
+        which makes the open model three times as large.
     seed
         The only source of randomness. None draws a new one at the first event.
 

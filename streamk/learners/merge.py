@@ -98,6 +98,8 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.take([part._combiner for part in parts], shares)
+    if merged._asked is not None:
+        merged._asked.begin(merged._live(), merged.events)
     return merged
 
 

@@ -17,17 +17,17 @@ from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
 from streamk.learners.borrowed import lend
 from streamk.learners.events import DONE, LACKING, OVERFLOWED, run
-from streamk.learners.state import LearnerState
+from streamk.learners.saving import SavedLearner
 
 compiled: Any = run
 Array = NDArray[np.float64]
 
 
-class RowLearner(LearnerState):
+class RowLearner(SavedLearner):
     """A learner that rows are run through, one or many."""
 
     _arguments: tuple[Any, ...] | None = None  # that the compiled loop is lent; None: to be made anew
-    _loan: Any = None  # of these
+    _loans: Any = None  # of these, and of what was known when events were asked for
     _entry: Any = None  # the compiled loop for arguments of these types
     _goal: Array
     _out: Array
@@ -71,17 +71,37 @@ class RowLearner(LearnerState):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._loan = None
+            self._loans = None
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
 
     def _lent(self, e: FeatureMap) -> Any:
-        """Return the loan of these to the compiled loop, made when it is first asked for."""
+        """Return the loan of these to the compiled loop, and of what was known when asked."""
         coding, source, record, groups, combiner = self._all_but_rows(e)
-        if self._loan is None:
+        if self._loans is None:
             lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
-            self._loan = lend((coding, source, record, lent, combiner))
-        return self._loan
+            loan = lend((coding, source, record, lent, combiner))
+            if self._asked is None:
+                self._loans = loan, loan
+            else:
+                known = iter(self._asked.arrays)
+                before = tuple(
+                    tuple(lend(_with(expert, next(known))) for expert in group) for group in groups
+                )
+                combiner = self._combiner.before(list(known))
+                self._loans = loan, lend((coding, source, record, before, combiner))
+        return self._loans
+
+    def _learned(self) -> None:
+        """Keep what is known now, if it will be asked for."""
+        if self._asked is not None:
+            self._asked.keep(self._live(), self.events)
+
+    def _until_due(self) -> float:
+        """Return how many events may be learned at once."""
+        events = self._codec.counts[EVENTS]
+        until: float = self._growth.next - events
+        return until if self._asked is None else min(until, self._asked.until(events))
 
     def _encode_learned(self, x: Event) -> Rows:
         """Return an event, checked, with its names registered and its directions settled."""
@@ -108,19 +128,19 @@ class RowLearner(LearnerState):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        loan = self._lent(e)
+        loan, before = self._lent(e)
         goal, out = self._goal, self._out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, rows, loan, goal, out
+            everything = learning, before is not loan, rows, loan, before, goal, out
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, rows, loan, goal, out)
+            code = self._entry.run(learning, before is not loan, rows, loan, before, goal, out)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -132,7 +152,8 @@ class RowLearner(LearnerState):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        code = compiled(learning, rows, self._lent(e), goal, out)
+        loan, before = self._lent(e)
+        code = compiled(learning, before is not loan, rows, loan, before, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -147,3 +168,8 @@ class RowLearner(LearnerState):
         """Open the slots that these rows have."""
         if e.slots is not None:
             e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
+
+
+def _with(expert: Any, coefficients: NDArray[np.float32]) -> Any:
+    """Return the record of an expert with other coefficients, if it has any."""
+    return expert._replace(coefficients=coefficients) if "coefficients" in expert._fields else expert

@@ -14,7 +14,7 @@ from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, sprea
 @njit
 def learn(record, said, aims):
     for i in range(len(said)):
-        follow(record, said[i], aims[i])
+        follow(record, record, said[i], aims[i])
 
 
 def learned(said, aims):

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.combining.combiner import adapt, combine
-from streamk.combining.stacking import FORGETTING, Stacking
+from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import Coding
 
 
@@ -15,8 +15,24 @@ def predict(combiner, coding, outputs, out):
 
 
 @njit
-def learn(combiner, coding, outputs, target):
-    adapt(combiner, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target)
+def learn(combiner, asked, coding, outputs, target):
+    adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target)
+
+
+def forgetting_of(delay):
+    return 1.0, 1 - 1 / (2000 + delay), 1 - 1 / (100 + delay)
+
+
+class Memory:
+    """The combiner of now and that of ``delay`` events ago; before the first event it was as at the first."""
+
+    def __init__(self, made, delay):
+        self.made, self.past = made, [made.weights.copy()] * (delay + 1)
+
+    def learn(self, coding, outputs, target):
+        now = self.made.record
+        learn(now, now._replace(weights=self.past[0]), coding, outputs, target)
+        self.past = [*self.past[1:], self.made.weights.copy()]
 
 
 def coding(known, classes):
@@ -30,34 +46,39 @@ def softmax(scores):
     return e / e.sum()
 
 
-def replay_classes(outputs, targets):
+def replay_classes(outputs, targets, delay):
     """The formulas of the module, one set of weights after the other."""
     _count, experts, _ = outputs.shape
-    weights = [np.full(experts, 2.0 / experts) for _ in FORGETTING]
-    curvature = [10.0 * np.eye(experts) for _ in FORGETTING]
+    weights = [np.full(experts, 2.0 / experts)] * 3
+    curvature, past = [10.0 * np.eye(experts)] * 3, [weights]
     shares, said = np.full(3, 1 / 3), []
     for s, y in zip(np.clip(outputs, -4.0, 4.0), targets, strict=True):
         given = [softmax(w @ s) for w in weights]
         said.append(sum(share * p for share, p in zip(shares, given, strict=True)))
-        for m, forgetting in enumerate(FORGETTING):
+        asked = [softmax(w @ s) for w in past[-1 - delay if delay < len(past) else 0]]
+        weights, curvature = list(weights), list(curvature)
+        for m, forgetting in enumerate(forgetting_of(delay)):
             p = given[m]
             mean = s @ p
             hessian = (s * p) @ s.T - np.outer(mean, mean)
             curvature[m] = forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + hessian
             weights[m] = weights[m] - np.linalg.solve(curvature[m], mean - s[:, y])
-        shares = shares * [p[y] for p in given]
+        past.append(weights)
+        shares = shares * np.array([p[y] for p in asked]) ** (1 / np.sqrt(1 + delay))
         shares = 0.999 * shares / shares.sum() + 0.001 / 3
     return said, weights, shares
 
 
-def test_classes():
+@pytest.mark.parametrize("delay", [0, 7])
+def test_classes(delay):
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(400, 5, 3)) * 2
     targets = rng.integers(0, 3, 400)
     outputs[np.arange(400), 1, targets] += 2.0
     outputs[:200, 3] *= -1
-    expected, weights, shares = replay_classes(outputs, targets)
-    made = Stacking(5, True)
+    expected, weights, shares = replay_classes(outputs, targets, delay)
+    made = Stacking(5, True, delay)
+    memory = Memory(made, delay)
     for s, y, p in zip(outputs, targets, expected, strict=True):
         both = np.stack([rng.normal(size=s.shape), s], axis=1).astype(np.float32)
         out = np.full(4, 9.0)
@@ -65,7 +86,7 @@ def test_classes():
         predict(made.record, coding(3, True), wide, out)
         np.testing.assert_allclose(out[:3], p, atol=1e-5)
         assert out[3] == 0.0
-        learn(made.record, coding(3, True), wide, float(y))
+        memory.learn(coding(3, True), wide, float(y))
     np.testing.assert_allclose(made.weights, weights, atol=1e-4)
     np.testing.assert_allclose(made.shares, shares, atol=1e-5)
     asked = np.eye(3)[targets][:, None]
@@ -73,39 +94,46 @@ def test_classes():
     np.testing.assert_allclose(made.losses, losses, rtol=1e-4)
 
 
-def replay_numbers(outputs, targets):
+def replay_numbers(outputs, targets, delay):
     experts = outputs.shape[1]
-    weights = [np.full(experts, 1.0 / experts) for _ in FORGETTING]
-    curvature = [10.0 * np.eye(experts) for _ in FORGETTING]
+    weights = [np.full(experts, 1.0 / experts)] * 3
+    curvature, past = [10.0 * np.eye(experts)] * 3, [weights]
     shares, mean, said = np.full(3 + experts, 1 / (3 + experts)), 0.0, []
     for n, (s, z) in enumerate(zip(np.clip(outputs, -6.0, 6.0), targets, strict=True), 1):
         all_of_them = np.array([*(np.clip(w @ s, -6, 6) for w in weights), *s])
         said.append(shares @ all_of_them)
-        mean += max(1 / n, 1e-3) * ((said[-1] - z) ** 2 - mean)
+        before = past[-1 - delay if delay < len(past) else 0]
+        all_of_them = np.array([*(np.clip(w @ s, -6, 6) for w in before), *s])
+        mean += max(1 / n, 1e-3) * ((shares @ all_of_them - z) ** 2 - mean)
         errors = (all_of_them - z) ** 2
-        shares = shares * np.exp(-0.5 * np.minimum((errors - errors.min()) / mean, 50.0))
+        pace = 0.5 / np.sqrt(1 + delay)
+        shares = shares * np.exp(-pace * np.minimum((errors - errors.min()) / mean, 50.0))
         shares = 0.999 * shares / shares.sum() + 0.001 / len(shares)
-        for m, forgetting in enumerate(FORGETTING):
+        weights, curvature = list(weights), list(curvature)
+        for m, forgetting in enumerate(forgetting_of(delay)):
             curvature[m] = (
                 forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + np.outer(s, s)
             )
             weights[m] = weights[m] - np.linalg.solve(curvature[m], s * (weights[m] @ s - z))
+        past.append(weights)
     return said, weights, shares
 
 
-def test_numbers():
+@pytest.mark.parametrize("delay", [0, 7])
+def test_numbers(delay):
     rng = np.random.default_rng(1)
     outputs, targets = rng.normal(size=(300, 4)) * 3, rng.normal(size=300)
     outputs[:, 2] = targets + 0.1 * rng.normal(size=300)
     outputs[150:] = outputs[150:, [2, 1, 0, 3]]
-    expected, weights, shares = replay_numbers(outputs, targets)
-    made = Stacking(4, False)
+    expected, weights, shares = replay_numbers(outputs, targets, delay)
+    made = Stacking(4, False, delay)
+    memory = Memory(made, delay)
     for s, z, f in zip(outputs, targets, expected, strict=True):
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
         out = np.zeros(1)
         predict(made.record, coding(1, False), both, out)
         np.testing.assert_allclose(out[0], f, atol=1e-4)
-        learn(made.record, coding(1, False), both, z)
+        memory.learn(coding(1, False), both, z)
     np.testing.assert_allclose(made.weights, weights, atol=1e-3)
     np.testing.assert_allclose(made.shares, shares, atol=1e-4)
     losses = ((np.clip(outputs, -6, 6) - targets[:, None]) ** 2).mean(axis=0)
@@ -126,7 +154,7 @@ def test_it_ends_near_the_best_expert_and_follows_when_another_is(classes):
         out = np.zeros(len(good))
         predict(made.record, coding(len(good), classes), both, out)
         errors.append(-np.log(out[int(target)]) if classes else (out[0] - target) ** 2)
-        learn(made.record, coding(len(good), classes), both, target)
+        learn(made.record, made.record, coding(len(good), classes), both, target)
     limit = 0.02 if classes else 0.12
     assert np.mean(errors[1000:2000]) < limit
     assert np.mean(errors[2500:]) < limit
@@ -137,7 +165,7 @@ def test_extreme_outputs_leave_it_finite(classes):
     made, k = Stacking(2, classes), 2 if classes else 1
     for n in range(500):
         both = np.full((2, 2, k), 1e30 * (-1) ** n, dtype=np.float32)
-        learn(made.record, coding(k, classes), both, float(n % 2))
+        learn(made.record, made.record, coding(k, classes), both, float(n % 2))
     out = np.zeros(k)
     predict(made.record, coding(k, classes), both, out)
     for array in (out, *made.parts().values()):
@@ -148,8 +176,8 @@ def test_a_class_that_is_not_known_teaches_nothing():
     made = Stacking(2, True)
     before = {name: array.copy() for name, array in made.parts().items()}
     both = np.ones((2, 2, 3), dtype=np.float32)
-    learn(made.record, coding(2, True), both, 2.0)
-    learn(made.record, coding(1, True), both, 0.0)
+    learn(made.record, made.record, coding(2, True), both, 2.0)
+    learn(made.record, made.record, coding(1, True), both, 0.0)
     for name, array in made.parts().items():
         np.testing.assert_array_equal(array, before[name])
 
@@ -160,7 +188,7 @@ def test_merging_adds_what_is_known():
     rows, targets = rng.normal(size=(60, 2)), rng.normal(size=60)
     for k, (s, z) in enumerate(zip(rows, targets, strict=True)):
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
-        learn(parts[k % 2].record, coding(1, False), both, z)
+        learn(parts[k % 2].record, parts[k % 2].record, coding(1, False), both, z)
     merged = Stacking(2, False)
     merged.take(parts, [0.5, 0.5])
     expected = np.linalg.solve(rows.T @ rows + 10 * np.eye(2), rows.T @ targets + 10 * np.full(2, 0.5))
@@ -172,7 +200,7 @@ def test_a_file_keeps_all_there_is():
     made, rng = Stacking(3, True), np.random.default_rng(4)
     for _ in range(40):
         both = np.repeat(rng.normal(size=(3, 1, 2)), 2, axis=1).astype(np.float32)
-        learn(made.record, coding(2, True), both, float(rng.integers(2)))
+        learn(made.record, made.record, coding(2, True), both, float(rng.integers(2)))
     again = Stacking(3, True)
     again.restore(made.parts())
     for name in ("weights", "curvature", "shares", "error", "losses"):

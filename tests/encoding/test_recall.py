@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamk.encoding.recall import COLUMNS, SHARED, comes_late, empty_memory, recall, remember
+from streamk.encoding.recall import COLUMNS, SHARED, empty_memory, recall, remember
 
 
 @njit
@@ -62,11 +62,3 @@ def test_it_stands_where_it_is_put():
         np.testing.assert_array_equal(phi[1, 3:-1], (2.0 * memory[when]).astype(np.float32))
     assert (phi[0] == 7.0).all()
     assert phi[1, [0, 1, 2, -1]].tolist() == [7.0] * 4
-
-
-def test_only_late_labels_have_a_then():
-    @njit
-    def late(memory):
-        return comes_late(memory)
-
-    assert [late(empty_memory(0)[0]), late(empty_memory(1)[0]), late(None)] == [False, True, False]

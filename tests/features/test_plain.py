@@ -28,7 +28,9 @@ def filled(keys, places, event, learned):
     """The row of an event of keys to values, of six features in parts of four and two, and its labels."""
     parts = np.array([[0, 4], [4, 6]])
     empty = np.zeros((2, 1, 1))
-    record = SectionRecord(np.float32(3.0), keys, places, parts, empty.astype(np.float32), empty[0], True)
+    record = SectionRecord(
+        np.float32(3.0), keys, places, parts, empty.astype(np.float32), empty[0], True, empty, empty[0, 0]
+    )
     found = np.array([[*event, 0]], dtype=np.uint64)
     inputs = np.array([[[*event.values(), 0.0]]], dtype=np.float32)
     phi = np.full((1, 2 * PLAIN + 6), 9.0, dtype=np.float32)

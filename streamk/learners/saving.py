@@ -1,0 +1,168 @@
+"""A learner as a model file, and as smaller learners that predict the same.
+
+The state is small and explicit: a seed, coefficients, the names and scales of inputs, and a few counters.
+Everything else is regenerated.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from streamk import model_file
+from streamk.encoding.codec import KNOWN
+from streamk.encoding.labels import plain
+from streamk.encoding.pending import Pending
+from streamk.encoding.rows import MOST_SLOTS
+from streamk.learners.state import LearnerState
+from streamk.parameters import check_map
+
+
+class SavedLearner(LearnerState):
+    """A learner that has a model file."""
+
+    def averaged(self) -> Self:
+        """Return a learner whose coefficients are this one's average, and which averages no more.
+
+        It predicts the same, is half the size or less, and can go on learning from the average; an open block
+        is opened again then.
+        """
+        header, arrays = self._to_parts()
+        if self.average:
+            header["parameters"] = {**header["parameters"], "average": False}
+            for k, expert in enumerate(self._experts):
+                arrays[f"expert{k}.coefficients"] = expert.coefficients[-1:]
+        return self._copied(header, arrays)
+
+    def closed(self) -> Self:
+        """Return a learner that predicts the same, without the matrix of an open block, if it has one.
+
+        It is as small as its coefficients. If it learns on, it opens the block again, from where it stands.
+        """
+        return self._copied(*self._to_parts())
+
+    def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the learner of these parts, which it does not share; without an open block."""
+        return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
+
+    def save(self, path: str | Path, extra: Any = None) -> int:
+        """Write the model to ``path`` and return its size in bytes.
+
+        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
+        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
+        their block are saved too.
+
+        Parameters
+        ----------
+        path
+            The file, in a directory that exists.
+        extra
+            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns
+            them.
+        """
+        header, arrays = self._to_parts()
+        return model_file.write(path, header if extra is None else {**header, "extra": extra}, arrays)
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` would write."""
+        return model_file.pack(*self._to_parts())
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        parameters = {k: plain(v) for k, v in self._get_params().items()}
+        for name in ("scales", "kernel"):
+            if isinstance(parameters.get(name), tuple):
+                parameters[name] = [plain(value) for value in parameters[name]]
+        named, arrays = self._codec.parts()
+        found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
+        if self._map is not None:
+            if self._map.sections is not None:
+                found |= self._map.sections.arrays()
+            for k, expert in enumerate(self._experts):
+                found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
+            if self._asked is not None:
+                found |= self._asked.parts(self._live())
+        header = {
+            "class": type(self).__name__,
+            "parameters": parameters,
+            "seed": None if self._map is None else self._map.seed,
+            "slots": None if self._map is None else self._map.slots,
+            "openings": self._growth.openings,
+            "events": self.events,
+            "pending": self.pending,
+            **named,
+        }
+        return header, found | self._pending.arrays()
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        parameters = dict(header["parameters"])
+        for name in ("scales", "kernel"):
+            if isinstance(parameters.get(name), list):
+                parameters[name] = tuple(parameters[name])
+        self = cls(**parameters)
+        self._codec.restore(header, _with_prefix(arrays, "codec."))
+        self._combiner.restore(arrays)
+        if header["seed"] is not None:
+            self._restore_experts(header, arrays, closed)
+        elif self._codec.events:
+            raise ValueError("it has learned, and has no seed")
+        if "pending.goal" in arrays:
+            inputs = self._codec.inputs
+            slots = len(inputs.numbers) if inputs.scaled else 0
+            self._pending = Pending.from_arrays(arrays, slots, self._together, inputs.largest)
+        labels = len(self._codec.labels or ())
+        if self._classifies and not self._pending.targets() <= set(range(labels)):
+            raise ValueError("a pending event has no label")
+        if not closed and model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
+            raise ValueError("it has parts that do not belong to it")
+        return self
+
+    def _restore_experts(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+        inputs, slots, openings = self._codec.inputs, header["slots"], header["openings"]
+        if not inputs.settled:
+            raise ValueError("it has learned, and its directions are not chosen")
+        structured = inputs.directions == "structured"
+        if (not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS) if structured else slots is not None:
+            raise ValueError(f"its slots are {slots!r}")
+        if not isinstance(openings, int) or not 1 <= openings <= max(
+            1, self._growth.openings_at(self.events)
+        ):
+            raise ValueError(f"its openings are {openings!r}")
+        check_map({**{name: getattr(self, name) for name in _OF_MAP}, "seed": header["seed"]})
+        self._growth.count(openings)
+        features = self._growth.blocks * self._growth.size
+        outputs = arrays["expert0.coefficients"].shape[1]
+        made = self._make_map(header["seed"], slots)
+        if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
+            raise ValueError(f"coefficients of {outputs} outputs do not fit")
+        if made.sections is not None:
+            made.sections.restore(arrays, closed)
+            made.renew()
+        self._grow(outputs, features)
+        for k, expert in enumerate(self._experts):
+            expert.opened(openings, self._growth.columns, False)
+            expert.restore(_with_prefix(arrays, f"expert{k}."))
+            if closed:
+                expert.close()
+        if self._asked is not None:
+            self._asked.restore({} if closed else arrays, self._live(), self.events)
+        if not all(expert.is_open for expert in self._experts):
+            self._growth.open_again()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+_OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
+_SCRATCH = ("_arguments", "_loans", "_entry", "_goal", "_out")
+
+
+def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,115 @@
+"""Learners whose labels come late: what they learn from is what they would have said when asked."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamk
+from streamk.learners.asked import Asked
+
+
+@given(st.integers(1, 40), st.integers(0, 200))
+def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
+    asked, live = Asked(delay), [np.zeros((1, 2), dtype=np.float32), np.zeros(3)]
+    asked.grow(live)
+    for n in range(1, events + 1):
+        for array in live:
+            array[:] = n
+        asked.keep(live, n)
+        asked.keep(live, n)  # asked for twice, taken once
+    for array in asked.arrays:
+        assert array.dtype == (np.float32 if array.ndim == 2 else np.float64)
+        assert (array == array.flat[0]).all()
+        oldest = delay + 2 * (asked.period - 1)
+        assert max(0, events - oldest) <= array.flat[0] <= max(0, events - delay)
+
+
+def test_they_grow_and_begin():
+    asked, live = Asked(2), [np.ones((1, 1, 3), dtype=np.float32), np.ones((2, 2))]
+    asked.grow(live)
+    asked.keep(live, 1)
+    wider = [np.ones((1, 2, 5), dtype=np.float32), live[1]]
+    asked.grow(wider)
+    assert asked.arrays[0].shape == (1, 2, 5)
+    assert asked.arrays[0].sum() == 3.0
+    assert asked.arrays[0].ctypes.data % 64 == 0
+    asked.begin(wider, 9)
+    assert (asked.arrays[0] == 1.0).all()
+    asked.keep([7 * array for array in wider], 9)  # as they were after nine events is known already
+    asked.keep([7 * array for array in wider], 10)
+    assert (asked.arrays[0] == 1.0).all()
+
+
+def stream(n, seed=0):
+    """Two classes whose neighbours resemble each other."""
+    rng = np.random.default_rng(seed)
+    level = np.cumsum(rng.normal(size=n)) / 8
+    x = rng.normal(size=(n, 3))
+    y = (np.sin(level + 0.3 * x[:, 0]) + 0.2 * rng.normal(size=n)) > 0.0
+    return [dict(zip("abc", row, strict=True)) for row in x.tolist()], y.tolist()
+
+
+def said_late(learner, xs, ys, delay):
+    """What it says of every event when ``delay`` later ones have been asked for before it is learned."""
+    said = []
+    for t, x in enumerate(xs):
+        said.append(learner.predict_proba_one(x))
+        if t >= delay:
+            learner.learn_one(xs[t - delay], ys[t - delay])
+    return said
+
+
+def test_a_learner_that_knows_of_the_delay_trusts_itself_as_far_as_it_may():
+    xs, ys = stream(3000)
+    losses = {}
+    for told in (0, 60):
+        learner = streamk.KernelClassifier(features=768, delay=told, seed=3)
+        said = said_late(learner, xs, ys, 60)
+        losses[told] = np.mean(
+            [-np.log(max(p.get(y, 0.0), 1e-9)) for p, y in zip(said, ys, strict=True)][500:]
+        )
+    assert losses[60] < 0.75  # a coin has 0.69
+    assert losses[60] < 0.8 * losses[0]
+
+
+def test_intervals_hold_what_they_should_when_targets_come_late():
+    rng = np.random.default_rng(1)
+    n, delay = 3000, 50
+    y = 0.5 * rng.normal(size=n)
+    level = 0.0
+    for t in range(n):
+        level = 0.97 * level + 0.3 * rng.normal()
+        y[t] += level
+    xs = [{"a": a} for a in rng.normal(size=n).tolist()]
+    learner = streamk.KernelRegressor(features=768, delay=delay, seed=3)
+    inside = []
+    for t in range(n):
+        if t > delay:
+            inside.append(y[t] in learner.predict_interval_one(xs[t], 0.9))
+        if t >= delay:
+            learner.learn_one(xs[t - delay], y[t - delay])
+    assert abs(np.mean(inside[500:]) - 0.9) < 0.04  # without what was said when asked, 0.5
+
+
+def test_without_delay_nothing_is_kept():
+    xs, ys = stream(50)
+    learner = streamk.KernelClassifier(features=768, seed=3)
+    learner.learn_many(xs, ys)
+    assert learner._asked is None
+    late = streamk.KernelClassifier(features=768, delay=5, seed=3)
+    late.learn_many(xs, ys)
+    assert len(late.closed().to_bytes()) < 0.6 * len(late.to_bytes())
+    assert not any(name.startswith("asked") for name in late.closed()._to_parts()[1])
+
+
+@pytest.mark.parametrize("name", ["asked0.values", "asked0.used"])
+def test_an_impossible_file_is_refused(name):
+    xs, ys = stream(50)
+    learner = streamk.KernelClassifier(features=768, delay=5, seed=3)
+    learner.learn_many(xs, ys)
+    header, arrays = learner._to_parts()
+    bad = {key: array.copy() for key, array in arrays.items()}
+    bad[name].flat[-1] = np.nan if name.endswith("values") else 10**6
+    with pytest.raises(ValueError, match="earlier coefficients"):
+        type(learner)._from_parts(header, bad)
