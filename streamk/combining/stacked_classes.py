@@ -30,7 +30,7 @@ class StackedClasses(NamedTuple):
     losses: Array
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
     for k in range(known):
@@ -71,7 +71,7 @@ def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ign
     return learn
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn_class(combiner, outputs, known, y):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)

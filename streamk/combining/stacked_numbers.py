@@ -34,7 +34,7 @@ class StackedNumbers(NamedTuple):
     intervals: Intervening
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
     """Return what set ``s`` of weights says; those after the last set are the experts themselves."""
     sets, experts = combiner.weights.shape
@@ -46,7 +46,7 @@ def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
     return min(max(total, -CLIP), CLIP)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
     said = 0.0
     for s in range(combiner.shares.shape[0]):
@@ -80,7 +80,7 @@ def _adapt(combiner, coding, outputs, mixed, given, target) -> Any:  # type: ign
     return learn
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn_number(combiner, outputs, mixed, aim):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     slope, count = np.empty(experts), combiner.shares.shape[0]

@@ -61,7 +61,7 @@ def transform_of(moments: Array, columns: int, whole: bool) -> Floats:
     return transform.astype(np.float32)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def inputs_for(sections):  # type: ignore[no-untyped-def]
     """Return how many kinds of inputs there are: as they are, and under the relevance of every block."""
     if sections is None:
@@ -69,7 +69,7 @@ def inputs_for(sections):  # type: ignore[no-untyped-def]
     return 1 + sections.transforms.shape[0]
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
     """Return whether gradients are taken at the event that follows so many."""
     if sections is None:
@@ -77,7 +77,7 @@ def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
     return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped-def]
     """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``."""
     if sections is not None:
@@ -102,7 +102,7 @@ def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped
                     inputs[to, i, j] = np.float32(0.0)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped-def]
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments."""
     if sections is not None:

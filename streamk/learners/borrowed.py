@@ -18,6 +18,8 @@ from numba import njit, types
 from numba.experimental import structref
 from numba.extending import intrinsic, overload
 
+from streamk.compiling import ENTRY, INNER
+
 
 @intrinsic
 def _borrowed(typing_context, value):  # type: ignore[no-untyped-def]
@@ -75,7 +77,7 @@ def _lend(value: Any) -> Any:
     raise NotImplementedError("for compiled code")
 
 
-@overload(_lend)
+@overload(_lend, jit_options=INNER)
 def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
     kind = LoanType([("value", value)])
 
@@ -87,7 +89,7 @@ def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
     return make
 
 
-@njit(cache=True)
+@njit(**ENTRY)
 def lend(value):  # type: ignore[no-untyped-def]
     """Return a loan of a tuple, whose ``value`` compiled code reads."""
     return _lend(value)

@@ -17,7 +17,7 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 from streamk.encoding.codec import EVENTS, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.recall import NOW, THEN, comes_late, remember
 from streamk.encoding.rows import first_bad
@@ -84,7 +84,7 @@ def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
     return lambda groups: count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
@@ -151,7 +151,7 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-untyped-def]
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
@@ -165,14 +165,14 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
     )
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
     """Fill ``raw`` with the features of rows of scaled inputs."""
     _, source, features, _, _ = borrowed(loan.value)
     featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
     coding, _, features, groups, combiner = borrowed(loan.value)
@@ -181,7 +181,7 @@ def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped
     combine(combiner, coding, outputs, mixed, out)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # type: ignore[no-untyped-def]
     """Learn row ``i`` of ``phi``, whose ``outputs`` were mixed to the prediction ``given``."""
     coding, _, _, groups, combiner = borrowed(loan.value)
@@ -193,7 +193,7 @@ def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # ty
     observe_target(coding, target)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
@@ -225,7 +225,7 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
     add_gradients(features.sections, slopes, keys, count, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
     experts, _, rows, most = outputs.shape
@@ -235,7 +235,7 @@ def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def
         combine(combiner, coding, one, mixed, out[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: ignore[no-untyped-def]
     """Let the combiner learn from a block; fill ``aims``, and take the weight of strays."""
     experts, _, rows, most = outputs.shape
@@ -253,7 +253,7 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
     coding.counts[0] = events
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def observe_block(coding, rows, targets):  # type: ignore[no-untyped-def]
     """Let scales and counters learn from a block."""
     for i in range(targets.shape[0]):
