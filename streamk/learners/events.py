@@ -111,7 +111,8 @@ def run(learning, rows, loan, goal, out):  # type: ignore[no-untyped-def]
         first value that is not finite or too large.
     """
     rows, goal, out = borrowed(rows), borrowed(goal), borrowed(out)
-    coding, source, features, groups, _ = borrowed(loan.value)
+    coding, source = borrowed(loan.coding), borrowed(loan.source)
+    features, groups = borrowed(loan.features), borrowed(loan.groups)
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
@@ -168,27 +169,26 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
 @njit(**INNER)
 def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
     """Fill ``raw`` with the features of rows of scaled inputs."""
-    _, source, features, _, _ = borrowed(loan.value)
-    featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
+    featurize(borrowed(loan.source), borrowed(loan.features), inputs, found, widths, AMPLITUDE, raw)
 
 
 @njit(**INNER)
 def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
-    coding, _, features, groups, combiner = borrowed(loan.value)
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
     fill_labels(features.sections, coding.memory, when, phi, i)
-    evaluate_all(groups, phi, i, outputs, 0)
-    combine(combiner, coding, outputs, mixed, out)
+    evaluate_all(borrowed(loan.groups), phi, i, outputs, 0)
+    combine(borrowed(loan.combiner), coding, outputs, mixed, out)
 
 
 @njit(**INNER)
 def _learn(loan, phi, i, outputs, mixed, given, target, weight, residual):  # type: ignore[no-untyped-def]
     """Learn row ``i`` of ``phi``, whose ``outputs`` were mixed to the prediction ``given``."""
-    coding, _, _, groups, combiner = borrowed(loan.value)
-    adapt(combiner, coding, outputs, mixed, given, target)
+    coding = borrowed(loan.coding)
+    adapt(borrowed(loan.combiner), coding, outputs, mixed, given, target)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
-        step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
+        step_all(borrowed(loan.groups), phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target)
 
@@ -199,12 +199,12 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
 
     ``count`` is that of its inputs, ``given`` its prediction.
     """
-    coding, _, features, groups, _ = borrowed(loan.value)
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
     keys, row = found[i : i + 1], np.int64(0)
     kinds, _, w = inputs.shape
     width, most = features.waves.shape[1], given.shape[0]
     slopes = np.zeros((count, most))
-    columns, experts = columns_for(features.sections, width), count_all(groups)
+    columns, experts = columns_for(features.sections, width), count_all(loan.groups)
     scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
     changed, _, counts, raw, whole, outputs, mixed, out = scratch
     counts[0], phi = count, whole.reshape(1, columns)

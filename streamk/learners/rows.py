@@ -15,7 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, first_bad
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
-from streamk.learners.borrowed import lend
+from streamk.learners.borrowed import Whole, lend
 from streamk.learners.events import DONE, LACKING, OVERFLOWED, run
 from streamk.learners.state import LearnerState
 
@@ -80,7 +80,7 @@ class RowLearner(LearnerState):
         coding, source, record, groups, combiner = self._all_but_rows(e)
         if self._loan is None:
             lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
-            self._loan = lend((coding, source, record, lent, combiner))
+            self._loan = lend(Whole(coding, source, record, lent, combiner))
         return self._loan
 
     def _encode_learned(self, x: Event) -> Rows:
