@@ -1,8 +1,186 @@
-"""How functions are compiled that only compiled code calls."""
+"""How functions are compiled: what Python calls is optimised, once, with all that it calls.
 
+Numba by itself optimises every function, makes machine code of it, and optimises it again inside each of its
+callers; the loop over events is a call tree of nine levels, and most of that work is never used. So a
+function that only compiled code calls is a *part* (``@njit(**INNER)``): its code is handed on as it is. One
+that only Python calls is an *entry* (``@njit(**ENTRY)``), and is kept on disk; one that is called from both
+sides (``@both()``) is compiled for each of them.
+
+This stands on how Numba's compiler is made inside. Other versions than those ``KNOWN`` compile the same
+functions to the same results in their own way, which takes twice as long at a first start.
+"""
+
+# mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numba
+from numba import njit
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, Flags
+
+KNOWN = "0.68."  # version of Numba whose inside is known
+_DEFAULTS: dict[str, Any] = Flags().values()
+
+
+class _Flags(Flags):
+    """Numba's flags, which it compares sixty thousand times to compile a learner."""
+
+    def values(self) -> dict[str, Any]:
+        """Return the values by name, those not set as well."""
+        values: dict[str, Any] = self._values
+        return _DEFAULTS | values
+
+
+class _Alone:
+    """The code of a part without that of what it calls, as something to be linked."""
+
+    def __init__(self, part: _Part) -> None:
+        self._part, self._reload_init = part, part._reload_init
+
+    def _ensure_finalized(self) -> None:
+        pass
+
+    def _get_module_for_linking(self) -> Any:
+        return self._part._final_module
+
+
+class _WithoutCode:
+    """The code generator of a part, which has no machine code whose environment could be set."""
+
+    def __init__(self, codegen: Any) -> None:
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, env: Any) -> None:
+        """Do nothing."""
+
+
+class _Part(JITCodeLibrary):
+    """The code of a part, each function optimised by itself, of which no machine code is made."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self._alone = _Alone(self)
+
+    @property
+    def codegen(self) -> Any:
+        return _WithoutCode(self._codegen)
+
+    def finalize(self) -> None:
+        """Have the code ready to be linked, several times if need be."""
+        self._raise_if_finalized()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage.name == "external":
+                function.linkage = "linkonce_odr"
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return 0: there is none."""
+        self._ensure_finalized()
+        return 0
+
+    def _get_module_for_linking(self) -> Any:
+        """Return the code with that of all that it calls, for a caller that is no entry."""
+        self._ensure_finalized()
+        if self._shared_module is None:
+            whole = self._final_module.clone()
+            for library in _in_order([self])[1:]:
+                whole.link_in(library._get_module_for_linking(), preserve=True)
+            self._shared_module = whole
+        return self._shared_module
+
+
+def _in_order(libraries: Sequence[Any]) -> list[Any]:
+    """Return libraries and all that they call, callers first: LLVM leaves out what nothing calls so far."""
+    seen, found = set(), []
+
+    def visit(library: Any) -> None:
+        if library not in seen:
+            seen.add(library)
+            if isinstance(library, _Part):
+                for called in library._linking_libraries:
+                    visit(called)
+            found.append(library._alone if isinstance(library, _Part) else library)
+
+    for library in libraries:
+        visit(library)
+    return found[::-1]
+
+
+class _Entry(JITCodeLibrary):
+    """The code of an entry, which takes in every part once."""
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        super().__init__(codegen, name)
+        self.enable_object_caching()
+
+    def finalize(self) -> None:
+        """Make machine code, of this and of all that it calls."""
+        self._linking_libraries = _in_order(self._linking_libraries)
+        super().finalize()
+
+
+class _Pipeline(Compiler):
+    _library: type
+
+    def compile_extra(self, func: Any) -> Any:
+        state = self.state
+        state.flags = _Flags(state.flags)
+        state.library = self._library(state.targetctx.codegen(), func.__qualname__)
+        return super().compile_extra(func)
+
+
+class _Parts(_Pipeline):
+    _library = _Part
+
+
+class _Entries(_Pipeline):
+    _library = _Entry
+
+    def compile_extra(self, func: Any) -> Any:
+        # Millions of objects are made that stay; to look for garbage among them takes a tenth of the time.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile_extra(func)
+        finally:
+            if collecting:
+                gc.enable()
+
+
+_ANY: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
 # No way in from Python is made: for arguments that are tuples of arrays it takes as long as the function.
-INNER: Any = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+INNER: Any = _ANY | {"no_cpython_wrapper": True}
+ENTRY: Any = _ANY | {"cache": True}
+if numba.__version__.startswith(KNOWN):
+    INNER, ENTRY = INNER | {"pipeline_class": _Parts}, ENTRY | {"pipeline_class": _Entries}
+else:
+    INNER = INNER | {"cache": True}
+
+
+class Both:
+    """A function that Python and compiled code call."""
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        self.__doc__, self.__wrapped__ = function.__doc__, function
+        self._entry, self._part = njit(**ENTRY, **options)(function), njit(**INNER)(function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it from Python."""
+        return self._entry(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self._part._numba_type_  # what compiled code finds under this name
+
+
+def both(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator of functions that Python and compiled code call."""
+    return lambda function: Both(function, **options)

@@ -28,6 +28,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from streamk.compiling import INNER, both
+
 CLASSIFICATION = ("squared", "margin", "logistic", "hinge", "smoothed_hinge")
 REGRESSION = ("squared", "huber", "epsilon_insensitive", "quantile")
 # Codes for the compiled code: those of classes come first.
@@ -48,7 +50,7 @@ def curvature(loss: int) -> float:
     return {_LOGISTIC: 0.5, _HINGE: 2.0, _SMOOTHED_HINGE: 2.0}.get(loss, 1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (float64, one per output) with the residual that ``loss`` asks for.
 
@@ -71,7 +73,7 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
     return 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` matters to the loss of that name."""
     if loss == _LOGISTIC:
@@ -97,7 +99,7 @@ def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-d
         residuals(loss, outputs, target, out)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _along_margin(outputs, y, most, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with ``1 − m``, if positive and at most ``most``: added for ``y``, taken from ``c``."""
     rival = -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
+from streamk.compiling import both
 
 GROWTHS = ("fixed", "sqrt", "linear")
 DOUBLING = "doubling"  # a block that is begun anew whenever events have doubled, from one period on
@@ -12,7 +12,7 @@ ANNEALING = 256.0
 ETA = 3.0
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def regularization_at(rho, memory, events):  # type: ignore[no-untyped-def]
     """Return ``ρ_t = ρ (1 + min(n, memory)/256)`` after ``n`` events.
 
@@ -23,7 +23,7 @@ def regularization_at(rho, memory, events):  # type: ignore[no-untyped-def]
     return rho * (1.0 + min(events, memory) / ANNEALING)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def averaging_weight(step):  # type: ignore[no-untyped-def]
     """Return ``(η + 1)/(t + η)``, ``η = 3``: the weight of iterate ``t = 1, 2, …`` in the average.
 

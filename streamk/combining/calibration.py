@@ -19,12 +19,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, mean_output, softmax
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.rows import typed
 from streamk.losses import SQUARED
@@ -34,7 +33,7 @@ _LEAST_SHARE = 1e-6
 _SLOWEST_RATE = 1e-3
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def project_simplex(outputs, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with the closest point of the probability simplex (Michelot 1986).
 
@@ -100,7 +99,7 @@ class Calibration:
         self.state = state.copy()
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (float64, ``K``) with the calibrated class probabilities of ``outputs``."""
     count = outputs.shape[0]
@@ -115,7 +114,7 @@ def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
     softmax(out)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def calibrate(loss, outputs, given, target, events, state):  # type: ignore[no-untyped-def]
     """Learn the calibration from one event: ``given`` are its probabilities before learning."""
     count = outputs.shape[0]

@@ -32,7 +32,7 @@ def adapt(combiner: Any, asked: Any, coding: Any, outputs: Any, mixed: Any, give
     raise NotImplementedError("for compiled code")
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def softmax(scores):  # type: ignore[no-untyped-def]
     """Turn scores (float64) into the probabilities that are their softmax, in place."""
     highest, total = -np.inf, 0.0
@@ -45,7 +45,7 @@ def softmax(scores):  # type: ignore[no-untyped-def]
         scores[k] /= total
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def mean_output(outputs, mixed):  # type: ignore[no-untyped-def]
     """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
     experts = outputs.shape[0]

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
 from streamk.encoding.rows import typed
 
 TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
@@ -101,7 +101,7 @@ class Intervals:
         self.offsets, self.errors = offsets.copy(), errors.copy()
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _knot(said):  # type: ignore[no-untyped-def]
     """Return the knot at or before a prediction, and how far it is on the way to the next, from 0 to 1."""
     place = min(max((said + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
@@ -109,7 +109,7 @@ def _knot(said):  # type: ignore[no-untyped-def]
     return knot, place - knot
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def spread_at(intervals, said):  # type: ignore[no-untyped-def]
     """Return ``σ`` at a standardised prediction."""
     errors = intervals.errors
@@ -123,7 +123,7 @@ def spread_at(intervals, said):  # type: ignore[no-untyped-def]
     return max(total, _LEAST)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def follow(intervals, asked, said, aim):  # type: ignore[no-untyped-def]
     """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier."""
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails

@@ -11,7 +11,7 @@ _LARGEST_WEIGHT = 1e3
 _LEAST = 1e-9  # of a pivot
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def newton_step(weights, curvature, slope):  # type: ignore[no-untyped-def]
     """Move ``weights`` by ``−curvature⁻¹ slope``, which becomes the step; weights end at ±1,000.
 

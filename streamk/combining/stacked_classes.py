@@ -31,7 +31,7 @@ class StackedClasses(NamedTuple):
     pace: float
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
     for k in range(known):
@@ -72,7 +72,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # ty
     return learn
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)

@@ -35,7 +35,7 @@ class StackedNumbers(NamedTuple):
     intervals: Intervening
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
     """Return what set ``s`` of weights says; those after the last set are the experts themselves."""
     sets, experts = combiner.weights.shape
@@ -47,7 +47,7 @@ def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
     return min(max(total, -CLIP), CLIP)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
     said = 0.0
     for s in range(combiner.shares.shape[0]):
@@ -81,7 +81,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # ty
     return learn
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn_number(combiner, asked, outputs, mixed, aim):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
     slope, count = np.empty(experts), combiner.shares.shape[0]

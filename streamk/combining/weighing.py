@@ -14,20 +14,20 @@ _EVENTS = 1  # place in a running mean
 _SLOWEST = 1e-3
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def clipped(outputs, e, k, clip):  # type: ignore[no-untyped-def]
     """Return output ``k`` of expert ``e`` to predict with, kept within ±``clip``."""
     return min(max(np.float64(outputs[e, FINAL, k]), -clip), clip)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def rate(error):  # type: ignore[no-untyped-def]
     """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
     error[_EVENTS] += 1.0
     return max(1.0 / error[_EVENTS], _SLOWEST)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def fade(curvature, forgetting):  # type: ignore[no-untyped-def]
     """Forget, towards what was known before the first event (the lower triangle; so below)."""
     if forgetting < 1.0:
@@ -37,7 +37,7 @@ def fade(curvature, forgetting):  # type: ignore[no-untyped-def]
             curvature[e, e] += (1.0 - forgetting) * PENALTY
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def share(shares, total):  # type: ignore[no-untyped-def]
     """Make the shares, whose sum is ``total``, sum to 1, a thousandth of which is spread equally."""
     count = shares.shape[0]

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY
 from streamk.drift.thresholds import thresholds
 from streamk.drift.windows import Floats
 from streamk.encoding.fields import Event, kind_of, named
@@ -117,7 +118,7 @@ def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> Non
     statistics[SQUARES] = 2.0 * deviation**2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def _distances(inputs, keys, counts, step, out):  # type: ignore[no-untyped-def]
     """Set ``out[i]`` to the distance of rows ``i`` and ``i + step``; inputs are in the order of keys."""
     rows = counts.shape[0]

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY
 from streamk.experts.vectors import add_scaled, inner_product
 from streamk.features.counter import mix64
 
@@ -45,7 +46,7 @@ def empty_windows(levels: int, features: int) -> Floats:
     return np.zeros((1 << levels, features), dtype=np.float32)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def distances(windows, t, reference, size, out):  # type: ignore[no-untyped-def]
     """Take block ``t``, counted from 0, and set ``out[k]`` to the distance of the last ``2ᵏ`` blocks.
 
@@ -78,7 +79,7 @@ def distances(windows, t, reference, size, out):  # type: ignore[no-untyped-def]
             out[level] = squares * np.float32(events * size / ((events + size) * windows.shape[1]))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def wander(pool, size, key, windows, reference, out):  # type: ignore[no-untyped-def]
     """Set ``out[t]`` to the distances after block ``t`` of a stream without a drift.
 

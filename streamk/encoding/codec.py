@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
 from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
@@ -59,40 +59,40 @@ class Coding(NamedTuple):
     queue: Array | None
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def aim_of(coding, target):  # type: ignore[no-untyped-def]
     """Return what an event asks of the experts: a class, or a number as they see it."""
     return _standard(coding.target, target)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _standard(statistics, target):  # type: ignore[no-untyped-def]
     if statistics is None:
         return target
     return standardise(target, statistics, 0, TARGET_CLIP)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def is_learned(coding, target):  # type: ignore[no-untyped-def]
     """Return whether experts learn from a target: any but a stray number."""
     return _is_usual(coding.target, target)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _is_usual(statistics, target):  # type: ignore[no-untyped-def]
     if statistics is None:
         return True
     return not is_stray(target, statistics, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def outputs_after(coding, target):  # type: ignore[no-untyped-def]
     """Return how many outputs are known once an event of this target is learned."""
     known = max(int(coding.counts[KNOWN]), int(coding.counts[LEAST]))
     return max(known, int(target) + 1) if coding.classes else known
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def observe_target(coding, target):  # type: ignore[no-untyped-def]
     """Count an event that was learned."""
     coding.counts[KNOWN] = outputs_after(coding, target)
@@ -100,19 +100,19 @@ def observe_target(coding, target):  # type: ignore[no-untyped-def]
     _observe(coding.target, target, coding.horizon)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _observe(statistics, target, horizon):  # type: ignore[no-untyped-def]
     if statistics is not None:
         observe(target, statistics, 0, horizon)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def decode(coding, output):  # type: ignore[no-untyped-def]
     """Return a number as experts see it in the units of the target."""
     return _in_units(coding.target, output)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _in_units(statistics, output):  # type: ignore[no-untyped-def]
     if statistics is None:
         return np.float64(output)

@@ -20,7 +20,7 @@ _FAR, _MOST_RUN = 6.0, 32.0
 _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 
 
-@njit(cache=True, inline="always", **INNER)
+@njit(inline="always", **INNER)
 def departs(value, statistics, at):  # type: ignore[no-untyped-def]
     """Note one value of an input that is followed; return whether its statistics must begin anew.
 
@@ -52,14 +52,14 @@ def departs(value, statistics, at):  # type: ignore[no-untyped-def]
     return departed
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _end_epoch(statistics, at):  # type: ignore[no-untyped-def]
     least, recent = statistics[at, LEAST], statistics[at, RECENT]
     statistics[at, LEAST] = recent if least == 0.0 else min(least, recent)
     statistics[at, RECENT], statistics[at, AGE] = statistics[at, STEP], _WINDOW
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _forget(value, statistics, at):  # type: ignore[no-untyped-def]
     statistics[at, RUN:] = 0.0
     statistics[at, PREVIOUS], statistics[at, AGE] = value, 1.0

@@ -32,7 +32,7 @@ def empty_memory(delay: int) -> tuple[Array, Array]:
     return np.zeros((1 if delay == 0 else 2, COLUMNS)), np.zeros(1 + delay)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-def]
     """Put what has arrived ``NOW``, or had ``THEN``, into row ``i`` of ``phi``, from column ``start`` on."""
     if memory is not None:
@@ -40,7 +40,7 @@ def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-d
             phi[i, start + c] = amplitude * np.float32(memory[when, c])
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
     """Let a label arrive: a class, or a standardised number."""
     if memory is not None:
@@ -54,7 +54,7 @@ def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
         queue[_ARRIVED] += 1.0
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _push(memory, row, aim, classes):  # type: ignore[no-untyped-def]
     if classes:
         own = int(aim) % SHARED

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from streamk.compiling import both
 
 UNSCALED, ABSENT = -1, 0
 _MISSING = -2
@@ -124,7 +125,7 @@ def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[
     return array
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def first_bad(rows, largest):  # type: ignore[no-untyped-def]
     """Return the flat index of the first value that is not finite or too large, else −1.
 

@@ -29,7 +29,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER, both
 from streamk.encoding.following import (
     AGE,
     COUNT,
@@ -65,14 +65,14 @@ def kept_numbers(horizon: float | None) -> int:
     return FIXED if horizon is None else FOLLOWING
 
 
-@njit(cache=True, inline="always", **INNER)
+@njit(inline="always", **INNER)
 def _varies(statistics, at):  # type: ignore[no-untyped-def]
     """Return whether an input has varied by more than rounding."""
     count, mean = statistics[at, COUNT], statistics[at, MEAN]
     return count >= 2.0 and statistics[at, SQUARES] > count * mean * mean * _CONSTANT**2
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def spread(statistics, at):  # type: ignore[no-untyped-def]
     """Return the standard deviation in row ``at`` of the statistics, 0 if the input has not varied."""
     if not _varies(statistics, at):
@@ -80,7 +80,7 @@ def spread(statistics, at):  # type: ignore[no-untyped-def]
     return np.sqrt(statistics[at, SQUARES] / statistics[at, COUNT])
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
     """Return ``(value − mean)/deviation`` clipped to ±``clip``, 0 while there is no deviation."""
     if not _varies(statistics, at):
@@ -89,7 +89,7 @@ def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
     return min(max((value - statistics[at, MEAN]) * inverse, -clip), clip)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
     """Return whether a value is without precedent: ten deviations off, and thrice as far as any before it."""
     distance = abs(value - statistics[at, MEAN])
@@ -100,7 +100,7 @@ def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
     if horizon is None:
@@ -109,19 +109,19 @@ def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
         _observe_followed(value, statistics, at, horizon)
 
 
-@njit(cache=True, inline="always", **INNER)
+@njit(inline="always", **INNER)
 def _observe_fixed(value, statistics, at):  # type: ignore[no-untyped-def]
     _count(value, statistics, at, np.inf)
 
 
-@njit(cache=True, inline="always", **INNER)
+@njit(inline="always", **INNER)
 def _observe_followed(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     if departs(value, statistics, at):
         statistics[at, COUNT] = 0.0
     _count(value, statistics, at, horizon)
 
 
-@njit(cache=True, inline="always", **INNER)
+@njit(inline="always", **INNER)
 def _count(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
     if statistics[at, COUNT] < 2.0:
         _begin(value, statistics, at)
@@ -133,7 +133,7 @@ def _count(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
         add(counted, statistics, at, horizon)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
     """Add one of the first three values: of three, the two nearest to each other count."""
     first, held = statistics[at, MEAN], statistics[at, HELD]
@@ -207,7 +207,7 @@ def scale_of(present, exponent):  # type: ignore[no-untyped-def]
     return 1.0 / present if exponent == -1.0 else 1.0 / np.sqrt(present)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[no-untyped-def]
     """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
 
@@ -248,7 +248,7 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
     return count
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
     """Add row ``i`` to the statistics of its inputs."""
     if horizon is None:
@@ -257,7 +257,7 @@ def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
         _observe_followed_row(rows, i, statistics, horizon)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
@@ -267,7 +267,7 @@ def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
             _observe_fixed(values[i, j], statistics, at)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
@@ -277,7 +277,7 @@ def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-unty
             _observe_followed(values[i, j], statistics, at, horizon)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def _scale_rows(rows, statistics, exponents, out, found, counts):  # type: ignore[no-untyped-def]
     for i in range(counts.shape[0]):
         counts[i] = scale_row(rows, i, statistics, exponents, out, found, i)

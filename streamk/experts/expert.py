@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import typed
 from streamk.experts.vectors import inner_products
@@ -81,7 +80,7 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def
     return linear
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def count_step(clock, coefficients):  # type: ignore[no-untyped-def]
     """Count one event that was learned, and move the average, if there is one, towards the iterate."""
     clock[EVENTS] += 1.0

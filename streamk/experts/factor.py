@@ -17,7 +17,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
 from streamk.features.lanes import DOUBLE, LANES, at, data, fma, fold, load, spread, store, times, vector
 
 Array = NDArray[np.float64]
@@ -129,13 +129,13 @@ _inner: Any = _inner_product
 _turn: Any = _turn_column
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def noise_of(weight):  # type: ignore[no-untyped-def]
     """Return the variance of an event of this weight, kept where a factor can hold it."""
     return min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def update(diagonal, factor, x, noise, gain):  # type: ignore[no-untyped-def]
     """Add an event to the information; return ``noise + xᵀPx``.
 

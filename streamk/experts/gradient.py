@@ -33,7 +33,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import (
     ITERATE,
     LARGEST_COEFFICIENT,
@@ -194,7 +194,7 @@ def _with_room(phi: Floats) -> NDArray[Any]:
     return phi.astype(np.float64) if abs(phi).max(initial=0.0) > _LARGE else phi
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def _descents(loss, outputs, aims, quantile, known, out):  # type: ignore[no-untyped-def]
     for i in range(outputs.shape[0]):
         descents(loss, outputs[i, :known], aims[i], quantile, out[i, :known])

@@ -236,7 +236,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return fit
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _fit(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
     columns, variables, places = expert.coefficients.shape[2], expert.variables, expert.places
     for c in range(columns):

@@ -18,7 +18,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
 from streamk.experts.vectors import add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
@@ -107,7 +107,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return project
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-untyped-def]
     """Project an expert's coefficients onto one row's equation, as :func:`project_around` does."""
     place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
@@ -117,7 +117,7 @@ def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-u
             add_scaled(expert.coefficients, k * columns, np.float32(residual[k] / whole), phi, place, columns)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def project_around(expert, start, stop, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
     """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
 
@@ -144,7 +144,7 @@ def residuals_of(loss: int, lesson: Lesson) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def _residuals(loss, outputs, aims, known, out):  # type: ignore[no-untyped-def]
     for i in range(outputs.shape[0]):
         residuals(loss, outputs[i, :known], aims[i], out[i, :known])

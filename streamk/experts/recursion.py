@@ -278,7 +278,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return recur
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _pursue(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
     """Fit the open block to the event of row ``i``; return the share of the residual that is left."""
     size, begin = expert.sums.shape[0], expert.begin

@@ -29,7 +29,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 from streamk.encoding.rows import typed
 from streamk.experts import factor
 from streamk.experts.expert import (
@@ -174,7 +174,7 @@ class Subspace(Expert):
         self.schedule = schedule.copy()
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def _test(basis):  # type: ignore[no-untyped-def]
     """Fill a basis with signs that follow no pattern: what the first refresh multiplies by."""
     for i in range(basis.shape[0]):
@@ -198,7 +198,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     return move
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _move(expert, phi, i, length, residual, known, noise):  # type: ignore[no-untyped-def]
     rank, columns = expert.basis.shape
     place, schedule, events = i * phi.shape[1] + expert.first, expert.schedule, expert.clock[EVENTS]
@@ -230,7 +230,7 @@ def _move(expert, phi, i, length, residual, known, noise):  # type: ignore[no-un
                 _add_rows(expert.coefficients, k, change, expert.basis)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _add_rows(out, k, factors, rows):  # type: ignore[no-untyped-def]
     """Add rows times factors to row ``k`` of the first of ``out``, four rows at a time, in their order."""
     columns = rows.shape[1]
@@ -244,7 +244,7 @@ def _add_rows(out, k, factors, rows):  # type: ignore[no-untyped-def]
                 out[ITERATE, k, f] = fma(d, rows[j + 3, f], fma(c, rows[j + 2, f], one))
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _refresh(expert):  # type: ignore[no-untyped-def]
     """Make the sums the new basis: by Gram and Schmidt, each direction twice, in double precision."""
     rank, columns = expert.basis.shape

@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from streamk.compiling import both
 from streamk.features.lanes import Value, at, data, fma, fold, index, load, spread, store, times, vector
 
 LANES = 32
@@ -89,7 +89,7 @@ add_scaled: Any = _add_scaled
 _four, _one = _storing(_FOUR), _storing(1)
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def inner_products(a, rows, b, j, length, out, k):  # type: ignore[no-untyped-def]
     """Set ``out[k + r]`` (flat, float32) to the inner product of row ``r < rows`` of ``a`` and ``b, j``."""
     fours = rows - rows % _FOUR

@@ -7,8 +7,8 @@ projections ``p``, which for order 0 is ``√2`` where ``p > 0``. Features end a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from streamk.compiling import both
 from streamk.features.lanes import LANES
 from streamk.features.tiles import cosines
 
@@ -17,7 +17,7 @@ AMPLITUDE = np.float32(np.sqrt(2.0))
 LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@both(nogil=True)
 def activate(kind, amplitude, angles, rows, features):  # type: ignore[no-untyped-def]
     """Turn the angles of some rows into features, in place; columns from ``features`` on become 0.
 

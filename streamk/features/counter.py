@@ -26,6 +26,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY
+
 GOLDEN64 = 0x9E3779B97F4A7C15
 MASK64 = (1 << 64) - 1
 
@@ -54,7 +56,7 @@ def bits32(low, high, i):  # type: ignore[no-untyped-def]
     return np.uint32(x ^ (x >> np.uint32(15)))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def fill_bits(key, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (``uint32``) with the words of counters ``0, 1, …`` of one stream."""
     low = np.uint32(key & np.uint64(0xFFFFFFFF))
@@ -63,7 +65,7 @@ def fill_bits(key, out):  # type: ignore[no-untyped-def]
         out[i] = bits32(low, high, np.uint32(i))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def _block_keys(seed, count):  # type: ignore[no-untyped-def]
     keys = np.empty(count, dtype=np.uint64)
     for b in range(count):

@@ -153,7 +153,7 @@ def _shrunk(values: Array, by: Any) -> Array:
     return np.asarray(np.sign(values) * np.maximum(abs(values) - by, 0.0))
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def add_products(sections, inputs, found, count, i, unit, events, target, aim):  # type: ignore[no-untyped-def]
     """Count row ``i`` of inputs, in units of ``unit``, whose target number ``target`` is ``aim``."""
     if sections is not None and sections.learned and events >= _FIRST:

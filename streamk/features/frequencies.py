@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY, INNER, both
 from streamk.features.cauchy import fill_cauchy
 from streamk.features.counter import stream_key
 from streamk.features.normal import GROUP, fill_normals
@@ -25,7 +26,7 @@ _FIRST_ROWS = 32
 _EMPTY = np.uint64(0)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(**INNER)
 def fill_frequencies(block_keys, families, radii, input_key, out, row):  # type: ignore[no-untyped-def]
     """Fill one row of ``out`` (float32, 64 columns per block) with the frequencies of one input."""
     for b in range(block_keys.shape[0]):
@@ -38,14 +39,14 @@ def fill_frequencies(block_keys, families, radii, input_key, out, row):  # type:
         out[row, f] = out[row, f] * radii[f]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def frequency_matrix(block_keys, families, radii, input_keys, out):  # type: ignore[no-untyped-def]
     """Fill row ``j`` of ``out`` with the frequencies of input ``input_keys[j]``."""
     for j in range(input_keys.shape[0]):
         fill_frequencies(block_keys, families, radii, input_keys[j], out, j)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def find(table, key):  # type: ignore[no-untyped-def]
     """Return the cell of ``key``, or the empty cell where it belongs (linear probing)."""
     mask = np.uint64(table.shape[1] - 1)
@@ -55,7 +56,7 @@ def find(table, key):  # type: ignore[no-untyped-def]
     return cell
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
     """Set ``where[i, j]`` to the row of the frequency table that holds the frequencies of ``keys[i, j]``.
 

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER, both
 from streamk.features.lanes import LANES
 from streamk.features.registers import HERE
 from streamk.features.sweeps import opening, plain, turning
@@ -43,13 +44,13 @@ def address(coordinate, gap):  # type: ignore[no-untyped-def]
     return (coordinate + (coordinate >> gap)) * LANES
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def tile_size(groups):  # type: ignore[no-untyped-def]
     """Return the numbers in a tile, with one vector to spare behind the coordinates."""
     return address(np.int64(1) << groups.sum(), gap_of(groups)) + LANES
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@both(nogil=True)
 def transform(groups, inputs, signs, first, tile):  # type: ignore[no-untyped-def]
     """Fill ``tile`` with ``H D₁ H D₂ H D₃ x``.
 
@@ -83,7 +84,7 @@ def transform(groups, inputs, signs, first, tile):  # type: ignore[no-untyped-de
         level += groups[g]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _open(size, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
     if size == 3:
         _open3(inputs, c, gap, signs, sign, tile)
@@ -93,7 +94,7 @@ def _open(size, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-d
         _open5(inputs, c, gap, signs, sign, tile)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _each(size, level, bits, gap, tile):  # type: ignore[no-untyped-def]
     """Apply the levels ``level … level + size − 1``."""
     step = np.int64(1) << level
@@ -108,7 +109,7 @@ def _each(size, level, bits, gap, tile):  # type: ignore[no-untyped-def]
                 _plain5(tile, address(c, gap), stride)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _each_turn(size, level, bits, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
     """Apply some levels, then signs, then the same levels."""
     step = np.int64(1) << level

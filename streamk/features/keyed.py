@@ -10,15 +10,15 @@ loop is not vectorised).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from streamk.compiling import both
 from streamk.features.fused import fma
 
 PHASES = 0
 _TILE = 256  # features worked on at once: their frequencies stay in the first cache
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@both(nogil=True)
 def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):  # type: ignore[no-untyped-def]
     """Fill ``phi`` with the angles of rows of scaled inputs.
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numpy.typing import NDArray
+
+from streamk.compiling import both
 
 LANES = 16
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
@@ -153,7 +155,7 @@ def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def empty_aligned(count):  # type: ignore[no-untyped-def]
     """Return an array of float32 numbers that begins at a multiple of 64 bytes."""
     buffer = np.empty(count + LANES, dtype=np.float32)

@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY
 from streamk.encoding.rows import ABSENT, UNSCALED, Rows, slices
 from streamk.encoding.scaling import scale_of, scale_rows
 from streamk.features.activation import COSINE, activate
@@ -57,7 +58,7 @@ def fill(
     out[:, e.features :] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
     """Do what ``featurize`` does, for no more rows at once than the cache has room for.
 

@@ -20,6 +20,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from streamk.compiling import ENTRY
+
 ROWS, LANES = 4, 16
 
 
@@ -30,7 +32,7 @@ def pack(frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.ascontiguousarray(panels).reshape(-1, LANES)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def fill_panel_angles(inputs, start, stop, panels, phases, phi):  # type: ignore[no-untyped-def]
     """Fill ``phi`` with the angles of rows ``start … stop − 1`` of ``inputs`` ``(n, d)``, by fours.
 

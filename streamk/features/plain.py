@@ -58,7 +58,7 @@ def index_of(keys: Keys) -> NDArray[np.int64]:
     return index
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def columns_for(sections, width):  # type: ignore[no-untyped-def]
     """Return how many columns stand for so many features; 0 if there are no plain ones."""
     if sections is None:
@@ -66,7 +66,7 @@ def columns_for(sections, width):  # type: ignore[no-untyped-def]
     return width + PLAIN * sections.parts.shape[0]
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
     """Return the column of an input, given one now if it is learned and there is room; 0 if it has none."""
     place = key % np.uint64(_PLACES)
@@ -82,7 +82,7 @@ def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
     return column
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def fill_plain(sections, inputs, found, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
     """Fill row ``i`` of ``phi``: before each part of its ``features`` a constant, inputs, room for labels."""
     if sections is not None:
@@ -103,7 +103,7 @@ def fill_plain(sections, inputs, found, count, i, learned, features, phi):  # ty
                 phi[i, before + PLAIN + f - start] = features[i, f]
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def fill_labels(sections, memory, when, phi, i):  # type: ignore[no-untyped-def]
     """Put the memory of labels into row ``i`` of ``phi``."""
     if sections is not None:

@@ -63,7 +63,7 @@ def transform_of(found: Array, whole: bool) -> Floats:
     return transform.astype(np.float32)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def inputs_for(sections):  # type: ignore[no-untyped-def]
     """Return how many kinds of inputs there are: as they are, and under the relevance of every block."""
     if sections is None:
@@ -71,7 +71,7 @@ def inputs_for(sections):  # type: ignore[no-untyped-def]
     return 1 + sections.transforms.shape[0]
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
     """Return whether gradients are taken at the event that follows so many."""
     if sections is None:
@@ -79,7 +79,7 @@ def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
     return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped-def]
     """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``."""
     if sections is not None:
@@ -104,7 +104,7 @@ def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped
                     inputs[to, i, j] = np.float32(0.0)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped-def]
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:

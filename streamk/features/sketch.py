@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.compiling import INNER, both
 from streamk.features.counter import mix64_int, stream_key
 
 _LARGEST_CELL = np.float32(1e12)  # keeps transforms and their products finite in float32
@@ -79,7 +80,7 @@ def sketch_of(
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@both(nogil=True)
 def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):  # type: ignore[no-untyped-def]
     """Fill ``phi`` with the features of rows of scaled inputs.
 
@@ -124,7 +125,7 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):  # t
             phi[i, f] = np.float32(0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _count_sketch(source, s, d, inputs, found, i, count, cells):  # type: ignore[no-untyped-def]
     """Fill ``cells`` with the count sketch of a row and the constant."""
     cells[:] = np.float32(0.0)
@@ -145,7 +146,7 @@ def _within(value, most):  # type: ignore[no-untyped-def]
     return min(max(value, -most), most)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _transform(real, imaginary, cosines, sines, work):  # type: ignore[no-untyped-def]
     """Transform in place: ``X_t = Σ_k x_k e^{−2πi kt/D}``, ``D`` a power of two (in Stockham's order)."""
     size = real.shape[0]

@@ -60,7 +60,7 @@ def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
     return lambda source, keys: 0
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _most_above(keys, least):  # type: ignore[no-untyped-def]
     most = 0
     for i in range(keys.shape[0]):
@@ -71,7 +71,7 @@ def _most_above(keys, least):  # type: ignore[no-untyped-def]
     return most
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
     """Return how many rows ``featurize`` may be given, at most 16: those whose frequencies fit the cache.
 
@@ -124,7 +124,7 @@ def _sketch(source, features, inputs, found, counts, amplitude, phi):  # type: i
     tensor_sketch(source, inputs[0], found, counts, features.features, amplitude, phi)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _without_slots(inputs, found, counts):  # type: ignore[no-untyped-def]
     """Return the inputs that have no slot, their keys (0 after the last), and how many there are."""
     values, keys = np.zeros_like(inputs), np.zeros_like(found)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
+from streamk.compiling import ENTRY, INNER, both
 from streamk.features.hadamard import address, gap_of, tile_size, transform
 from streamk.features.lanes import LANES, empty_aligned
 from streamk.features.segments import FIRST, GROUPS, LANE_SIGNS, MOST_GROUPS, RADII, ROW_SIGNS
 from streamk.features.tiles import Finish, Target, emit_angles, emit_cosines, gather
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def groups_in(source, s):  # type: ignore[no-untyped-def]
     """Return the groups of levels of a segment."""
     count = 0
@@ -25,7 +26,7 @@ def groups_in(source, s):  # type: ignore[no-untyped-def]
     return source.segments[s, GROUPS : GROUPS + count]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _emit(tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
     if finish.amplitude > 0.0:
         emit_cosines(tile, start, f, step, finish, target)
@@ -33,7 +34,7 @@ def _emit(tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
         emit_angles(tile, start, f, step, finish, target)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-untyped-def]
     """Add the projections of sixteen rows on a segment to their angles.
 
@@ -58,7 +59,7 @@ def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-un
                 _emit(tile, address(c, gap), f, 0, finish, target)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-untyped-def]
     """Add the projections of one row, ``inputs`` ``(n,)``, to its angles, ``out[to:]``.
 
@@ -77,7 +78,7 @@ def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-un
                 _emit(tile, address(c, gap), f, step, finish, target)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def by_rows(source, s, features, rows):  # type: ignore[no-untyped-def]
     """Return whether so many rows are done sooner one by one than sixteen at once."""
     n = np.int64(1) << groups_in(source, s).sum()
@@ -85,7 +86,7 @@ def by_rows(source, s, features, rows):  # type: ignore[no-untyped-def]
     return rows * (-(-blocks // LANES)) < blocks * (-(-rows // LANES))
 
 
-@njit(cache=True, error_model="numpy")
+@both()
 def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi):  # type: ignore[no-untyped-def]
     """Add the projections of rows of scaled inputs to their angles, and take the cosines.
 
@@ -141,7 +142,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
     return last >= 0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):  # type: ignore[no-untyped-def]
     """Write up to sixteen rows into a tile of zeros: the inputs whose keys are ``low … low + n − 1``."""
     fields = counts[start]
@@ -168,7 +169,7 @@ def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):  # type:
                 tile[(slot + (slot >> gap)) * np.uint64(LANES) + np.uint64(lane)] = inputs[i, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**INNER)
 def _any_in(source, s, found, counts):  # type: ignore[no-untyped-def]
     low = np.uint64(source.segments[s, FIRST] + 1)
     n = np.uint64(1) << np.uint64(groups_in(source, s).sum())
@@ -179,7 +180,7 @@ def _any_in(source, s, found, counts):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@both(nogil=True)
 def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, to):  # type: ignore[no-untyped-def]
     """Write the features of some rows of a matrix whose slots are all in the first segment.
 
@@ -229,7 +230,7 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
     return good
 
 
-@njit(cache=True, nogil=True, parallel=True, error_model="numpy")
+@njit(nogil=True, parallel=True, **ENTRY)
 def project_chunks(source, rows, size, places, limit, waves, amplitude, out):  # type: ignore[no-untyped-def]
     """Do :func:`project_matrix` for all rows, chunks of ``size`` rows at a time, on Numba's threads."""
     count = rows.shape[0]

@@ -11,12 +11,14 @@ as an event, and a loan is one pointer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import njit, types
 from numba.experimental import structref
 from numba.extending import intrinsic, overload
+
+from streamk.compiling import ENTRY, INNER
 
 
 @intrinsic
@@ -71,12 +73,35 @@ class Loan(structref.StructRefProxy):
 structref.define_boxing(LoanType, Loan)
 
 
+class Whole(NamedTuple):
+    """What a learner lends to the loop over events: codec, map, experts, themselves lent, and combiner."""
+
+    coding: Any
+    source: Any
+    features: Any
+    groups: Any
+    combiner: Any
+
+
 def _lend(value: Any) -> Any:
     raise NotImplementedError("for compiled code")
 
 
-@overload(_lend)
+@overload(_lend, jit_options=INNER)
 def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
+    if getattr(value, "instance_class", None) is Whole:
+        whole = LoanType(list(zip(value.fields, value.types, strict=True)))
+
+        def make_whole(value):  # type: ignore[no-untyped-def]
+            loan = new(whole)
+            loan.coding = borrowed(value.coding)
+            loan.source = borrowed(value.source)
+            loan.features = borrowed(value.features)
+            loan.groups = borrowed(value.groups)
+            loan.combiner = borrowed(value.combiner)
+            return loan
+
+        return make_whole
     kind = LoanType([("value", value)])
 
     def make(value):  # type: ignore[no-untyped-def]
@@ -87,7 +112,7 @@ def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
     return make
 
 
-@njit(cache=True)
+@njit(**ENTRY)
 def lend(value):  # type: ignore[no-untyped-def]
-    """Return a loan of a tuple, whose ``value`` compiled code reads."""
+    """Return a loan of a tuple, whose ``value`` compiled code reads, or the members of a :class:`Whole`."""
     return _lend(value)

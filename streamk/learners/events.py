@@ -17,7 +17,7 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine
-from streamk.compiling import INNER
+from streamk.compiling import ENTRY, INNER
 from streamk.encoding.codec import EVENTS, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.recall import NOW, THEN, remember
 from streamk.encoding.rows import first_bad
@@ -85,7 +85,7 @@ def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
     return lambda groups: count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, **ENTRY)
 def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
@@ -116,7 +116,8 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
         first value that is not finite or too large.
     """
     rows, goal, out = borrowed(rows), borrowed(goal), borrowed(out)
-    coding, source, features, groups, _ = borrowed(loan.value)
+    coding, source = borrowed(loan.coding), borrowed(loan.source)
+    features, groups = borrowed(loan.features), borrowed(loan.groups)
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
@@ -161,7 +162,7 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-untyped-def]
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
@@ -175,62 +176,60 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
     )
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
     """Fill ``raw`` with the features of rows of scaled inputs."""
-    _, source, features, _, _ = borrowed(loan.value)
-    featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
+    featurize(borrowed(loan.source), borrowed(loan.features), inputs, found, widths, AMPLITUDE, raw)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
-    coding, _, features, groups, combiner = borrowed(loan.value)
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
     fill_labels(features.sections, coding.memory, when, phi, i)
-    evaluate_all(groups, phi, i, outputs, 0)
-    combine(combiner, coding, outputs, mixed, out)
+    evaluate_all(borrowed(loan.groups), phi, i, outputs, 0)
+    combine(borrowed(loan.combiner), coding, outputs, mixed, out)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _adapt(loan, before, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
-    coding, _, _, _, combiner = borrowed(loan.value)
-    _, _, _, _, asked = borrowed(before.value)
-    adapt(combiner, asked, coding, outputs, mixed, given, target)
+    combiner, asked = borrowed(loan.combiner), borrowed(before.combiner)
+    adapt(combiner, asked, borrowed(loan.coding), outputs, mixed, given, target)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _learn(loan, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
     """Let the experts learn row ``i`` of ``phi``, of which ``outputs`` are what they say."""
-    coding, _, _, groups, _ = borrowed(loan.value)
+    coding = borrowed(loan.coding)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
-        step_all(groups, phi, i, outputs, 0, aim, known, weight, residual)
+        step_all(borrowed(loan.groups), phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _take_products(loan, inputs, found, count, i, target):  # type: ignore[no-untyped-def]
     """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
-    coding, _, features, _, _ = borrowed(loan.value)
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
     output, aim = (int(target), 1.0) if coding.classes else (0, aim_of(coding, target))
     unit = scale_of(count, coding.exponents[0])
     add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, aim)
 
 
-@njit(cache=True, **INNER)
+@njit(**INNER)
 def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
     ``count`` is that of its inputs, ``given`` its prediction.
     """
-    coding, _, features, groups, _ = borrowed(loan.value)
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
     keys, row = found[i : i + 1], np.int64(0)
     kinds, _, w = inputs.shape
     width, most = features.waves.shape[1], given.shape[0]
     slopes = np.zeros((count, most))
-    columns, experts = columns_for(features.sections, width), count_all(groups)
+    columns, experts = columns_for(features.sections, width), count_all(loan.groups)
     scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
     changed, _, counts, raw, whole, outputs, mixed, out = scratch
     counts[0], phi = count, whole.reshape(1, columns)
@@ -251,7 +250,7 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
     add_gradients(features.sections, slopes, keys, count, 0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
     experts, _, rows, most = outputs.shape
@@ -261,7 +260,7 @@ def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def
         combine(combiner, coding, one, mixed, out[i])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: ignore[no-untyped-def]
     """Let the combiner learn from a block; fill ``aims``, and take the weight of strays."""
     experts, _, rows, most = outputs.shape
@@ -279,7 +278,7 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
     coding.counts[0] = events
 
 
-@njit(cache=True, error_model="numpy")
+@njit(**ENTRY)
 def observe_block(coding, rows, targets):  # type: ignore[no-untyped-def]
     """Let scales and counters learn from a block."""
     for i in range(targets.shape[0]):

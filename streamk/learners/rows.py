@@ -15,7 +15,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, first_bad
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
-from streamk.learners.borrowed import lend
+from streamk.learners.borrowed import Whole, lend
 from streamk.learners.events import DONE, LACKING, OVERFLOWED, run
 from streamk.learners.saving import SavedLearner
 
@@ -80,7 +80,7 @@ class RowLearner(SavedLearner):
         coding, source, record, groups, combiner = self._all_but_rows(e)
         if self._loans is None:
             lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
-            loan = lend((coding, source, record, lent, combiner))
+            loan = lend(Whole(coding, source, record, lent, combiner))
             if self._asked is None:
                 self._loans = loan, loan
             else:
@@ -89,7 +89,7 @@ class RowLearner(SavedLearner):
                     tuple(lend(_with(expert, next(known))) for expert in group) for group in groups
                 )
                 combiner = self._combiner.before(list(known))
-                self._loans = loan, lend((coding, source, record, before, combiner))
+                self._loans = loan, lend(Whole(coding, source, record, before, combiner))
         return self._loans
 
     def _learned(self) -> None:

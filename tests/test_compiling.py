@@ -1,0 +1,57 @@
+"""Other versions of Numba compile in their own way, to the same results."""
+
+import os
+import subprocess
+import sys
+
+import numba
+import pytest
+
+from streamk.compiling import KNOWN, both
+
+SCRIPT = """
+import hashlib, sys
+import numba
+numba.__version__ = sys.argv[1]
+import streamk
+from streamk import compiling
+learner = streamk.KaczmarzPursuitRegressor(features=64, seed=3)
+for k in range(60):
+    x = {"a": k % 7 / 3, "b": k % 5, "c": "uv"[k % 2]}
+    learner.learn_one(x, (k % 7) * (k % 5))
+print("pipeline_class" in compiling.INNER, hashlib.sha256(learner.to_bytes()).hexdigest())
+"""
+
+
+def test_the_version_in_use_is_known():
+    assert numba.__version__.startswith(KNOWN), "try make test with it, and name it in streamk/compiling.py"
+
+
+def test_another_version_gives_the_same_model(tmp_path):
+    known, other = (
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, version],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / version)},
+            capture_output=True, text=True, check=True,
+        ).stdout.split()
+        for version in (numba.__version__, "0.999.0")
+    )  # fmt: skip
+    assert (known[0], other[0]) == ("True", "False")
+    assert known[1] == other[1]
+
+
+def test_a_function_of_both_sides_is_one():
+    @both()
+    def half(x):
+        """Return half of it."""
+        return 0.5 * x
+
+    @numba.njit
+    def quarter(x):
+        return half(half(x))
+
+    assert half(3.0) == 1.5
+    assert half.__doc__ == "Return half of it."
+    assert quarter(3.0) == 0.75
+    with pytest.raises(numba.TypingError):
+        half("three")
