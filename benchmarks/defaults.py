@@ -1,10 +1,11 @@
 """The learners with nothing to tune, on public streams, with one configuration: test, then train.
 
-    python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed] [--json]
+    python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed peers] [--json]
 
 Accuracies and R² are means of three seeds (of one for all of CoverType). ``noise`` puts 30 columns of normal
 noise beside the inputs of three streams, with and without learned relevance; ``intervals`` counts the targets
-inside intervals that were predicted before they came.
+inside intervals that were predicted before they came; ``peers`` compares speed with river's forests and
+linear models, on the first events of each stream, when forests are fastest.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from river import compose, linear_model, multiclass, preprocessing
+from river import forest as forests
 from sections import Row, measure
 
 import streamk
@@ -42,6 +45,7 @@ STREAMS: list[tuple[str, tuple[str, str, int | None], bool, dict[str, Any], floa
 ]
 NOISE, LONG, WARM = 30, 200_000, 100
 LEVELS = (0.5, 0.9, 0.98)
+FIRST, FOREST_FIRST = 5_000, 1_000  # events for speed, and for the speed of forests
 
 
 def load(data: Path, stream: tuple[str, str, int | None]) -> tuple[pd.DataFrame, list[Any]]:
@@ -165,11 +169,55 @@ def speed(data: Path) -> Iterator[Row]:
     yield "Elec2: model, closed()", f"{size:,} bytes (open {whole:,})", "≤ 60,000", size <= 60_000
 
 
+def peers(data: Path) -> Iterator[Row]:
+    """How many times as fast as river's forest of ten trees, and as its linear model."""
+    seen = set()
+    for name, stream, classes, _, _ in STREAMS:
+        if stream[0] in seen:
+            continue
+        seen.add(stream[0])
+        frame, truths = load(data, (*stream[:2], FIRST))
+        if len(set(truths)) == 2:
+            truths = [y == truths[0] for y in truths]
+        xs = frame.to_dict("records")
+        trees = forests.ARFClassifier(seed=1) if classes else forests.ARFRegressor(seed=1)
+        forest = _rate(trees, xs[:FOREST_FIRST], truths)
+        linear = _rate(_linear(frame, truths), xs, truths)
+        ours = max(score(frame, truths, classes, 7)[2] for _ in range(3))
+        shown = f"{ours:,.0f} events/s, {ours / forest:.0f} times a forest, {ours / linear:.1f} times linear"
+        met = ours >= 25 * forest and (ours >= linear or frame.shape[1] > 60)
+        yield f"{name.split(',')[0]}: speed", shown, "≥ 25, ≥ 1", met
+
+
+def _linear(frame: pd.DataFrame, truths: list[Any]) -> Any:
+    """Return river's linear model of standardised numbers and one-hot texts."""
+    texts = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
+    numbers = [column for column in frame.columns if column not in texts]
+    inputs: Any = compose.Select(*numbers) | preprocessing.StandardScaler()
+    if texts:
+        inputs += compose.Select(*texts) | preprocessing.OneHotEncoder()
+    if isinstance(truths[0], bool):
+        return inputs | linear_model.LogisticRegression()
+    if isinstance(truths[0], str) or len(set(truths)) < 20:
+        return inputs | multiclass.OneVsRestClassifier(linear_model.LogisticRegression())
+    return inputs | linear_model.LinearRegression()
+
+
+def _rate(model: Any, xs: list[dict[str, Any]], truths: list[Any]) -> float:
+    """Return events a second, each predicted and learned."""
+    began = time.perf_counter()
+    for x, y in zip(xs, truths, strict=False):
+        model.predict_one(x)
+        model.learn_one(x, y)
+    return len(xs) / (time.perf_counter() - began)
+
+
 SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
     "streams": streams,
     "intervals": intervals,
     "noise": noise,
     "speed": speed,
+    "peers": peers,
 }
 
 

@@ -27,6 +27,7 @@ def test_the_version_in_use_is_known():
     assert numba.__version__.startswith(KNOWN), "try make test with it, and name it in streamk/compiling.py"
 
 
+@pytest.mark.long
 def test_another_version_gives_the_same_model(tmp_path):
     known, other = (
         subprocess.run(
