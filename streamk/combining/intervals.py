@@ -9,8 +9,10 @@ standardised predictions, weighed linearly between them. The offsets ``q`` of a 
 
 Whatever the stream does, of ``n`` events a part ``p ± (max |e| + η)/(η n)`` lies beyond, since what ``q``
 gains and loses must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile
-tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side. Where targets
-come late, errors are compared with the ``q`` and ``σ`` of the time of asking.
+tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side.
+
+Where targets come ``D`` events late, errors are compared with the ``q`` and ``σ`` of the time of asking, and
+``η = 1/(20 + D)``: with longer steps ``q`` would go far too far before the first answer came, and swing.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
 HIGHEST = 1.0 - 2.0 * TAILS[-1]  # level
 _FARTHEST, _GAP = 3.0, 0.75  # knots, in deviations of the target
 _KNOTS = int(2.0 * _FARTHEST / _GAP) + 1
-_STEP = 0.05  # η
+_STEPS = 20.0  # 1/η
 _MEMORY = 200.0  # events that running means of errors remember
 _PRIOR = 10.0  # events' worth of the error everywhere, in the error at a knot
 _CLIP = 10.0  # of an error, in units of σ
@@ -46,10 +48,16 @@ class Intervening(NamedTuple):
     offsets: Array
     errors: Array
     tails: Array
+    step: float
 
 
 class Intervals:
     """How far from predictions targets lie.
+
+    Parameters
+    ----------
+    delay
+        How many events late targets arrive.
 
     Attributes
     ----------
@@ -59,7 +67,8 @@ class Intervals:
         Events and sums of absolute errors at each knot, and last of all of them, ``(2, 10)``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delay: int = 0) -> None:
+        self.step = 1.0 / (_STEPS + delay)
         normal = np.array([NormalDist().inv_cdf(1.0 - p) for p in TAILS])
         self.offsets: Array = np.array([normal, normal]) / NormalDist().pdf(0.0) / 2.0
         self.errors: Array = np.zeros((2, _KNOTS + 1))
@@ -69,7 +78,7 @@ class Intervals:
     @property
     def record(self) -> Intervening:
         """Intervals as compiled code sees them."""
-        return Intervening(self.offsets, self.errors, self._tails)
+        return Intervening(self.offsets, self.errors, self._tails, self.step)
 
     def around(self, said: float, level: float) -> tuple[float, float]:
         """Return how far below and above a standardised prediction the interval ends."""
@@ -133,7 +142,7 @@ def follow(intervals, asked, said, aim):  # type: ignore[no-untyped-def]
         for side in range(2):
             beyond = error if side == 1 else -error
             outside = 1.0 if beyond > asked.offsets[side, p] else 0.0
-            offsets[side, p] += _STEP * (outside - tails[p])
+            offsets[side, p] += intervals.step * (outside - tails[p])
     size = abs(error) * spread
     knot, way = _knot(said)
     for k in range(2):

@@ -61,7 +61,7 @@ class Stacking:
         self.shares: Array = np.full(mixed, 1.0 / mixed)
         self.error: Array = np.zeros(2)
         self.losses: Array = np.zeros(experts)
-        self.intervals = None if classes else Intervals()
+        self.intervals = None if classes else Intervals(delay)
 
     @property
     def record(self) -> StackedClasses | StackedNumbers:

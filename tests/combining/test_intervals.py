@@ -17,6 +17,11 @@ def learn(record, said, aims):
         follow(record, record, said[i], aims[i])
 
 
+@njit
+def learn_late(record, asked, said, aim):
+    follow(record, asked, said, aim)
+
+
 def learned(said, aims):
     made = Intervals()
     learn(made.record, np.asarray(said, dtype=float), np.asarray(aims, dtype=float))
@@ -126,6 +131,37 @@ def test_whatever_comes_they_are_finite_and_can_be_kept(pairs, level):
     again = Intervals()
     again.restore(made.parts())
     assert again.around(0.5, level) == (below, above)
+
+
+def test_a_late_target_is_compared_with_the_interval_that_was_asked_for():
+    made, asked = Intervals(9), Intervals(9)
+    asked.offsets *= 0.2
+    asked.errors[1] *= 4.0  # σ
+    learn_late(made.record, asked.record, 0.0, 2.0)
+    for side, error in enumerate((-0.5, 0.5)):
+        moved = ((error > asked.offsets[side]) - np.array(TAILS)) / 29
+        np.testing.assert_allclose(made.offsets[side], Intervals().offsets[side] + moved)
+    assert made.errors[1, -1] == pytest.approx(1.0 + 2.0 - 1.0 / 200)
+
+
+@pytest.mark.parametrize("delay", [30, 300, 1000])
+def test_late_targets_do_not_make_them_swing(delay):
+    """With the steps of targets that come at once, offsets go tens of units to either side."""
+    aims = 4.0 * np.random.default_rng(8).normal(size=8 * delay + 2000)
+    made = Intervals(delay)
+    past, inside = [(made.offsets.copy(), made.errors.copy())] * (delay + 1), []
+    for n, aim in enumerate(aims):
+        offsets, errors = past[n]
+        record = made.record
+        asked = record._replace(offsets=offsets, errors=errors)
+        spread = spread_at(asked, 0.0)
+        inside.append(abs(aim) <= spread * offsets[:, 2].mean())  # 0.3 lie beyond each side
+        learn_late(record, asked, 0.0, aim)
+        past.append((made.offsets.copy(), made.errors.copy()))
+    assert np.mean(inside[len(aims) // 2 :]) == pytest.approx(1 - 2 * TAILS[2], abs=0.05)
+    for side, offsets in zip((-1.0, 1.0), made.offsets, strict=True):
+        beyond = [(side * aims / spread > q).mean() for q in offsets]
+        np.testing.assert_allclose(beyond, TAILS, atol=0.1)
 
 
 def test_merging_is_between():

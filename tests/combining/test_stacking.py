@@ -141,6 +141,19 @@ def test_numbers(delay):
 
 
 @pytest.mark.parametrize("classes", [True, False])
+def test_what_it_was_before_has_the_weights_and_intervals_of_then(classes):
+    made = Stacking(2, classes, 3)
+    then = [array + 1.0 for array in made.live]
+    before = made.before(then)
+    assert before.weights is then[0]
+    assert before.shares is made.shares
+    if not classes:
+        assert before.intervals.offsets is then[1]
+        assert before.intervals.errors is then[2]
+        assert before.intervals.step == made.intervals.step == 1 / 23
+
+
+@pytest.mark.parametrize("classes", [True, False])
 def test_it_ends_near_the_best_expert_and_follows_when_another_is(classes):
     rng = np.random.default_rng(2)
     made, errors = Stacking(3, classes), []
