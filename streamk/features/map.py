@@ -218,7 +218,7 @@ class FeatureMap:
 
     def follow(self, targets: int) -> None:
         """Make room for what relevance learns of targets, if it does."""
-        if self.sections is not None:
+        if self.sections is not None and self.sections.learned:
             self.sections.cross.grow(targets)
             self.renew()
 

@@ -62,6 +62,7 @@ def test_the_older_block_begins_anew_as_the_better_one():
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
     sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
+    sections.cross.sums[0, 0, 0] = 16.0
     spans = [sections.columns_of_part(part) for part in (1, 2)]
     assert sections.renew(2, 1) == spans[0]
     assert sections.kinds.tolist() == [DIAGONAL, IDENTITY]
@@ -71,6 +72,7 @@ def test_the_older_block_begins_anew_as_the_better_one():
     assert sections.renew(4, 1) == spans[0]
     assert sections.kinds.tolist() == [WHOLE, WHOLE]
     np.testing.assert_allclose(sections.moments[1, 1], 2.0 / 8)
+    assert sections.cross.sums[0, 0, 0] == 16.0 / 8
 
 
 def stream(n, seed=0, noise=6):
@@ -108,12 +110,24 @@ def test_it_pays_where_most_inputs_are_noise():
     assert errors[True] < 0.8 * errors[False], errors
 
 
+def test_the_unit_of_the_target_changes_nothing():
+    xs, y = stream(600)
+    found = []
+    for targets in (y, 1000.0 * y - 50.0):
+        learner = streamk.KernelRegressor(features=768, seed=3)
+        learner.learn_many(xs, targets)
+        found.append(learner._map.sections.moments)
+    assert found[0][0, 0] == 600 // 32 + 1  # events at which gradients were taken
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-3 * found[0].max())
+
+
 def test_without_relevance_nothing_is_followed():
     xs, y = stream(2500)
     learner = streamk.KernelRegressor(features=768, relevance=False, seed=3)
     learner.learn_many(xs, y)
     sections = learner._map.sections
     assert not sections.moments.any()
+    assert not sections.cross.squares.size
     assert sections.kinds.tolist() == [IDENTITY, IDENTITY]
 
 
