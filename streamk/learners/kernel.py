@@ -132,8 +132,8 @@ class KernelClassifier(_Kernel, Classifier):
         Whether features follow what the inputs are found to be worth (:mod:`streamk.features.relevance`).
     delay
         How many events late labels arrive. An event is then learned with the labels that were known when it
-        was to be predicted, and experts are weighed by what they said then (:mod:`streamk.learners.asked`),
-        which makes the open model three times as large.
+        was to be predicted, and experts are weighed by what they said then (:mod:`streamk.learners.asked`).
+        The open model is half as large again with two classes, and two to three times as large with ten.
     seed
         The only source of randomness. None draws a new one at the first event.
 

@@ -44,7 +44,7 @@ def expected(z, targets):
 def test_it_is_the_formula(targets):
     rng = np.random.default_rng(targets)
     z = rng.normal(size=(300, 5)) @ rng.normal(size=(5, 5)) + [0.0, 3.0, 0.0, -1.0, 0.0]
-    z[:, 4] = 2.0  # a constant column says nothing
+    z[:, 4] = 2.0 + 1e-5 * z[:, 0]  # a column that is all but constant says nothing
     t = np.column_stack([z[:, 0] * z[:, 1] - z[:, 2] + k * z[:, 3] ** 2 for k in range(targets)])
     found = moments_of(z, t).outer(slice(1, 6))
     np.testing.assert_allclose(found, expected(z, t), atol=1e-9 * abs(found).max())
@@ -122,6 +122,29 @@ def test_a_learner_counts_events_once_scales_have_settled():
     # the value farthest out is held back from the scales, which the reference does not do
     np.testing.assert_allclose(mine, np.sort(((1 + deviations) ** 2).sum(axis=0)), rtol=0.03)
     np.testing.assert_allclose(np.diagonal(cross.sums[0])[4:], 0.0)
+
+
+def test_deviations_are_held_to_three():
+    far = np.random.default_rng(3).random(900) < 0.04
+    values = np.where(far, 7.0, 0.0)
+    sums = learned([{"a": value} for value in values.tolist()], far.tolist(), True).cross.sums
+    deviations = np.array([(values[i] - values[:i].mean()) / values[:i].std() for i in range(100, 900)])
+    assert deviations.max() > 4.0
+    np.testing.assert_allclose(sums[0, 1, 1], ((1 + np.clip(deviations, -3, 3)) ** 2).sum(), rtol=0.02)
+
+
+def test_merged_learners_match_their_classes():
+    _, xs = events(600, 3)
+    parts = [["uvw"[k % 3] for k in range(300)], ["wxu"[min(k % 4, 2)] for k in range(300)]]
+    models = []
+    for ys, rows in zip(parts, (xs[:300], xs[300:]), strict=True):
+        models.append(streamk.KernelClassifier(features=768, seed=3))
+        models[-1].learn_many(rows, ys)
+    merged = streamk.merge(models)
+    cross = merged._map.sections.cross
+    for k, label in enumerate(merged.labels):
+        count = sum(ys[100:].count(label) for ys in parts)
+        assert cross.squares[k] == cross.sums[1 + k, 0, 0] == count
 
 
 def test_wild_values_and_stray_targets_weigh_little():

@@ -38,7 +38,10 @@ def test_they_grow_and_begin():
     assert (asked.arrays[0] == 1.0).all()
     asked.keep([7 * array for array in wider], 9)  # as they were after nine events is known already
     asked.keep([7 * array for array in wider], 10)
+    asked.keep([8 * array for array in wider], 11)
     assert (asked.arrays[0] == 1.0).all()
+    asked.keep([9 * array for array in wider], 12)
+    assert (asked.arrays[0] == 7.0).all()
 
 
 def stream(n, seed=0):
@@ -101,6 +104,36 @@ def test_without_delay_nothing_is_kept():
     late.learn_many(xs, ys)
     assert len(late.closed().to_bytes()) < 0.6 * len(late.to_bytes())
     assert not any(name.startswith("asked") for name in late.closed()._to_parts()[1])
+
+
+def test_a_merged_learner_has_said_for_long_what_it_would_say_now():
+    xs, ys = stream(100)
+    halves = [streamk.KernelClassifier(features=768, delay=5, seed=3) for _ in range(2)]
+    for half, start in zip(halves, (0, 50), strict=True):
+        half.learn_many(xs[start : start + 50], ys[start : start + 50])
+    merged = streamk.merge(halves)
+    for asked, now in zip(merged._asked.arrays, merged._live(), strict=True):
+        np.testing.assert_array_equal(asked, now)
+
+
+@pytest.mark.parametrize("how", ["learned", "loaded", "merged"])
+def test_rows_without_weight_are_not_events(how):
+    """In a batch of their own they come where copies have been taken already."""
+    xs, ys = stream(120)
+    learner = streamk.KernelClassifier(features=768, delay=3, seed=3)
+    learner.learn_many(xs[:60], ys[:60])
+    if how == "loaded":
+        learner = streamk.loads(learner.to_bytes())
+    elif how == "merged":
+        other = streamk.KernelClassifier(features=768, delay=3, seed=3)
+        other.learn_many(xs[60:], ys[60:])
+        learner = streamk.merge([learner, other])
+    twin = streamk.loads(learner.to_bytes())
+    learner.learn_many(xs[:4], ys[:4], [0.0] * 4)
+    for model in (learner, twin):
+        for x, y in zip(xs[:2], ys[:2], strict=True):
+            model.learn_one(x, y)
+    assert learner.to_bytes() == twin.to_bytes()
 
 
 @pytest.mark.parametrize("name", ["asked0.values", "asked0.used"])
