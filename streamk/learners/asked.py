@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.rows import typed
+from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.lanes import aligned
 
 _PARTS = 4
@@ -104,8 +105,8 @@ class Asked:
                 raise ValueError("its columns of earlier coefficients are impossible")
             shape = (1 + self._count, *now.shape[:-1], len(used))
             whole = typed(arrays, f"asked{k}.values", now.dtype.type, shape)
-            if not np.isfinite(whole).all():
-                raise ValueError("its earlier coefficients are not finite")
+            if not (abs(whole) <= LARGEST_COEFFICIENT).all():
+                raise ValueError("its earlier coefficients are impossible")
             self.arrays[k][:], self._copies[k][:] = 0.0, 0.0
             self.arrays[k][..., used], self._copies[k][..., used] = whole[0], whole[1:]
 
