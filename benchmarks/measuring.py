@@ -122,7 +122,7 @@ def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Resu
         values.pop("log_loss", None)
     return {
         **values,
-        "done": score.events,
+        "done": min(score.events + setting.delay, len(shown.targets)),
         "events_per_second": round(score.events_per_second),
         "bytes": contestant.size(),
     }
@@ -133,10 +133,15 @@ def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tupl
     contestant = peer.make(stream, setting)
     score = Score(stream.task, setting.delay)
     pairs = zip(contestant.prepare(stream), stream.targets, strict=True)
+    passed = 0  # events that were asked for before any label had come: nobody can know of them
     for (answers,) in test_then_train([contestant], pairs, CHUNK, setting.delay):
         score.seconds += answers.seconds
         for target, prediction in zip(answers.targets, answers.predictions, strict=True):
-            score.update(target, prediction)
+            if passed < setting.delay:
+                passed += 1
+                score.pass_over(target)
+            else:
+                score.update(target, prediction)
         if score.seconds > budget:
             break
     return score, contestant

@@ -45,7 +45,9 @@ def introduction(results: list[Result]) -> str:
     delay, budget = (results[0]["delay"], max(r["budget"] for r in results)) if results else (0, 0.0)
     return TEXT.format(
         command="python benchmarks/streams.py --older" + (f" --delay {delay}" if delay else ""),
-        late=f" Labels arrive {delay:,} events late." if delay else "",
+        late=f" Labels arrive {delay:,} events late; what was asked for before the first came does not count."
+        if delay
+        else "",
         budget=budget,
         versions=", ".join(versions) or "-",
     )

@@ -76,6 +76,10 @@ class Score:
             known = prediction if target in prediction else {**prediction, target: 0.0}
             self._log_loss.update(target, {k: max(p, _CERTAIN_ENOUGH) for k, p in known.items()})
 
+    def pass_over(self, target: Any) -> None:
+        """Leave out an event that was asked for before any label had come; its own comes as others do."""
+        self._arriving.append(target)
+
     def values(self) -> dict[str, float]:
         """Return the metrics so far."""
         if self.task == "regression":

@@ -46,6 +46,19 @@ def test_numbers():
     assert score.headline == pytest.approx(2 / 3)
 
 
+def test_what_is_passed_over_counts_only_as_a_label_that_came():
+    score, answers = Score("classification", delay=2), "aabbab"
+    for k, y in enumerate(answers):
+        if k < 2:
+            score.pass_over(y)
+        else:
+            score.update(y, {"b": 1.0})
+    # of bbab, the labels three before are -, a, a, b
+    assert score.events == 4
+    assert score.values()["accuracy"] == 0.75
+    assert score.values()["kappa_temporal"] == pytest.approx((3 - 2) / (4 - 2))
+
+
 def test_an_unknown_task():
     with pytest.raises(ValueError, match="task 'ranking' is unknown"):
         Score("ranking")
