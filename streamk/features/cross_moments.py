@@ -66,6 +66,13 @@ class CrossMoments:
         self.sums *= kept
         self.squares *= kept
 
+    @property
+    def variance(self) -> float:
+        """The variance of all targets together."""
+        events = max(self.sums[0, 0, 0], 1.0)
+        means: Array = self.sums[1:, 0, 0] / events
+        return float((self.squares / events - means**2).sum())
+
     def outer(self, used: slice) -> Array:
         """Return ``Σ g gᵀ + H²`` over all targets, for some columns."""
         events = self.sums[0, 0, 0]

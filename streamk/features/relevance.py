@@ -11,8 +11,8 @@ of ``z`` spend themselves there::
 ``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
 diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
 alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens. To
-``M`` is added what targets have to do with products of inputs, which tells more as long as the learner knows
-little (:mod:`streamk.features.cross_moments`).
+``M`` is added what targets have to do with products of inputs (:mod:`streamk.features.cross_moments`), times
+the part of their variance that the best expert does not explain.
 
 There are two such blocks of features; until they begin, ``T`` is the identity. Whenever the number of events
 has doubled, the older begins anew under the ``M`` of that moment: one under the diagonal and the other under

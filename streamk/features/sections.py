@@ -22,6 +22,7 @@ COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
 _KEPT = 0.5  # of what was found of relevance before, when a block begins
 _MOST = 1e100
+_LEAST = 1e-9  # variance of targets
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
 _KINDS = (DIAGONAL, WHOLE)
 Array = NDArray[np.float64]
@@ -94,25 +95,27 @@ class Sections:
         """All columns."""
         return int(self.columns_of_part(len(self.parts) - 1).stop)
 
-    def renew(self, opening: int, better: int) -> slice:
+    def renew(self, opening: int, better: int, error: float) -> slice:
         """Begin the older block anew under the relevance of the moment; return its columns.
 
         The first of them, at the second opening, is under the diagonal, and the other under the full matrix.
-        After that a block is of the kind of the one that is ``better``.
+        After that a block is of the kind of the one that is ``better``. ``error`` is the mean squared one of
+        the best expert.
         """
         block = opening % BLOCKS
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
-        self.transforms[block] = transform_of(self._found(), kind == WHOLE)
+        self.transforms[block] = transform_of(self._found(error), kind == WHOLE)
         self.moments *= _KEPT
         self.cross.fade(_KEPT)
         return self.columns_of_part(1 + block)
 
-    def _found(self) -> Array:
-        """Return the mean of gradient outer products, and what the targets' cross moments say beside."""
+    def _found(self, error: float) -> Array:
+        """Return the mean of gradient outer products and, of what they do not explain, the cross moments."""
         used = slice(1, self._used)
         mean: Array = self.moments[used, used] / max(self.moments[0, 0], 1.0)
-        return mean + self.cross.outer(used)
+        unknown = min(1.0, error / max(self.cross.variance, _LEAST))
+        return mean + unknown * self.cross.outer(used)
 
     @property
     def _used(self) -> int:

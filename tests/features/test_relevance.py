@@ -64,12 +64,12 @@ def test_the_older_block_begins_anew_as_the_better_one():
     sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
     sections.cross.sums[0, 0, 0] = 16.0
     spans = [sections.columns_of_part(part) for part in (1, 2)]
-    assert sections.renew(2, 1) == spans[0]
+    assert sections.renew(2, 1, 1.0) == spans[0]
     assert sections.kinds.tolist() == [DIAGONAL, IDENTITY]
-    assert sections.renew(3, 0) == spans[1]
+    assert sections.renew(3, 0, 1.0) == spans[1]
     assert sections.kinds.tolist() == [DIAGONAL, WHOLE]
     assert sections.transforms[1, 1, 2] != 0.0
-    assert sections.renew(4, 1) == spans[0]
+    assert sections.renew(4, 1, 1.0) == spans[0]
     assert sections.kinds.tolist() == [WHOLE, WHOLE]
     np.testing.assert_allclose(sections.moments[1, 1], 2.0 / 8)
     assert sections.cross.sums[0, 0, 0] == 16.0 / 8
@@ -151,7 +151,7 @@ def test_blocks_are_the_same_whatever_the_order_of_the_columns():
     assert all(merged.has_block_of(part, block) for part in (one, other) for block in (0, 1))
     np.testing.assert_allclose(merged.moments[1, 3], 4.0)  # of 5 and 7, from both
     assert merged.moments[4].tolist() == [0.0] * MOST
-    one.renew(2, 0)
+    one.renew(2, 0, 1.0)
     again = Sections(768, True)
     again.take([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
@@ -171,3 +171,20 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     closed = learner.closed()
     assert closed.predict_many(xs[:20]) == learner.predict_many(xs[:20])
     assert len(closed.to_bytes()) < 60_000 < len(learner.to_bytes())
+
+
+def test_what_is_explained_needs_no_cross_moments():
+    made = []
+    for error in (0.0, 0.5, 2.0, 9.0):
+        sections = Sections(768, True)
+        sections.keys = columns_of([5, 6])
+        sections.moments[0, 0], sections.moments[1, 1], sections.moments[2, 2] = 1.0, 1.0, 0.1
+        sections.cross.grow(1)
+        sections.cross.sums[0, :3, :3] = np.diag([100.0] * 3)
+        sections.cross.sums[1, 2, 0] = 100.0  # of the second input with the target, whose variance is 2
+        sections.cross.squares[0] = 200.0
+        sections.renew(2, 0, error)
+        made.append(sections.transforms[0].diagonal()[1:3] ** 2)
+    assert made[0][0] > 1.9 > 0.2 > made[0][1]
+    assert made[0][1] < made[1][1] < made[2][1]
+    np.testing.assert_array_equal(made[2], made[3])
