@@ -124,6 +124,7 @@ class KernelLearner(RowLearner):
         elif e.needs_cache(rows):
             self._run(e, False, rows, np.zeros((2, len(out))), out)
         else:
+            self._lent(e)  # once, before threads ask for it
 
             def work(part: slice) -> None:
                 self._run(e, False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])

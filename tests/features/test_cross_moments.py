@@ -196,3 +196,17 @@ def test_a_product_is_learned_among_noise():
     given = learner.predict_proba_learn_many(z, y, names=[f"x{j}" for j in range(22)])
     right = (np.asarray(given).argmax(axis=1) == [learner.labels.index(label) for label in y])[3000:]
     assert right.mean() > 0.9, right.mean()
+
+
+def test_a_file_with_moments_of_more_targets_than_there_are_is_refused():
+    z, xs = events(200, 3)
+    learner = streamk.KernelRegressor(features=768, seed=3)
+    learner.learn_many(xs, z[:, 0])
+    header, arrays = learner._to_parts()
+    more = {
+        **arrays,
+        "map.squares": np.ones(2),
+        "map.products": np.concatenate([arrays["map.products"]] * 2)[:3],
+    }
+    with pytest.raises(ValueError, match="moments of more than 1 outputs"):
+        type(learner)._from_parts(header, more)
