@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from river import linear_model, preprocessing
-from sections import ROOT, Row, measure
+from sections import ROOT, Row, measure, one_by_one
 
 import streamk
 from connectors.files.log import Log
@@ -71,16 +71,6 @@ def streams(data: Path) -> Iterator[Row]:
         )
 
 
-def _one_by_one(model: Any, xs: list[Any], ys: list[Any]) -> list[float]:
-    latencies, now = [], time.perf_counter
-    for x, y in zip(xs, ys, strict=True):
-        began = now()
-        model.predict_one(x)
-        model.learn_one(x, y)
-        latencies.append(now() - began)
-    return latencies
-
-
 def speed(data: Path) -> Iterator[Row]:
     """Events a second on Elec2, streamk and river in turns."""
     frame = pd.read_csv(data / "elec2.csv.gz")
@@ -96,8 +86,8 @@ def speed(data: Path) -> Iterator[Row]:
     median = 0.0
     for _ in range(TURNS):
         river = preprocessing.StandardScaler() | linear_model.LogisticRegression()
-        rivers.append(len(xs) / sum(_one_by_one(river, xs, truths)))
-        latencies = _one_by_one(learner(), xs, labels.tolist())
+        rivers.append(len(xs) / sum(one_by_one(river, xs, truths)))
+        latencies = one_by_one(learner(), xs, labels.tolist())
         ours.append(len(xs) / sum(latencies))
         median = statistics.median(latencies) * 1e6
         began = time.perf_counter()
@@ -129,7 +119,7 @@ def fields(_: Path) -> Iterator[Row]:
     for _ in range(TURNS):
         for name, xs in streams.items():
             learner = streamk.KaczmarzClassifier(seed=7)
-            rates[name].append(count / sum(_one_by_one(learner, xs, ys)))
+            rates[name].append(count / sum(one_by_one(learner, xs, ys)))
     for name in list(streams)[1:]:
         ratio = statistics.median(a / b for a, b in zip(rates[name], rates["alike"], strict=True))
         yield f"{name}, predict_one + learn_one", f"{ratio:.2f} × events alike", "≥ 0.7 ×", ratio >= 0.7

@@ -1,11 +1,13 @@
-"""What benchmarks of several sections share: a command line, and lines of what was found and wanted."""
+"""What benchmarks of several sections share: a command line, lines of what was found and wanted, a loop."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -33,3 +35,14 @@ def measure(description: str, sections: Mapping[str, Callable[[Path], Iterator[R
         keys = ("measure", "found", "wanted", "met")
         print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
     return 0 if all(met for *_, met in rows) else 1
+
+
+def one_by_one(model: Any, xs: list[Any], ys: list[Any]) -> list[float]:
+    """Return the seconds of every event, predicted and learned."""
+    latencies, now = [], time.perf_counter
+    for x, y in zip(xs, ys, strict=True):
+        began = now()
+        model.predict_one(x)
+        model.learn_one(x, y)
+        latencies.append(now() - began)
+    return latencies

@@ -41,3 +41,17 @@ class Scale:
 
     def standardise(self, value, clip=6.0):
         return min(max((value - self.mean) / self.spread, -clip), clip) if self.spread else 0.0
+
+
+def late_loop(predict, learn, pairs, delay):
+    """The definition of late labels: event t is predicted once events 0 to t - delay - 1 are learned.
+
+    Returns the predictions; in the end, all is learned.
+    """
+    predictions = []
+    for t in range(len(pairs) + delay):
+        if t < len(pairs):
+            predictions.append(predict(pairs[t][0]))
+        if 0 <= t - delay < len(pairs):
+            learn(*pairs[t - delay])
+    return predictions

@@ -7,6 +7,7 @@ import streamk
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from streamk.encoding.rows import RowError
 from streamk.prequential import LearnerSubject, Subject, test_then_train
+from tests.references import late_loop
 
 DELAYS = [0, 1, 100, 1000]  # the last is longer than the stream
 
@@ -47,17 +48,6 @@ def learners(task, delay):
     yield lambda: Linear(task)
 
 
-def loop(subject, pairs, delay):
-    """The definition: event t is predicted by a subject that has learned events 0 to t - delay - 1."""
-    predictions = []
-    for t in range(len(pairs) + delay):
-        if t < len(pairs):
-            predictions.append(subject.predict(pairs[t][0]))
-        if 0 <= t - delay < len(pairs):
-            subject.learn(*pairs[t - delay])
-    return predictions
-
-
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("delay", DELAYS)
 def test_late_labels_are_a_plain_loop(task, delay):
@@ -73,7 +63,7 @@ def test_late_labels_are_a_plain_loop(task, delay):
             mine += answer.predictions
     assert targets == [y for _, y in pairs]
     for i, (mine, reference) in enumerate(zip(given, references, strict=True)):
-        expected = loop(reference, pairs, delay)
+        expected = late_loop(reference.predict, reference.learn, pairs, delay)
         if delay == 0 and task == "classification":  # a pass also names the classes that are yet to come
             mine = [{k: p[k] for k in e} for p, e in zip(mine, expected, strict=True)]
         if i == 2:  # blocks agree to rounding

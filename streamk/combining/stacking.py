@@ -67,14 +67,8 @@ class Stacking:
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
         shared = (
-            self.forgetting,
-            self.weights,
-            self.curvature,
-            self.shares,
-            self.error,
-            self.losses,
-            self.pace,
-        )
+            self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses, self.pace,
+        )  # fmt: skip
         return (
             StackedClasses(*shared)
             if self.intervals is None

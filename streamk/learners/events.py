@@ -152,12 +152,10 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                if is_learned(coding, target):
-                    _take_products(loan, inputs, found, widths[i], i, target)
                 _adapt(loan, before, outputs, mixed, given, target)
                 if late:
                     _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _learn(loan, phi, np.int64(i), outputs, target, weight, residual)
+                _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
@@ -199,23 +197,24 @@ def _adapt(loan, before, outputs, mixed, given, target):  # type: ignore[no-unty
 
 
 @njit(**INNER)
-def _learn(loan, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
-    """Let the experts learn row ``i`` of ``phi``, of which ``outputs`` are what they say."""
+def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
+    """Let relevance and the experts learn row ``i`` of ``count`` inputs, of which they said ``outputs``."""
     coding = borrowed(loan.coding)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
+        _take_products(loan, inputs, found, count, i, aim)
         step_all(borrowed(loan.groups), phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target)
 
 
 @njit(**INNER)
-def _take_products(loan, inputs, found, count, i, target):  # type: ignore[no-untyped-def]
+def _take_products(loan, inputs, found, count, i, aim):  # type: ignore[no-untyped-def]
     """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
-    output, aim = (int(target), 1.0) if coding.classes else (0, aim_of(coding, target))
+    output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
-    add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, aim)
+    add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value)
 
 
 @njit(**INNER)

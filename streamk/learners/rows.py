@@ -76,20 +76,20 @@ class RowLearner(SavedLearner):
         return found
 
     def _lent(self, e: FeatureMap) -> Any:
-        """Return the loan of these to the compiled loop, and of what was known when asked."""
+        """Return whether labels come late, the loan of these to the compiled loop, and that of when asked."""
         coding, source, record, groups, combiner = self._all_but_rows(e)
         if self._loans is None:
             lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
             loan = lend(Whole(coding, source, record, lent, combiner))
             if self._asked is None:
-                self._loans = loan, loan
+                self._loans = False, loan, loan
             else:
                 known = iter(self._asked.arrays)
                 before = tuple(
                     tuple(lend(_with(expert, next(known))) for expert in group) for group in groups
                 )
                 combiner = self._combiner.before(list(known))
-                self._loans = loan, lend(Whole(coding, source, record, before, combiner))
+                self._loans = True, loan, lend(Whole(coding, source, record, before, combiner))
         return self._loans
 
     def _learned(self) -> None:
@@ -128,19 +128,19 @@ class RowLearner(SavedLearner):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        loan, before = self._lent(e)
+        late, loan, before = self._lent(e)
         goal, out = self._goal, self._out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, before is not loan, rows, loan, before, goal, out
+            everything = learning, late, rows, loan, before, goal, out
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, before is not loan, rows, loan, before, goal, out)
+            code = self._entry.run(learning, late, rows, loan, before, goal, out)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -152,8 +152,8 @@ class RowLearner(SavedLearner):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        loan, before = self._lent(e)
-        code = compiled(learning, before is not loan, rows, loan, before, goal, out)
+        late, loan, before = self._lent(e)
+        code = compiled(learning, late, rows, loan, before, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

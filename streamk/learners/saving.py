@@ -141,9 +141,9 @@ class SavedLearner(LearnerState):
             raise ValueError(f"coefficients of {outputs} outputs do not fit")
         if made.sections is not None:
             made.sections.restore(arrays, closed)
+            if len(made.sections.cross.squares) > outputs:
+                raise ValueError(f"moments of more than {outputs} outputs do not fit")
             made.renew()
-        if made.sections is not None and len(made.sections.cross.squares) > outputs:
-            raise ValueError(f"moments of more than {outputs} outputs do not fit")
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
             expert.opened(openings, self._growth.columns, False)

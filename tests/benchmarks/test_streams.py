@@ -18,6 +18,7 @@ from logs import CLASSES, NUMBERS, Stream
 
 import streamk
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from tests.references import late_loop
 
 ROWS = 600
 
@@ -66,12 +67,7 @@ def test_the_figures_are_those_of_a_plain_loop(table, capsys, delay):
     events, truths, targets = inputs().to_dict("records"), labels(), numbers()
 
     def late(model, ys):
-        answers = []
-        for t, x in enumerate(events):
-            answers.append(model.predict(x))
-            if t >= delay:
-                model.learn(events[t - delay], ys[t - delay])
-        return answers
+        return late_loop(model.predict, model.learn, list(zip(events, ys, strict=True)), delay)
 
     classifier = LinearClassifier()
     classifier.expect(2)

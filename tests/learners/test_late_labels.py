@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import streamk
 from streamk.learners.asked import Asked
+from tests.references import late_loop
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
@@ -53,22 +54,12 @@ def stream(n, seed=0):
     return [dict(zip("abc", row, strict=True)) for row in x.tolist()], y.tolist()
 
 
-def said_late(learner, xs, ys, delay):
-    """What it says of every event when ``delay`` later ones have been asked for before it is learned."""
-    said = []
-    for t, x in enumerate(xs):
-        said.append(learner.predict_proba_one(x))
-        if t >= delay:
-            learner.learn_one(xs[t - delay], ys[t - delay])
-    return said
-
-
 def test_a_learner_that_knows_of_the_delay_trusts_itself_as_far_as_it_may():
     xs, ys = stream(3000)
     losses = {}
     for told in (0, 60):
         learner = streamk.KernelClassifier(features=768, delay=told, seed=3)
-        said = said_late(learner, xs, ys, 60)
+        said = late_loop(learner.predict_proba_one, learner.learn_one, list(zip(xs, ys, strict=True)), 60)
         losses[told] = np.mean(
             [-np.log(max(p.get(y, 0.0), 1e-9)) for p, y in zip(said, ys, strict=True)][500:]
         )
@@ -86,12 +77,9 @@ def test_intervals_hold_what_they_should_when_targets_come_late():
         y[t] += level
     xs = [{"a": a} for a in rng.normal(size=n).tolist()]
     learner = streamk.KernelRegressor(features=768, delay=delay, seed=3)
-    inside = []
-    for t in range(n):
-        if t > delay:
-            inside.append(y[t] in learner.predict_interval_one(xs[t], 0.9))
-        if t >= delay:
-            learner.learn_one(xs[t - delay], y[t - delay])
+    pairs = list(zip(xs, y, strict=True))
+    said = late_loop(lambda x: learner.predict_interval_one(x, 0.9), learner.learn_one, pairs, delay)
+    inside = [target in interval for interval, target in zip(said, y, strict=True)][delay + 1 :]
     assert abs(np.mean(inside[500:]) - 0.9) < 0.04  # without what was said when asked, 0.5
 
 

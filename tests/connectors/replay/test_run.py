@@ -9,6 +9,7 @@ import streamk
 from connectors.files.log import Log
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.run import replay
+from tests.references import late_loop
 
 
 @pytest.fixture
@@ -53,10 +54,9 @@ def test_late_labels_are_a_loop_too(bananas, delay):
     )
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, events = metrics.Accuracy(), list(datasets.Bananas().take(1500))
-    for t, (x, y) in enumerate(events):
-        accuracy.update(y, learner.predict_one(x))
-        if t >= delay:
-            learner.learn_one(*events[t - delay])
+    said = late_loop(learner.predict_one, learner.learn_one, events, delay)
+    for (_, y), label in zip(events, said, strict=True):
+        accuracy.update(y, label)
     result = run.result()
     assert result["delay"] == delay
     assert result["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
