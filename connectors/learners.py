@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamk
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 from streamk.scores import TASKS
 
 _CLASSES = {
@@ -38,7 +38,7 @@ def parameter_names(name: str) -> list[str]:
     return list(dict.fromkeys(key for cls in classes for key in inspect.signature(cls).parameters))
 
 
-def build(name: str, task: str, parameters: Mapping[str, Any]) -> KernelLearner:
+def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
     """Return a new learner: one of ``LEARNERS``, for classification or regression.
 
     Parameters are values, or texts (:func:`read_parameter`). A list becomes a tuple, and so does a number
@@ -60,9 +60,7 @@ def build(name: str, task: str, parameters: Mapping[str, Any]) -> KernelLearner:
     known = inspect.signature(cls).parameters
     if unknown := set(parameters) - set(known):
         raise ValueError(f"parameters.{min(unknown)} is unknown; use {', '.join(known)}")
-    learner: KernelLearner = cls(
-        **{key: _fitting(value, known[key].default) for key, value in parameters.items()}
-    )
+    learner: Learner = cls(**{key: _fitting(value, known[key].default) for key, value in parameters.items()})
     return learner
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from connectors.events import Decoder
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.stream import USAGE, Failure
-from streamk.learners import KernelLearner
+from streamk import learners
 
 
 class Section(BaseModel):
@@ -152,7 +152,7 @@ class Learner(Section):
         self.build()
         return self
 
-    def build(self) -> KernelLearner:
+    def build(self) -> learners.Learner:
         """Return a new learner.
 
         Raises

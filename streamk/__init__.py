@@ -11,6 +11,7 @@ same log with the same seed gives the same model.
 True
 """
 
+from streamk.exact import LSSVMClassifier
 from streamk.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -40,6 +41,7 @@ __all__ = [
     "KaczmarzRegressor",
     "KernelClassifier",
     "KernelRegressor",
+    "LSSVMClassifier",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "RandomFeatures",

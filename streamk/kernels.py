@@ -3,7 +3,8 @@
 Most are *radial*, functions of ``r = ‖x − z‖₂``; the Laplacian is one of ``‖x − z‖₁``; arc-cosine and
 polynomial kernels are functions of inner products. ``ℓ`` is the bandwidth, in the units of the inputs after
 scaling. Distances are sums of differences, never differences of sums, so far from the origin they are as
-exact as near it. How a kernel's random frequencies are drawn is the business of
+exact as near it; ``block`` is the same in single precision, for large matrices, on several threads
+(:mod:`streamk.kernel_blocks`). How a kernel's random frequencies are drawn is the business of
 :mod:`streamk.features.spectra`.
 
 >>> import numpy as np
@@ -26,6 +27,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.kernel_blocks import ROWS, Floats, absolute_distances, as_floats, distances, inner_products
+
 Array = NDArray[np.float64]
 
 
@@ -38,11 +41,15 @@ class Kernel(Protocol):
         """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
         ...
 
+    def block(self, X: Floats, Z: Floats, bandwidth: float = 1.0) -> Floats:
+        """Return the kernel matrix in single precision, in tiles on several threads."""
+        ...
+
 
 class _Distance:
     metric: ClassVar[str] = "euclidean"
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return ``k`` at distances ``r``, in units of the bandwidth."""
         raise NotImplementedError
 
@@ -52,6 +59,17 @@ class _Distance:
 
         return self.profile(np.asarray(cdist(X, Z, self.metric)) / bandwidth)
 
+    def block(self, X: Floats, Z: Floats, bandwidth: float = 1.0) -> Floats:
+        """Return the kernel matrix in single precision, in tiles on several threads."""
+        of = absolute_distances if self.metric == "cityblock" else distances
+        scale = np.float32(1.0 / bandwidth)
+        X, Z = as_floats(X), as_floats(Z)
+
+        def profile(tile: Floats) -> Floats:
+            return np.asarray(self.profile(tile * scale), dtype=np.float32)
+
+        return of(X, Z, profile)
+
 
 @dataclass(frozen=True)
 class Gaussian(_Distance):
@@ -59,9 +77,9 @@ class Gaussian(_Distance):
 
     name: ClassVar[str] = "gaussian"
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return ``exp(−r²/2)``."""
-        return np.exp(-0.5 * r * r)
+        return np.asarray(np.exp(-0.5 * r * r))
 
 
 @dataclass(frozen=True)
@@ -70,9 +88,9 @@ class Laplace(_Distance):
 
     name: ClassVar[str] = "laplace"
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return ``exp(−r)``."""
-        return np.exp(-r)
+        return np.asarray(np.exp(-r))
 
 
 @dataclass(frozen=True)
@@ -103,10 +121,14 @@ class Matern(_Distance):
                 "approaches"
             )
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return the Matérn function of distances in units of the bandwidth."""
         from scipy.special import gammaln, kve
 
+        if self.nu in (1.5, 2.5):  # closed forms, a hundred times as fast
+            near = np.sqrt(np.float32(2.0 * self.nu) if r.dtype == np.float32 else 2.0 * self.nu) * r
+            value = 1.0 + near if self.nu == 1.5 else 1.0 + near + near * near / 3.0
+            return np.asarray(value * np.exp(-near))
         s = np.sqrt(2.0 * self.nu) * np.asarray(r, dtype=np.float64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             logarithm = self.nu * np.log(s) + np.log(kve(self.nu, s)) - s
@@ -123,9 +145,9 @@ class RationalQuadratic(_Distance):
     a: float = 1.0
     name: ClassVar[str] = "rational-quadratic"
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return ``(1 + r²/2a)^{−a}``."""
-        return np.exp(-self.a * np.log1p(r * r / (2.0 * self.a)))
+        return np.asarray(np.exp(-self.a * np.log1p(r * r / (2.0 * self.a))))
 
 
 @dataclass(frozen=True)
@@ -142,9 +164,9 @@ class ExponentialPower(_Distance):
                 "for power 2 use 'gaussian'"
             )
 
-    def profile(self, r: Array) -> Array:
+    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
         """Return ``exp(−r^p)``."""
-        return np.exp(-(r**self.p))
+        return np.asarray(np.exp(-(r**self.p)))
 
 
 @dataclass(frozen=True)
@@ -176,6 +198,16 @@ class ArcCosine:
         value: Array = (lengths / bandwidth**2) ** self.order * shapes[self.order] / np.pi
         return value
 
+    def block(self, X: Floats, Z: Floats, bandwidth: float = 1.0) -> Floats:
+        """Return the kernel matrix in single precision; the angle of nearly parallel rows needs double."""
+        out = np.empty((len(X), len(Z)), dtype=np.float32)
+        for part in range(0, len(X), ROWS):
+            rows = slice(part, part + ROWS)
+            out[rows] = self(
+                np.asarray(X[rows], dtype=np.float64), np.asarray(Z, dtype=np.float64), bandwidth
+            )
+        return out
+
 
 @dataclass(frozen=True)
 class Polynomial:
@@ -196,6 +228,18 @@ class Polynomial:
         """Return the exact kernel matrix ``k(x_i, z_j)``, shape ``(len(X), len(Z))``."""
         value: Array = (X @ Z.T / bandwidth**2 + self.constant) ** self.degree
         return value
+
+    def block(self, X: Floats, Z: Floats, bandwidth: float = 1.0) -> Floats:
+        """Return the kernel matrix in single precision, in tiles on several threads."""
+        scale, constant = np.float32(1.0 / bandwidth**2), np.float32(self.constant)
+
+        def power(tile: Floats) -> Floats:
+            value = base = tile * scale + constant
+            for _ in range(self.degree - 1):  # a product takes a tenth of the time of a power
+                value = value * base
+            return value
+
+        return inner_products(as_floats(X), as_floats(Z), power)
 
 
 _KERNELS: dict[str, Any] = {

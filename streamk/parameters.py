@@ -102,6 +102,23 @@ def check_detector(values: Mapping[str, Any], shortest: int) -> None:
     )
 
 
+def check_exact(values: Mapping[str, Any], **choices: tuple[str, ...]) -> None:
+    """Raise a ValueError that names the first parameter of an exact solver with a value it cannot have.
+
+    ``choices`` are the texts that some parameters may be.
+    """
+    kernel_named(values["kernel"])
+    bandwidth = values["bandwidth"]
+    _require(
+        ("bandwidth", bandwidth, bandwidth is None or _positive(bandwidth), "None or a number above 0"),
+        *((name, values[name], _among(values[name], each), " or ".join(map(repr, each)))
+          for name, each in choices.items()),
+        *((name, value, _EXACT[name][0](value), _EXACT[name][1])
+          for name, value in values.items() if name in _EXACT),
+        _seed(values["seed"]),
+    )  # fmt: skip
+
+
 def check_level(level: Any) -> None:
     """Raise a ValueError if this cannot be the level of a prediction interval."""
     _require(("level", level, _positive(level) and level <= HIGHEST, f"above 0 and at most {HIGHEST:g}"))
@@ -161,6 +178,15 @@ def _flag(value: Any) -> bool:
 
 
 _FLAG = _flag, "True or False"
+_EXACT: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "gamma": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
+    "block": (lambda v: _whole(v, 1, 2**16), "a whole number, at least 1 and below 65,536"),
+    "steps": (lambda v: v is None or _whole(v, 1, 2**31), "None or a whole number, at least 1"),
+    "committee": (lambda v: _whole(v, 1, 1024), "a whole number from 1 to 1,023"),
+    "validation": (lambda v: 0.0 <= number(v) <= 0.5, "a number from 0 to 0.5"),
+    "rows": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1 and below 2**31"),
+    "scale_inputs": _FLAG,
+}
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "growth": (lambda v: _among(v, GROWTHS), " or ".join(map(repr, GROWTHS))),
     "period": (lambda v: _whole(v, 1, 2**53), "a whole number, at least 1"),

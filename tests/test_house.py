@@ -11,6 +11,7 @@ LONGEST, MOST_PARAMETERS = 300, 12
 ORDER = [  # a room imports those before it and none after it
     {
         "streamk.compiling",
+        "streamk.kernel_blocks",
         "streamk.kernels",
         "streamk.losses",
         "streamk.schedules",
@@ -25,7 +26,7 @@ ORDER = [  # a room imports those before it and none after it
         "streamk.model_file",
         "streamk.random_features",
     },
-    {"streamk.drift", "streamk.learners", "streamk.prequential", "streamk.scores"},
+    {"streamk.drift", "streamk.exact", "streamk.learners", "streamk.prequential", "streamk.scores"},
     {"streamk"},
     {"connectors"},
 ]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.stream import CHECKPOINT, Failure
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 from streamk.learners.files import loads_with_extra
 
 log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Checkpoint:
         When, as ISO 8601 in UTC.
     """
 
-    learner: KernelLearner
+    learner: Learner
     source: str
     partitions: dict[str, Progress] = field(default_factory=dict)
     source_mark: Any = None
@@ -94,7 +94,7 @@ class Checkpoint:
         except (TypeError, KeyError, AttributeError):
             raise ValueError(f"{path} is a model file, but not a checkpoint") from None
 
-    def require(self, learner: KernelLearner, source: str, directory: Path) -> None:
+    def require(self, learner: Learner, source: str, directory: Path) -> None:
         """Raise Failure if this is a checkpoint of another source, learner or set of parameters."""
         other = ""
         if self.source != source:

@@ -14,7 +14,7 @@ from connectors import settings
 from connectors.events import Decoder, Event
 from connectors.stream import Output, Raw
 from streamk.encoding.rows import RowError
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 from streamk.scores import decide
 
 _PIECE = 64  # events tried together where one of them is refused
@@ -65,7 +65,7 @@ class Operator:
         ``"classification"`` or ``"regression"``.
     """
 
-    def __init__(self, learner: KernelLearner, decoder: Decoder, task: str) -> None:
+    def __init__(self, learner: Learner, decoder: Decoder, task: str) -> None:
         self.learner, self._decode = learner, decoder
         model: Any = learner
         self._pass: Callable[..., Sequence[Any]] = (

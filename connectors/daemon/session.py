@@ -28,7 +28,7 @@ from connectors.stream import (
     Sink,
     Source,
 )
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
@@ -99,7 +99,7 @@ class Session:
         )
 
     @property
-    def learner(self) -> KernelLearner:
+    def learner(self) -> Learner:
         """The model, learning."""
         return self._operator.learner
 

@@ -25,7 +25,7 @@ from prometheus_client import (
 
 from connectors.daemon.operators import Outcome, Tally
 from connectors.stream import USAGE, Failure
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 
 _LEAST = 1e-15  # probability of a label, below which the loss grows no more
 _GROUP = 32  # events whose mean error the drift detector takes as one observation
@@ -87,9 +87,7 @@ class Telemetry:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
 
-    def worked(
-        self, outcomes: Sequence[Outcome], tally: Tally, seconds: float, learner: KernelLearner
-    ) -> None:
+    def worked(self, outcomes: Sequence[Outcome], tally: Tally, seconds: float, learner: Learner) -> None:
         """Count a batch."""
         self.beat()
         self._advanced = self._beaten

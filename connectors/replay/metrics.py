@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamk.learners import KernelLearner
+from streamk.learners import Learner
 from streamk.scores import Score
 
 
@@ -43,7 +43,7 @@ class Replay:
     """
 
     task: str
-    learner: KernelLearner
+    learner: Learner
     names: list[str]
     scores: list[Score]
     interval: int

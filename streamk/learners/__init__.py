@@ -5,6 +5,7 @@ from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, Doubl
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
 from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, KaczmarzPursuitRegressor
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
+from streamk.learners.learner import Learner
 from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
 from streamk.learners.merge import merge
 from streamk.learners.subspace_pursuit import SubspacePursuitClassifier, SubspacePursuitRegressor
@@ -38,6 +39,7 @@ __all__ = [
     "KernelClassifier",
     "KernelLearner",
     "KernelRegressor",
+    "Learner",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "SubspacePursuitClassifier",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,32 +145,6 @@ class KernelLearner(RowLearner):
                 if full:
                     self._learn_block(out[start:stop] if out is not None and at_once else None)
             start = stop
-
-    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
-        """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
-
-        Parameters
-        ----------
-        X
-            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
-        y
-            The targets: a series, an array or a list.
-        w
-            Sample weights, all 1 by default.
-        names
-            Column names of an array.
-
-        Raises
-        ------
-        ValueError
-            If any value, target or weight cannot be taken, naming field and row; nothing was
-            then learned.
-        """
-        self._pass(X, y, w, names, wanted=False)
-
-    @abstractmethod
-    def _pass(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool) -> tuple[Batch, Array]:
-        """Learn a batch; return it with the predictions made before each row, if ``wanted``."""
 
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, as one shorter block.

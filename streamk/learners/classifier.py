@@ -14,12 +14,12 @@ from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
 from streamk.encoding.targets import check_weight, check_weights, targets
-from streamk.learners.base import KernelLearner
+from streamk.learners.learner import Learner
 
 Array = NDArray[np.float64]
 
 
-class Classifier(KernelLearner, base.MiniBatchClassifier):
+class Classifier(Learner, base.MiniBatchClassifier):
     """A kernel learner whose targets are classes; outputs are one per class."""
 
     _classifies = True

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from streamk import model_file
+from streamk.exact import EXACT
 from streamk.learners import LEARNERS
-from streamk.learners.base import KernelLearner
+from streamk.learners.learner import Learner
+
+_CLASSES: dict[str, type[Learner]] = {**LEARNERS, **EXACT}
 
 
-def load(path: str | Path) -> KernelLearner:
+def load(path: str | Path) -> Learner:
     """Return the learner saved at ``path``.
 
     Raises
@@ -34,17 +37,17 @@ def load(path: str | Path) -> KernelLearner:
     return loads(Path(path).read_bytes(), str(path))
 
 
-def loads(data: bytes, source: str = "the model") -> KernelLearner:
+def loads(data: bytes, source: str = "the model") -> Learner:
     """Return the learner in the bytes of a model file; ``source`` names them in errors."""
     return loads_with_extra(data, source)[0]
 
 
-def loads_with_extra(data: bytes, source: str = "the model") -> tuple[KernelLearner, Any]:
+def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, Any]:
     """Return the learner in the bytes of a model file, and what was saved beside it as ``extra``."""
     header, arrays = model_file.unpack(data, source)
     extra = header.pop("extra", None)
     name = header.get("class")
-    learner = LEARNERS.get(name) if isinstance(name, str) else None
+    learner = _CLASSES.get(name) if isinstance(name, str) else None
     if learner is None:
         raise ValueError(f"{source} holds a {name!r}, which this streamk does not know")
     try:

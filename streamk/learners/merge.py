@@ -23,6 +23,7 @@ from streamk.features.plain import LINEAR, PLAIN, in_use
 from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
 from streamk.learners.base import KernelLearner
+from streamk.learners.learner import Learner
 
 _Learner = TypeVar("_Learner", bound=KernelLearner)
 
@@ -60,10 +61,16 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     >>> whole.events, whole.predict_one({"x": 4})
     (200, True)
     """
-    if not isinstance(models, Sequence) or not all(isinstance(model, KernelLearner) for model in models):
+    if not isinstance(models, Sequence) or not all(isinstance(model, Learner) for model in models):
         raise ValueError("models must be a list of streamk learners")
     if not models:
         raise ValueError("there is no model to merge; give at least one")
+    for model in models:
+        if not isinstance(model, KernelLearner):
+            raise ValueError(
+                f"{type(model).__name__} keeps events or centers and cannot be merged; let one learner learn "
+                "the events of all"
+            )
     shares = _shares(models, weights)
     _check_alike(models)
     learned = [k for k, model in enumerate(models) if model._map is not None]

@@ -12,12 +12,12 @@ from river import base
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.targets import check_target, check_targets, check_weight, check_weights, targets
-from streamk.learners.base import KernelLearner
+from streamk.learners.learner import Learner
 
 Array = NDArray[np.float64]
 
 
-class Regressor(KernelLearner, base.MiniBatchRegressor):
+class Regressor(Learner, base.MiniBatchRegressor):
     """A kernel learner whose target is a number, standardised on the fly (:mod:`streamk.encoding.codec`)."""
 
     _classifies = False

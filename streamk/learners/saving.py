@@ -6,14 +6,12 @@ Everything else is regenerated.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Self
 
 from numpy.typing import NDArray
 
 from streamk import model_file
 from streamk.encoding.codec import KNOWN
-from streamk.encoding.labels import plain
 from streamk.encoding.pending import Pending
 from streamk.encoding.rows import MOST_SLOTS
 from streamk.learners.state import LearnerState
@@ -47,33 +45,7 @@ class SavedLearner(LearnerState):
         """Return the learner of these parts, which it does not share; without an open block."""
         return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
 
-    def save(self, path: str | Path, extra: Any = None) -> int:
-        """Write the model to ``path`` and return its size in bytes.
-
-        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
-        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
-        their block are saved too.
-
-        Parameters
-        ----------
-        path
-            The file, in a directory that exists.
-        extra
-            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns
-            them.
-        """
-        header, arrays = self._to_parts()
-        return model_file.write(path, header if extra is None else {**header, "extra": extra}, arrays)
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` would write."""
-        return model_file.pack(*self._to_parts())
-
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        parameters = {k: plain(v) for k, v in self._get_params().items()}
-        for name in ("scales", "kernel"):
-            if isinstance(parameters.get(name), tuple):
-                parameters[name] = [plain(value) for value in parameters[name]]
         named, arrays = self._codec.parts()
         found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
         if self._map is not None:
@@ -85,7 +57,7 @@ class SavedLearner(LearnerState):
                 found |= self._asked.parts(self._live())
         header = {
             "class": type(self).__name__,
-            "parameters": parameters,
+            "parameters": self._parameters(),
             "seed": None if self._map is None else self._map.seed,
             "slots": None if self._map is None else self._map.slots,
             "openings": self._growth.openings,
@@ -99,11 +71,7 @@ class SavedLearner(LearnerState):
     def _from_parts(
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
     ) -> Self:
-        parameters = dict(header["parameters"])
-        for name in ("scales", "kernel"):
-            if isinstance(parameters.get(name), list):
-                parameters[name] = tuple(parameters[name])
-        self = cls(**parameters)
+        self = cls._with_parameters(header["parameters"])
         self._codec.restore(header, _with_prefix(arrays, "codec."))
         self._combiner.restore(arrays)
         if header["seed"] is not None:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from river import base
 
 from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
 from streamk.encoding.codec import Codec
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.labels import Labels, plain
+from streamk.encoding.labels import Labels
 from streamk.encoding.pending import Pending
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.expert import Expert
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.learners.asked import Asked
+from streamk.learners.learner import Learner
 from streamk.losses import CODES
 from streamk.parameters import check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -28,11 +27,10 @@ from streamk.schedules import Growth
 Array = NDArray[np.float64]
 
 
-class LearnerState(base.Estimator):
+class LearnerState(Learner):
     """The four values of a learner, the schedule of its features and the events that wait.
 
     A public learner is a dataclass of parameters whose ``__post_init__`` names its experts to :meth:`_begin`.
-    Parameters are fixed then: another value is another learner (:meth:`clone`).
     """
 
     kernel: str | tuple[str, ...]
@@ -46,23 +44,8 @@ class LearnerState(base.Estimator):
     average: bool
     scale_inputs: bool
     directions: str
-    seed: int | None
     scale_target = True  # a parameter of regressors
-    _classifies: ClassVar[bool]
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "_codec" in self.__dict__ and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
-            raise AttributeError(
-                f"{name} is fixed once a learner is made; "
-                f"make another: learner.clone({{{name!r}: {value!r}}})"
-            )
-        super().__setattr__(name, value)
-
-    def _make_plain(self) -> None:
-        """Make parameters that are NumPy scalars the Python values they hold."""
-        for field in fields(self):  # type: ignore[arg-type]
-            setattr(self, field.name, plain(getattr(self, field.name)))
 
     def _check(self) -> int:
         """Check the parameters; return the code of the loss."""
@@ -146,11 +129,6 @@ class LearnerState(base.Estimator):
     def _outputs(self) -> int:
         """Outputs that there is room for."""
         return int(self._experts[0].coefficients.shape[1])
-
-    @property
-    def events(self) -> int:
-        """Events learned so far, without those waiting for a block to fill."""
-        return self._codec.events
 
     @property
     def feature_count(self) -> int:

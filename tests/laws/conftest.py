@@ -1,17 +1,35 @@
 import pytest
 
+from streamk.exact import ExactLearner
+from streamk.learners import KernelLearner
 from streamk.learners.classifier import Classifier
 
-from .subjects import COMMON, LEARNERS
+from .subjects import LEARNERS, build
 
 
 @pytest.fixture(params=LEARNERS)
 def make(request):
     """A function that makes the learner, and says whether it classifies."""
-    cls, extra = LEARNERS[request.param]
+    return maker(request.param)
+
+
+@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, KernelLearner)])
+def make_kernel(request):
+    """The same, of learners that keep coefficients and no events."""
+    return maker(request.param)
+
+
+@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, ExactLearner)])
+def make_exact(request):
+    """The same, of those that keep events or centers."""
+    return maker(request.param)
+
+
+def maker(name):
+    cls, extra = LEARNERS[name]
 
     def new(**changes):
-        return cls(**{**COMMON, **extra, **changes})
+        return build(cls, extra, **changes)
 
     new.classifies = issubclass(cls, Classifier)
     return new

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 import streamk
@@ -101,7 +103,22 @@ LEARNERS = {
     "regressor": (streamk.KaczmarzRegressor, {}),
     "regressor-huber-average": (streamk.KaczmarzRegressor, {"loss": "huber", "average": True}),
     "regressor-blocks": (streamk.KaczmarzRegressor, {"block_size": 7, "loss": "epsilon_insensitive"}),
+    "ls-svm": (streamk.LSSVMClassifier, {"block": 30, "rows": 70}),
+    "ls-svm-nystrom-unscaled": (
+        streamk.LSSVMClassifier,
+        {"solver": "nystrom", "block": 20, "committee": 3, "scale_inputs": False, "kernel": "laplacian"},
+    ),
+    "ls-svm-kaczmarz-pursuit": (
+        streamk.LSSVMClassifier,
+        {"solver": "kaczmarz-pursuit", "block": 40, "validation": 0.2, "kernel": "polynomial:3"},
+    ),
 }  # fmt: skip
+
+
+def build(cls, extra, common=COMMON, **changes):
+    """Return a learner with what is common to all, as far as it has such parameters."""
+    known = inspect.signature(cls).parameters
+    return cls(**{name: common[name] for name in common if name in known} | extra | changes)
 
 
 def events(n=120, seed=0, classifies=True):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import streamk
 
-from .subjects import COMMON, LEARNERS, events
+from .subjects import COMMON, LEARNERS, build, events
 
 BAD_VALUES = st.one_of(
     st.sampled_from([math.nan, math.inf, -math.inf, 1e101, -1e300, 10**400, Decimal("inf"), b"", 1j]),
@@ -52,7 +52,7 @@ GOOD = st.dictionaries(st.sampled_from("abcd"), st.one_of(st.none(), st.floats(-
 @pytest.fixture(params=LEARNERS, scope="module")
 def learned(request):
     cls, extra = LEARNERS[request.param]
-    learner = cls(**{**COMMON, **extra})
+    learner = build(cls, extra)
     for x, y in events(30, classifies=hasattr(learner, "labels")):
         learner.learn_one(x, y)
     return learner

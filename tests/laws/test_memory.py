@@ -7,7 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from .subjects import COMMON, LEARNERS
+from .subjects import LEARNERS, build
 
 FOLLOWED = [
     "classifier-margin-average",
@@ -38,7 +38,7 @@ def test_many_events(name, events):
     cls, extra = LEARNERS[name]
     if "batch_size" in extra:
         extra = {**extra, "batch_size": 128}  # fewer steps of Python
-    learner = cls(**{**COMMON, **extra})
+    learner = build(cls, extra)
     rng = np.random.default_rng(0)
     names = ["a", "b", "c"]
 

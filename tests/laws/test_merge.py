@@ -49,10 +49,10 @@ def plain(x):
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 3.0, 0.0]])
-def test_outputs_of_first_order_are_the_weighted_mean(make, weights):
-    if make()._experts[0].rule == "recursion" or len(make()._experts) > 1:
+def test_outputs_of_first_order_are_the_weighted_mean(make_kernel, weights):
+    if make_kernel()._experts[0].rule == "recursion" or len(make_kernel()._experts) > 1:
         pytest.skip("merges by information")
-    models = [learned(make, seed, n) for seed, n in ((1, 60), (2, 90), (3, 45))]
+    models = [learned(make_kernel, seed, n) for seed, n in ((1, 60), (2, 90), (3, 45))]
     before = [model.to_bytes() for model in models]
     merged = streamk.merge(models, weights)
     assert [model.to_bytes() for model in models] == before
@@ -71,33 +71,33 @@ def test_outputs_of_first_order_are_the_weighted_mean(make, weights):
     np.testing.assert_allclose(found, expected, atol=1e-5 * scale)
 
 
-def test_a_merged_learner_learns_on(make):
-    models = [learned(make, seed) for seed in (1, 2)]
+def test_a_merged_learner_learns_on(make_kernel):
+    models = [learned(make_kernel, seed) for seed in (1, 2)]
     merged = streamk.merge(models)
     copy = streamk.loads(merged.to_bytes())
     for learner in (merged, copy):
-        for x, y in events(80, seed=5, classifies=make.classifies):
+        for x, y in events(80, seed=5, classifies=make_kernel.classifies):
             learner.learn_one(plain(x), y)
     assert copy.to_bytes() == merged.to_bytes()
     assert merged.events + merged.pending == 200
 
 
-def test_one_model_merged_is_that_model(make):
-    model = learned(make, 1)
-    empty = make(**unscaled(make))
+def test_one_model_merged_is_that_model(make_kernel):
+    model = learned(make_kernel, 1)
+    empty = make_kernel(**unscaled(make_kernel))
     for merged in (streamk.merge([model]), streamk.merge([empty, model, empty])):
         xs = [plain(x) for x, _ in events(40, seed=9)]
         np.testing.assert_allclose(outputs(merged, xs)[0], outputs(model, xs)[0], atol=1e-6)
     assert streamk.merge([empty, empty]).to_bytes() == empty.to_bytes()
 
 
-def test_halves_of_a_stream_predict_like_the_whole(make):
+def test_halves_of_a_stream_predict_like_the_whole(make_kernel):
     """Two learners of half the events each, merged, err about as often as one that saw them all."""
-    pairs = [(plain(x), y) for x, y in events(1200, seed=3, classifies=make.classifies)]
+    pairs = [(plain(x), y) for x, y in events(1200, seed=3, classifies=make_kernel.classifies)]
     parts = {"whole": pairs[:1000], "a": pairs[:1000:2], "b": pairs[1:1000:2]}
     models = {}
     for name, part in parts.items():
-        models[name] = make(**({} if not unscaled(make) else {"scale_inputs": False}))
+        models[name] = make_kernel(**({} if not unscaled(make_kernel) else {"scale_inputs": False}))
         models[name].learn_many(*map(list, zip(*part, strict=True)))
         models[name].flush()
     models["merged"] = streamk.merge([models["a"], models["b"]])
@@ -106,7 +106,7 @@ def test_halves_of_a_stream_predict_like_the_whole(make):
     for name, model in models.items():
         found = model.predict_many(xs)
         errors[name] = np.mean(
-            [a != b if make.classifies else abs(a - b) for a, b in zip(found, ys, strict=True)]
+            [a != b if make_kernel.classifies else abs(a - b) for a, b in zip(found, ys, strict=True)]
         )
     assert errors["merged"] <= max(errors["a"], errors["b"]) + 0.02
     assert errors["merged"] <= 1.25 * errors["whole"] + 0.03
@@ -300,6 +300,12 @@ def test_others_are_refused(change, message):
         models.append(streamk.KaczmarzClassifier(**{"features": 96, "seed": 11, "bandwidth": 2.0, **extra}))
         models[-1].learn_one({"a": 1.0}, "x")
     with pytest.raises(ValueError, match=message):
+        streamk.merge(models)
+
+
+def test_learners_that_keep_events_are_refused(make_exact):
+    models = [make_exact() for _ in range(2)]
+    with pytest.raises(ValueError, match=f"{type(models[0]).__name__} keeps events or centers"):
         streamk.merge(models)
 
 

@@ -1,0 +1,128 @@
+"""The answer of an exact solver: ``f(x) = Σ_i k(x, z_i) a_i + b`` over centers that are kept.
+
+Centers are dense vectors. A vector has a column for every input, in the order of the inputs' keys, and the
+scales of the moment in which it was solved; both belong to the expansion and never change.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.rows import ABSENT, Rows, slices, typed
+from streamk.encoding.scaling import scale_rows
+from streamk.kernel_blocks import Floats
+from streamk.kernels import Kernel
+from streamk.threads import one_blas_thread
+
+Array = NDArray[np.float64]
+_PIECE = 4096
+MOST_COLUMNS = 65_536
+
+
+class Columns(NamedTuple):
+    """Where inputs stand in vectors: sorted ``keys`` ``(d,)``, and the ``statistics`` of their scales."""
+
+    keys: NDArray[np.uint64]
+    statistics: Array
+
+    @classmethod
+    def of(cls, rows: Rows, statistics: Array) -> Columns:
+        """Return the columns of all inputs of some rows."""
+        keys = np.unique(rows.keys)
+        keys = keys[keys != ABSENT]
+        if len(keys) > MOST_COLUMNS:
+            raise ValueError(
+                f"the events have {len(keys):,} different inputs, and an exact solver holds "
+                f"{MOST_COLUMNS:,}; leave out free-form texts, or use a streaming learner"
+            )
+        return cls(keys, statistics.copy())
+
+    def dense(self, rows: Rows, slots: int) -> Floats:
+        """Return scaled rows as vectors ``(n, d)``; inputs without a column are left out.
+
+        ``slots`` is the number of slots that rows may have by now.
+        """
+        statistics = np.zeros((max(slots, len(self.statistics)), self.statistics.shape[1]))
+        statistics[: len(self.statistics)] = self.statistics
+        out = np.zeros((len(rows.values), len(self.keys)), dtype=np.float32)
+        for part in slices(len(out), _PIECE):
+            scaled, keys, counts = scale_rows(rows.select(part), statistics, (0.0,))
+            places = np.searchsorted(self.keys, keys)
+            held = np.arange(keys.shape[1]) < counts[:, None]
+            held &= np.append(self.keys, ABSENT)[places] == keys
+            i, j = np.nonzero(held)
+            out[part][i, places[i, j]] = scaled[0][i, j]
+        return out
+
+
+class Expansion(NamedTuple):
+    """Centers ``(m, d)``, coefficients ``(m, K)`` and bias ``(K,)``, of a kernel with its bandwidth."""
+
+    kernel: Kernel
+    bandwidth: float
+    columns: Columns
+    centers: Floats
+    coefficients: Array
+    bias: Array
+
+    def outputs(self, X: Floats) -> Array:
+        """Return ``f`` of dense rows, ``(n, K)``."""
+        out = np.empty((len(X), len(self.bias)))
+        coefficients = self.coefficients.astype(np.float32)
+        for part in slices(len(X), _PIECE):
+            block = self.kernel.block(X[part], self.centers, self.bandwidth)
+            out[part] = products(block, coefficients) + self.bias
+        return out
+
+    def supported(self) -> Expansion:
+        """Return the expansion without centers whose coefficients are all 0."""
+        used = self.coefficients.any(axis=1)
+        return self._replace(centers=self.centers[used], coefficients=self.coefficients[used])
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return what a model file keeps."""
+        return {
+            "expansion.keys": self.columns.keys,
+            "expansion.statistics": self.columns.statistics,
+            "expansion.centers": self.centers,
+            "expansion.coefficients": self.coefficients,
+            "expansion.bias": self.bias,
+            "expansion.bandwidth": np.array([self.bandwidth]),
+        }
+
+    @classmethod
+    def restored(cls, kernel: Kernel, arrays: dict[str, NDArray[Any]], kept: int) -> Expansion | None:
+        """Return the expansion of a model file, None if it has none."""
+        if "expansion.keys" not in arrays:
+            return None
+        count, width = arrays["expansion.centers"].shape
+        outputs, known = len(arrays["expansion.bias"]), len(arrays["expansion.statistics"])
+        made = cls(
+            kernel,
+            float(typed(arrays, "expansion.bandwidth", np.float64, (1,))[0]),
+            Columns(
+                typed(arrays, "expansion.keys", np.uint64, (width,)),
+                typed(arrays, "expansion.statistics", np.float64, (known, kept)),
+            ),
+            typed(arrays, "expansion.centers", np.float32, (count, width)),
+            typed(arrays, "expansion.coefficients", np.float64, (count, outputs)),
+            typed(arrays, "expansion.bias", np.float64, (outputs,)),
+        )
+        numbers = (made.centers, made.coefficients, made.bias)
+        if not all(np.isfinite(each).all() for each in numbers) or not 0.0 < made.bandwidth < np.inf:
+            raise ValueError("its centers or coefficients are impossible")
+        if (made.columns.keys[1:] <= made.columns.keys[:-1]).any():
+            raise ValueError("its columns are not in order")
+        return made
+
+
+def products(block: Floats, coefficients: Floats) -> Array:
+    """Return ``block @ coefficients``, summed in double precision over pieces of the centers."""
+    out = np.zeros((len(block), coefficients.shape[1]))
+    with one_blas_thread():
+        for part in slices(len(coefficients), 2 * _PIECE):
+            out += block[:, part] @ coefficients[part]
+    return out

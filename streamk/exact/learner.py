@@ -1,0 +1,227 @@
+"""What the exact solvers share: events in, rows encoded; an expansion over kept centers, answers out.
+
+How an expansion comes about is left to two kinds of them: those that solve a reservoir of events again from
+time to time (:mod:`streamk.exact.reservoir_learner`), and those that move it with every batch.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk import model_file
+from streamk.combining.calibration import project_simplex
+from streamk.encoding.batches import Batch
+from streamk.encoding.codec import Codec, outputs_after
+from streamk.encoding.fields import Event
+from streamk.encoding.following import MEAN
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.labels import Labels
+from streamk.encoding.rows import LARGEST_UNSCALED, Rows, first_bad, slices
+from streamk.encoding.scaling import TARGET_CLIP, spread
+from streamk.exact.expansion import Expansion
+from streamk.kernels import Kernel
+from streamk.kernels import kernel as kernel_named
+from streamk.learners.events import observe_block
+from streamk.learners.learner import Learner
+
+_PIECE = 4096
+_NOTHING = np.zeros(0)
+Array = NDArray[np.float64]
+
+
+class ExactLearner(Learner):
+    """A learner whose model is an expansion over events, or over centers made of events."""
+
+    kernel: str
+    bandwidth: float | None
+    scale_inputs: bool
+    seed: int | None
+    _expansion: Expansion | None
+    _kernel: Kernel
+
+    def _begin(self) -> None:
+        """Begin with what knows nothing."""
+        self._kernel = kernel_named(self.kernel)
+        labels = Labels() if self._classifies else None
+        inputs = Inputs("keyed", self.scale_inputs, LARGEST_UNSCALED)
+        self._expansion = None
+        self._codec = Codec(inputs, labels)
+
+    @abstractmethod
+    def _take(self, rows: Rows, goal: Array) -> None:
+        """Learn rows with weight that have been checked, ``goal`` being ``(2, n)``: target and weight."""
+
+    @abstractmethod
+    def _until_due(self) -> int:
+        """Return how many events with weight may be learned before predictions change."""
+
+    def fit(
+        self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None, progress: bool = False
+    ) -> Self:
+        """Forget everything, learn a whole data set, and return the learner.
+
+        Parameters
+        ----------
+        X
+            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
+        y, w
+            Targets, and sample weights, all 1 by default.
+        names
+            Column names of an array.
+        progress
+            Whether to show a bar.
+
+        Raises
+        ------
+        ValueError
+            If a value, target or weight cannot be taken, or there is nothing to learn; the learner is then
+            as it was.
+        """
+        fresh = self.clone()
+        fresh._fit(X, y, w, names, progress)
+        self.__dict__.update(fresh.__dict__)
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
+        """Learn a whole data set; the learner knows nothing yet."""
+
+    @property
+    def feature_count(self) -> int:
+        """Centers of the expansion."""
+        return 0 if self._expansion is None else len(self._expansion.centers)
+
+    def _observe(self, rows: Rows, targets: Array) -> None:
+        """Let scales, counters and the target's statistics learn from rows."""
+        observe_block(self._codec.coding(_NOTHING), rows, targets)
+
+    def _answers(self, rows: Rows) -> Array:
+        """Return predictions of checked rows, ``(n, K)``; K is 0 before there is an expansion."""
+        if self._expansion is None:
+            return np.zeros((len(rows.values), 0))
+        dense = self._expansion.columns.dense(rows, len(self._codec.inputs.statistics))
+        outputs: Array = self._expansion.outputs(dense)
+        if self._classifies:
+            wide: Array = np.zeros((len(outputs), max(outputs.shape[1], self._codec.outputs)))
+            for given, out in zip(outputs, wide, strict=True):
+                project_simplex(given, out[: outputs.shape[1]])
+            return wide
+        return outputs
+
+    def _predict_event(self, x: Event) -> Array | None:
+        rows = self._codec.inputs.encode(x, False)
+        if first_bad(rows, self._codec.inputs.largest) >= 0:
+            self._codec.inputs.check(x)
+        if self._expansion is None:
+            return None
+        answer: Array = self._answers(rows)[0]
+        return answer
+
+    def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
+        inputs = self._codec.inputs
+        rows = inputs.encode(x, True)
+        if first_bad(rows, inputs.largest) >= 0:
+            inputs.check(x)
+        self._take(rows, np.array([[target], [weight]]))
+
+    def _predict_batch(self, rows: Batch) -> Array:
+        inputs = self._codec.inputs
+        rows.prepare(inputs, None)
+        parts = [self._answers(rows.rows(inputs, s.start, s.stop)) for s in slices(len(rows), _PIECE)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._codec.outputs))
+
+    def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        out = np.zeros((len(rows) if wanted else 0, max(outputs, self._codec.outputs)))
+        for piece in slices(len(rows), _PIECE):
+            part, goals = rows.rows(self._codec.inputs, piece.start, piece.stop), goal[:, piece]
+            start = 0
+            while start < goals.shape[1]:
+                learned = np.flatnonzero(goals[1, start:] > 0.0)
+                due = self._until_due()
+                stop = start + int(learned[due - 1]) + 1 if due <= len(learned) else goals.shape[1]
+                cut = slice(start, stop)
+                if wanted:
+                    answers = self._answers(part.select(cut))
+                    out[piece][cut, : answers.shape[1]] = answers
+                taken = start + learned[learned < stop - start]
+                if len(taken):
+                    self._take(part.select(taken), goals[:, taken])
+                start = stop
+        return out
+
+    def _prepare(self, rows: Batch, weights: Array) -> None:
+        with self._codec.inputs.forgetting_on_error():
+            rows.prepare(self._codec.inputs, weights > 0.0)
+
+    def _targets(self, targets: Array) -> Array:
+        """Return one column a class that is known, 1 for the class and 0 for others; or standardised numbers.
+
+        Numbers without precedent, more than six deviations off, are taken as six.
+        """
+        if not self._classifies:
+            centre, unit = self._unit()
+            return np.clip((targets[:, None] - centre) / unit, -TARGET_CLIP, TARGET_CLIP)
+        known = outputs_after(self._codec.coding(_NOTHING), targets.max())
+        return np.asarray(targets[:, None] == np.arange(known), dtype=np.float64)
+
+    def _unit(self) -> tuple[float, float]:
+        """Return centre and unit of numeric targets: those the events so far had."""
+        statistics = self._codec.target
+        deviation = float(spread(statistics, 0))
+        return float(statistics[0, MEAN]), deviation if deviation > 0.0 else 1.0
+
+    def _in_units(self, expansion: Expansion) -> Expansion:
+        """Return an expansion for standardised numbers as one that answers in the units of the target."""
+        if self._classifies:
+            return expansion
+        centre, unit = self._unit()
+        return expansion._replace(
+            coefficients=expansion.coefficients * unit, bias=expansion.bias * unit + centre
+        )
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        named, arrays = self._codec.parts()
+        found = {f"codec.{name}": array for name, array in arrays.items()}
+        if self._expansion is not None:
+            found |= self._expansion.parts()
+        header = {
+            "class": type(self).__name__,
+            "parameters": self._parameters(),
+            "events": self.events,
+            **named,
+        }
+        return header, found
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        self = cls._with_parameters(header["parameters"])
+        prefix = "codec."
+        own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+        self._codec.restore(header, own)
+        self._expansion = Expansion.restored(self._kernel, arrays, self._codec.target.shape[1])
+        if self._expansion is not None and len(self._expansion.bias) > self._codec.outputs:
+            raise ValueError("its expansion has too many outputs")
+        self._restore(header, arrays, closed)
+        if not closed and model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
+            raise ValueError("it has parts that do not belong to it")
+        return self
+
+    @abstractmethod
+    def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+        """Take over what a solver keeps beside codec and expansion, unless it is closed."""
+
+    def closed(self) -> Self:
+        """Return a learner that predicts the same and keeps nothing but codec and expansion.
+
+        If it learns on, it begins anew with the events that come, and predicts as it did until it has solved
+        them.
+        """
+        header, arrays = self._to_parts()
+        return self._from_parts(header, {name: a.copy() for name, a in arrays.items()}, closed=True)

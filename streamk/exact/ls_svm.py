@@ -1,0 +1,173 @@
+"""The linear system of least-squares support vector machines, and its randomised solvers.
+
+With kernel matrix ``Ω`` (``N × N``) and targets ``Y`` (``N × K``) the system is (Andrecut 2016, eqs. 16–18)
+
+    Θ W = Z        Θ = [[0, 1ᵀ], [1, Ω + γ⁻¹ I]]        W = [b; A]        Z = [0; Y]
+
+``Θ`` is symmetric and never made whole. A step takes a random set ``s`` of ``J`` events, always with the bias
+beside them, and their columns ``Θ_s``, ``(N + 1) × (J + 1)``; the same set gives its rows ``Θ_sᵀ``. All
+solvers need the Gram matrix ``G = Θ_sᵀ Θ_s`` and nothing else that is large.
+
+* **Kaczmarz** (eqs. 39–40) projects onto the rows' equations: ``W += Θ_s G⁻¹ (Z_s − Θ_sᵀ W)``.
+* **Pursuit** (eqs. 57–59) fits the residual by the columns: ``Q = G⁻¹ Θ_sᵀ R``, ``W_s += Q``, ``R −= Θ_s Q``.
+* **Kaczmarz-pursuit** (§3.4) does both with one ``s``. A projection moves all of ``W``, whose residual would
+  need all of ``Θ``, so the residual is that of what was pursued; the projection sees everything. Both parts
+  end at the solution: what was pursued solves the system, and the projections then add nothing.
+* **Nyström committee** (eqs. 27–28): ``W = mean of Θ_s G⁻¹ Θ_ss G⁻¹ Θ_sᵀ Z``; the paper's sum, divided by the
+  number of members, so that outputs estimate probabilities.
+
+Kernels are in single precision; Gram matrices and everything else in double, scaled to a unit diagonal before
+they are factored, which is the paper's standardisation of rows (eqs. 35–37), with 10⁻⁸ added to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky
+
+from streamk.encoding.rows import slices
+from streamk.kernel_blocks import Floats
+from streamk.kernels import Kernel
+from streamk.threads import on_threads, one_blas_thread
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+_JITTER = 1e-8  # of a unit diagonal
+_PIECE = 2048  # rows turned to double precision at once
+_TILE = 512  # of a Gram matrix
+
+
+class System:
+    """The system of one data set.
+
+    Parameters
+    ----------
+    kernel, bandwidth
+        ``Ω``.
+    X
+        Dense rows ``(N, d)``.
+    targets
+        ``Y``, ``(N, K)``.
+    ridge
+        ``γ⁻¹`` of each event, ``(N,)``.
+    """
+
+    def __init__(self, kernel: Kernel, bandwidth: float, X: Floats, targets: Array, ridge: Array) -> None:
+        self.kernel, self.bandwidth, self.X, self.ridge = kernel, bandwidth, X, ridge
+        self.goal = np.vstack([np.zeros((1, targets.shape[1])), targets])
+
+    def columns(self, chosen: Places) -> Floats:
+        """Return ``Θ_s`` of the bias and the chosen events, ``(N + 1, J + 1)``."""
+        found = np.empty((len(self.goal), 1 + len(chosen)), dtype=np.float32)
+        found[0, 0], found[0, 1:], found[1:, 0] = 0.0, 1.0, 1.0
+        for part in slices(len(self.X), 8 * _PIECE):
+            found[1:][part, 1:] = self.kernel.block(self.X[part], self.X[chosen], self.bandwidth)
+        found[1 + chosen, 1 + np.arange(len(chosen))] += self.ridge[chosen].astype(np.float32)
+        return found
+
+
+class _Block:
+    """``Θ_s``, with its Gram matrix factored and its products with some other columns."""
+
+    def __init__(self, columns: Floats, others: Array) -> None:
+        self.columns = columns
+        gram, self.products = _gram(columns, others)
+        scale = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(np.float64).tiny))
+        gram *= scale[:, None]
+        gram *= scale
+        gram[np.diag_indices_from(gram)] += _JITTER
+        self._scale = scale[:, None]
+        with one_blas_thread():
+            self._factor = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+
+    def solve(self, right: Array) -> Array:
+        """Return ``G⁻¹`` of some columns."""
+        with one_blas_thread():
+            solved = cho_solve((self._factor, True), self._scale * right, check_finite=False)
+        return np.asarray(self._scale * solved)
+
+    def times(self, small: Array, out: Array) -> None:
+        """Add ``Θ_s`` times ``(J + 1, K)`` to ``out``."""
+        for part in slices(len(out), _PIECE):
+            with one_blas_thread():
+                out[part] += self.columns[part].astype(np.float64) @ small
+
+
+def _gram(columns: Floats, others: Array) -> tuple[Array, Array]:
+    """Return ``ΘᵀΘ`` and ``Θᵀ`` times some other columns; each tile sums its rows in one order."""
+    size = columns.shape[1]
+    gram, products = np.zeros((size, size)), np.zeros((size, others.shape[1]))
+    tiles = slices(size, _TILE)
+    pairs = [(a, b) for k, a in enumerate(tiles) for b in tiles[: k + 1]]
+    for part in slices(len(columns), _PIECE):
+        piece = columns[part].astype(np.float64)
+
+        def add(pair: tuple[slice, slice], piece: Array = piece) -> None:
+            a, b = pair
+            gram[a, b] += piece[:, a].T @ piece[:, b]
+
+        with one_blas_thread():
+            on_threads(add, pairs)
+            products += piece.T @ others[part]
+    for a, b in pairs:
+        if a != b:
+            gram[b, a] = gram[a, b].T
+    return gram, products
+
+
+def kaczmarz(system: System, sets: Iterator[Places]) -> Iterator[Array]:
+    """Yield ``W`` after each projection onto a set of rows."""
+    W = np.zeros_like(system.goal)
+    for chosen in sets:
+        block = _Block(system.columns(chosen), W)
+        place = np.append(0, 1 + chosen)
+        block.times(block.solve(system.goal[place] - block.products), W)
+        yield W
+
+
+def pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
+    """Yield ``W`` after each set of columns that the residual was fitted by."""
+    W, residual = np.zeros_like(system.goal), system.goal.copy()
+    for chosen in sets:
+        block = _Block(system.columns(chosen), residual)
+        found = block.solve(block.products)
+        W[np.append(0, 1 + chosen)] += found
+        block.times(-found, residual)
+        yield W
+
+
+def kaczmarz_pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
+    """Yield ``W`` after each set that was pursued, then projected onto."""
+    outputs = system.goal.shape[1]
+    W, residual = np.zeros_like(system.goal), system.goal.copy()
+    for chosen in sets:
+        place = np.append(0, 1 + chosen)
+        block = _Block(system.columns(chosen), np.hstack([residual, W]))
+        of_residual, of_all = block.products[:, :outputs], block.products[:, outputs:]
+        found = block.solve(of_residual)
+        W[place] += found
+        block.times(-found, residual)
+        said = of_all + block.columns[place].astype(np.float64).T @ found
+        block.times(block.solve(system.goal[place] - said), W)
+        yield W
+
+
+def nystrom(system: System, sets: Iterator[Places]) -> Iterator[Array]:
+    """Yield the mean of the members so far."""
+    total = np.zeros_like(system.goal)
+    for count, chosen in enumerate(sets, 1):
+        block = _Block(system.columns(chosen), system.goal)
+        small = block.columns[np.append(0, 1 + chosen)].astype(np.float64)
+        block.times(block.solve(small @ block.solve(block.products)), total)
+        yield total / count
+
+
+SOLVERS: dict[str, Callable[[System, Iterator[Places]], Iterator[Array]]] = {
+    "kaczmarz": kaczmarz,
+    "pursuit": pursuit,
+    "kaczmarz-pursuit": kaczmarz_pursuit,
+    "nystrom": nystrom,
+}

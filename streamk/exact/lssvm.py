@@ -1,0 +1,169 @@
+"""Least-squares support vector machines by randomised blocks of the kernel matrix (Andrecut 2016)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from streamk.exact.ls_svm import SOLVERS, Places, System
+from streamk.exact.reservoir_learner import ReservoirLearner
+from streamk.exact.sampling import permutation
+from streamk.kernel_blocks import Floats
+from streamk.learners.classifier import Classifier
+from streamk.parameters import check_exact
+
+Array = NDArray[np.float64]
+_SWEEPS = 2  # over all events, if no number of steps is given
+_HELD_OUT = 2**20  # the stream of the validation part, apart from those of the members
+
+
+@dataclass(eq=False, repr=False)
+class LSSVMClassifier(ReservoirLearner, Classifier):
+    """Least-squares support vector machine, solved by random blocks of its kernel matrix.
+
+    Minimises ``½‖w‖² + γ/2 Σ_i w_i (y_i − f(x_i))²`` with ``f(x) = Σ_i k(x, x_i) a_i + b``, one output a
+    class, ``y`` being 1 for it and 0 for others. The kernel matrix is made block by block, as it is needed:
+    memory is ``O(N · block)`` (:mod:`streamk.exact.ls_svm`). All events are kept, on a stream a sample of
+    them.
+
+    Parameters
+    ----------
+    solver
+        ``"pursuit"`` fits the residual by blocks of columns; ``"kaczmarz"`` projects onto blocks of rows;
+        ``"kaczmarz-pursuit"`` does both; ``"nystrom"`` takes the mean of low-rank solutions, and is done
+        after a few.
+    kernel, bandwidth
+        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
+    gamma
+        ``γ``: how much an error costs.
+    block
+        ``J``: events of a block. Time of a step is ``O(N · J · (d + J))``.
+    steps
+        Of each member; None for two sweeps over all events. The Nyström committee takes one step a member.
+    committee
+        Solutions from different orders whose mean is the answer (eqs. 28, 67 and 68).
+    validation
+        Part of the events held back: the steps stop when they do not get better on it for a sweep, and the
+        best is taken. 0 for none.
+    rows
+        Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
+    scale_inputs
+        Whether numbers are standardised.
+    seed
+        The only source of randomness. None draws a new one at the first event.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streamk
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal(size=(600, 2))
+    >>> inside = (X**2).sum(axis=1) < 1.0
+    >>> learner = streamk.LSSVMClassifier(block=100, seed=7)
+    >>> learner = learner.fit(X[:500], inside[:500], names=["a", "b"])
+    >>> predicted = learner.predict_many(X[500:], names=["a", "b"])
+    >>> bool(np.mean(predicted == inside[500:]) > 0.95)
+    True
+    """
+
+    solver: str = "pursuit"
+    kernel: str = "gaussian"
+    bandwidth: float | None = None
+    gamma: float = 100.0
+    block: int = 1000
+    steps: int | None = None
+    committee: int = 1
+    validation: float = 0.0
+    rows: int = 10_000
+    scale_inputs: bool = True
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._make_plain()
+        check_exact(self._get_params(), solver=tuple(SOLVERS))
+        self._begin()
+
+    def _solve(
+        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool
+    ) -> tuple[Array, Array]:
+        order = permutation(self._drawn_seed, _HELD_OUT, len(X))
+        held = np.sort(order[: round(self.validation * len(X))])
+        kept = np.sort(order[len(held) :])
+        system = System(self._kernel, bandwidth, X[kept], targets[kept], 1.0 / (self.gamma * weights[kept]))
+        judge = Judge(system, X[held], targets[held]) if len(held) else None
+        members, steps = self._members_and_steps(len(kept))
+        total: Array = np.zeros_like(system.goal)
+        with Progress(disable=not progress) as bar:
+            task = bar.add_task(self.solver, total=members * steps)
+            for member in range(members):
+                sets = itertools.islice(blocks_of(self._drawn_seed, member, len(kept), self.block), steps)
+                found = SOLVERS[self.solver](system, sets)
+                total += last_or_best(
+                    found, judge, math.ceil(len(kept) / self.block), lambda: bar.advance(task)
+                )
+                bar.update(task, completed=(member + 1) * steps)
+        W = total / members
+        coefficients = np.zeros((len(X), W.shape[1]))
+        coefficients[kept] = W[1:]
+        return coefficients, W[0]
+
+    def _members_and_steps(self, events: int) -> tuple[int, int]:
+        """Return how many solutions are averaged, and how many steps each takes."""
+        if self.solver == "nystrom":
+            return 1, self.committee  # it averages its own
+        sweep = math.ceil(events / self.block)
+        return self.committee, self.steps or (1 if sweep == 1 else _SWEEPS * sweep)
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"block": 50, "rows": 300, "seed": 7}
+
+
+class Judge:
+    """The events held back from a system, which say when to stop."""
+
+    def __init__(self, system: System, X: Floats, targets: Array) -> None:
+        self._system, self._X, self._truths = system, X, targets.argmax(axis=1)
+
+    def errors(self, W: Array) -> int:
+        """Return how many of them a solution gets wrong."""
+        system = self._system
+        block = system.kernel.block(self._X, system.X, system.bandwidth)
+        return int(np.sum((block @ W[1:].astype(np.float32) + W[0]).argmax(axis=1) != self._truths))
+
+
+def blocks_of(seed: int, member: int, events: int, size: int) -> Iterator[Places]:
+    """Yield sets of ``size`` events, in random order without replacement, sweep after sweep."""
+    for sweep in itertools.count():
+        order = permutation(seed, (member << 10) + sweep, events)
+        for start in range(0, events, size):
+            yield order[start : start + size]
+
+
+def last_or_best(
+    steps: Iterator[Array], judge: Judge | None, patience: int, count: Callable[[], None]
+) -> Array:
+    """Return the solution after the last step or, with a judge, the best one until it got no better."""
+    best, fewest, since = np.zeros(0), np.inf, 0
+    for W in steps:
+        count()
+        if judge is None:
+            best = W
+            continue
+        errors = judge.errors(W)
+        if errors < fewest:
+            best, fewest, since = W.copy(), errors, 0
+        elif (since := since + 1) >= patience:
+            break
+    return best

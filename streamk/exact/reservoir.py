@@ -1,0 +1,119 @@
+"""A uniform sample of the events so far, of bounded size (Vitter 1985, algorithm R).
+
+The first ``most`` events are all kept; event ``n`` after them takes a random place of ``0 … n``, and is kept
+if that is one of the sample's. Where it goes is a function of the seed and of ``n``, so portions never show.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.rows import LARGEST, UNSCALED, Rows, empty_rows, first_bad, stack, typed
+from streamk.features.counter import GOLDEN64, MASK64, fill_bits
+
+Array = NDArray[np.float64]
+_STREAM = 0x5245_5345_5256  # apart from all streams of features
+
+
+class Reservoir:
+    """Encoded rows with their targets and weights ``(2, n)``, raw: not yet scaled.
+
+    Parameters
+    ----------
+    most
+        How many are kept at most.
+    seed
+        Of the places.
+    """
+
+    def __init__(self, most: int, seed: int) -> None:
+        self.most, self.seed, self.seen = most, seed, 0
+        self._rows = empty_rows(0, 0)
+        self._goal: Array = np.zeros((2, 0))
+        self._waiting: list[tuple[Rows, Array]] = []  # to be put behind the others, all at once
+
+    def __len__(self) -> int:
+        return min(self.seen, self.most)
+
+    def add(self, rows: Rows, goal: Array) -> None:
+        """Take rows that have weight, in order; they are copied."""
+        count = goal.shape[1]
+        first = min(count, max(0, self.most - self.seen))
+        if first:
+            self._waiting.append((rows.select(slice(first)).copy(), goal[:, :first].copy()))
+        places = self._places(self.seen + first, count - first)
+        self.seen += count
+        kept = np.flatnonzero(places < self.most)
+        if len(kept):
+            self._replace(places[kept], rows.select(first + kept), goal[:, first + kept])
+
+    def _places(self, seen: int, count: int) -> NDArray[np.intp]:
+        """Return the places of events ``seen … seen + count − 1``."""
+        words = np.empty(2, dtype=np.uint32)
+        places = np.empty(count, dtype=np.intp)
+        for k in range(count):
+            n = seen + k
+            key = np.uint64((self.seed ^ (_STREAM + n * GOLDEN64)) & MASK64)
+            fill_bits(key, words)
+            places[k] = ((int(words[0]) << 32 | int(words[1])) * (n + 1)) >> 64
+        return places
+
+    def _replace(self, places: NDArray[np.intp], rows: Rows, goal: Array) -> None:
+        """Put rows in the places of others; of two for one place, the later stays."""
+        whole, goals = self.rows()
+        _, last = np.unique(places[::-1], return_index=True)
+        chosen = len(places) - 1 - last
+        places = places[chosen]
+        stays = np.ones(len(self), dtype=bool)
+        stays[places] = False
+        order = np.empty(len(self), dtype=np.intp)
+        order[np.flatnonzero(stays)] = np.arange(stays.sum())
+        order[places] = stays.sum() + np.arange(len(places))
+        both = stack([whole.select(np.flatnonzero(stays)), rows.select(chosen)])
+        self._rows = both.select(order)
+        self._goal = np.concatenate([goals[:, stays], goal[:, chosen]], axis=1)[:, order]
+
+    def rows(self) -> tuple[Rows, Array]:
+        """Return the rows and their goals, in the order of their places."""
+        if self._waiting:
+            parts = ([self._rows] if len(self._rows.values) else []) + [rows for rows, _ in self._waiting]
+            self._goal = np.concatenate([self._goal, *(goal for _, goal in self._waiting)], axis=1)
+            self._rows, self._waiting = stack(parts), []
+        return self._rows, self._goal
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return what a model file keeps; empty if no event was seen."""
+        if not self.seen:
+            return {}
+        rows, goal = self.rows()
+        rows = stack([rows])
+        return {
+            "reservoir.slots": rows.slots,
+            "reservoir.keys": rows.keys,
+            "reservoir.values": rows.values,
+            "reservoir.goal": goal,
+            "reservoir.seen": np.array([self.seen], dtype=np.int64),
+        }
+
+    def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
+        """Take over the parts of a model file, if they are possible with so many slots."""
+        if "reservoir.seen" not in arrays:
+            return
+        seen = int(typed(arrays, "reservoir.seen", np.int64, (1,))[0])
+        count, width = min(seen, self.most), arrays["reservoir.values"].shape[1]
+        shape = (1 if len(arrays["reservoir.keys"]) == 1 else count, width)
+        rows = Rows(
+            typed(arrays, "reservoir.slots", np.int32, shape),
+            typed(arrays, "reservoir.keys", np.uint64, shape),
+            typed(arrays, "reservoir.values", np.float64, (count, width)),
+        )
+        goal = typed(arrays, "reservoir.goal", np.float64, (2, count))
+        named = np.where(rows.slots < UNSCALED, -2 - rows.slots, rows.slots)
+        if seen < 1 or (named.size and named.max() >= slots):
+            raise ValueError("its reservoir does not fit")
+        if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
+            raise ValueError("an event of its reservoir has an impossible value")
+        self._rows, self._goal, self.seen = rows.copy(), goal.copy(), seen

@@ -1,0 +1,129 @@
+"""Exact solvers of what a reservoir holds, on data at hand and on streams."""
+
+from __future__ import annotations
+
+import secrets
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import EVENTS
+from streamk.encoding.rows import Rows
+from streamk.exact.bandwidth import bandwidth_for
+from streamk.exact.expansion import Columns, Expansion
+from streamk.exact.learner import ExactLearner
+from streamk.exact.reservoir import Reservoir
+from streamk.kernel_blocks import Floats
+
+FIRST = 64  # events before the first solution
+_GROWTH = 1.5  # of the events, until the next one
+Array = NDArray[np.float64]
+
+
+class ReservoirLearner(ExactLearner):
+    """A learner that solves a uniform sample of the events so far, whenever there are half as many again.
+
+    ``fit`` takes a whole data set, keeps all of it, and solves once. On a stream, the first solution comes
+    after 64 events; between solutions, predictions stay as they are. :meth:`solve` brings them up to date.
+    """
+
+    rows: int
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._reservoir: Reservoir | None = None
+        self._solved = 0  # events that the expansion knows
+
+    @abstractmethod
+    def _solve(
+        self, X: Floats, targets: Array, weights: Array, bandwidth: float, progress: bool
+    ) -> tuple[Array, Array]:
+        """Return coefficients ``(n, K)`` and bias ``(K,)`` for dense rows and their targets ``(n, K)``."""
+
+    def solve(self, progress: bool = False) -> None:
+        """Solve what the reservoir holds now.
+
+        Parameters
+        ----------
+        progress
+            Whether to show a bar.
+
+        Raises
+        ------
+        ValueError
+            If no event was learned.
+        """
+        reservoir = self._reservoir
+        if reservoir is None or not len(reservoir):
+            raise ValueError("there is nothing to solve; learn events first")
+        rows, goal = reservoir.rows()
+        inputs = self._codec.inputs
+        columns = Columns.of(rows, inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0])
+        X = columns.dense(rows, len(inputs.statistics))
+        bandwidth = self.bandwidth or bandwidth_for(self._kernel, X)
+        coefficients, bias = self._solve(X, self._targets(goal[0]), goal[1], bandwidth, progress)
+        solved = Expansion(self._kernel, bandwidth, columns, X, coefficients, bias)
+        self._expansion = self._in_units(solved.supported())
+        self._solved = self.events
+
+    def _due(self) -> int:
+        """Return the number of events at which the next solution is due."""
+        return max(FIRST, int(_GROWTH * self._solved))
+
+    def _until_due(self) -> int:
+        return self._due() - int(self._codec.counts[EVENTS])
+
+    @property
+    def _drawn_seed(self) -> int:
+        """The seed in use."""
+        assert self._reservoir is not None
+        return self._reservoir.seed
+
+    def _make_reservoir(self, most: int) -> Reservoir:
+        seed = secrets.randbits(63) if self.seed is None else self.seed
+        return Reservoir(most, seed)
+
+    def _take(self, rows: Rows, goal: Array) -> None:
+        self._keep(rows, goal)
+        if self._until_due() <= 0:
+            self.solve()
+
+    def _keep(self, rows: Rows, goal: Array) -> None:
+        if self._reservoir is None:
+            self._reservoir = self._make_reservoir(self.rows)
+        self._reservoir.add(rows, goal)
+        self._observe(rows, np.ascontiguousarray(goal[0]))
+
+    def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
+        self._reservoir = self._make_reservoir(max(self.rows, len(X)))
+        self._solved = 2**53  # nothing is due
+        self._pass(X, y, w, names, wanted=False)
+        self.solve(progress)
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header, arrays = super()._to_parts()
+        header["solved"] = self._solved
+        reservoir = self._reservoir
+        header["reservoir"] = None if reservoir is None else [reservoir.most, reservoir.seed]
+        return header, arrays if reservoir is None else arrays | reservoir.parts()
+
+    def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+        solved, kept = header["solved"], header["reservoir"]
+        if not isinstance(solved, int) or not 0 <= solved <= self.events:
+            raise ValueError(f"it has solved {solved!r} of {self.events} events")
+        self._solved = solved
+        if kept is None or closed:
+            return
+        most, seed = kept
+        if not (isinstance(most, int) and self.rows <= most < 2**53 and isinstance(seed, int)):
+            raise ValueError(f"its reservoir is {kept!r}")
+        self._reservoir = Reservoir(most, seed)
+        inputs = self._codec.inputs
+        slots = len(inputs.numbers) if inputs.scaled else 0
+        self._reservoir.restore(arrays, slots, inputs.largest)
+        _, goal = self._reservoir.rows()
+        if (self._classifies and not (goal[0] % 1.0 == 0.0).all()) or (goal[0] >= self._codec.outputs).any():
+            raise ValueError("an event of its reservoir has no label")

@@ -1,0 +1,161 @@
+"""What every learner is to those who use it: fixed parameters, many events at once, and a model file."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from streamk import model_file
+from streamk.encoding.batches import Batch
+from streamk.encoding.codec import Codec
+from streamk.encoding.fields import Event
+from streamk.encoding.labels import plain
+
+Array = NDArray[np.float64]
+
+
+class Learner(base.Estimator):
+    """A river estimator with parameters, a codec and parts that a model file holds.
+
+    A public learner is a dataclass of parameters, which are fixed once it is made: another value is another
+    learner (:meth:`clone`). How events are learned and predicted is left to whom it is the base of; a
+    :class:`~streamk.learners.classifier.Classifier` or a :class:`~streamk.learners.regressor.Regressor` does
+    the rest.
+    """
+
+    seed: int | None
+    _classifies: ClassVar[bool]
+    _codec: Codec
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_codec" in self.__dict__ and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
+            raise AttributeError(
+                f"{name} is fixed once a learner is made; "
+                f"make another: learner.clone({{{name!r}: {value!r}}})"
+            )
+        super().__setattr__(name, value)
+
+    def _make_plain(self) -> None:
+        """Make parameters that are NumPy scalars the Python values they hold."""
+        for field in fields(self):  # type: ignore[arg-type]
+            setattr(self, field.name, plain(getattr(self, field.name)))
+
+    @property
+    def events(self) -> int:
+        """Events learned so far, without those waiting for a block to fill."""
+        return self._codec.events
+
+    @property
+    @abstractmethod
+    def feature_count(self) -> int:
+        """Numbers that an event is turned into: random features, or similarities with centers."""
+
+    @property
+    def pending(self) -> int:
+        """Events waiting for their block to fill."""
+        return 0
+
+    def flush(self) -> None:
+        """Learn the events that wait for their block to fill, if any."""
+
+    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
+        """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
+
+        Parameters
+        ----------
+        X
+            A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
+        y
+            The targets: a series, an array or a list.
+        w
+            Sample weights, all 1 by default.
+        names
+            Column names of an array.
+
+        Raises
+        ------
+        ValueError
+            If any value, target or weight cannot be taken, naming field and row; nothing was
+            then learned.
+        """
+        self._pass(X, y, w, names, wanted=False)
+
+    def save(self, path: str | Path, extra: Any = None) -> int:
+        """Write the model to ``path`` and return its size in bytes.
+
+        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
+        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
+        their block are saved too.
+
+        Parameters
+        ----------
+        path
+            The file, in a directory that exists.
+        extra
+            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns
+            them.
+        """
+        header, arrays = self._to_parts()
+        return model_file.write(path, header if extra is None else {**header, "extra": extra}, arrays)
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` would write."""
+        return model_file.pack(*self._to_parts())
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the parameters as values that JSON takes."""
+        parameters = {k: plain(v) for k, v in self._get_params().items()}
+        return {
+            name: [plain(v) for v in value] if isinstance(value, tuple) else value
+            for name, value in parameters.items()
+        }
+
+    @classmethod
+    def _with_parameters(cls, parameters: dict[str, Any]) -> Self:
+        """Return a learner that knows nothing, of the parameters that :meth:`_parameters` gave."""
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
+
+    @abstractmethod
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the header and the arrays of a model file."""
+
+    @classmethod
+    @abstractmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        """Return the learner of these parts."""
+
+    @abstractmethod
+    def _pass(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool) -> tuple[Batch, Array]:
+        """Learn a batch; return it with the predictions made before each row, if ``wanted``."""
+
+    @abstractmethod
+    def _prepare(self, rows: Batch, weights: Array) -> None:
+        """Check every row and register the names of those with weight; unchanged on error."""
+
+    @abstractmethod
+    def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
+        """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+
+    @abstractmethod
+    def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        """Learn the rows in order and, if ``wanted``, return the predictions made before each.
+
+        ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
+        """
+
+    @abstractmethod
+    def _predict_event(self, x: Event) -> Array | None:
+        """Return the prediction of one event, ``(K,)``, or None before any learning."""
+
+    @abstractmethod
+    def _predict_batch(self, rows: Batch) -> Array:
+        """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
