@@ -1,0 +1,113 @@
+"""What the papers do to images before they learn them, and digits deformed at random.
+
+Images are rows of pixels ``(n, side · side)``, or ``(n, side · side · 3)`` for three channels of which each
+is whole; results are single precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import ndimage
+
+Floats = NDArray[np.float32]
+
+
+def unit_images(images: NDArray[np.generic]) -> Floats:
+    """Return images with their mean removed, at unit norm (Andrecut 2016, eqs. 61 and 62)."""
+    return _unit(_centred(_rows(images)))
+
+
+def fourier_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
+    """Return images beside the roots of the magnitudes of their Fourier transforms (eqs. 69 to 75).
+
+    The transform is symmetric, so the first half of its values, column by column, is taken: 784 pixels give
+    1,176 numbers.
+    """
+    pixels = _centred(_rows(images))
+    side = _side(pixels, channels)
+    found = np.fft.fft2(pixels.reshape(len(pixels), channels, side, side))
+    half = np.abs(found.transpose(0, 1, 3, 2)[:, :, : side // 2]).reshape(len(pixels), -1) ** 0.5
+    both = np.hstack([_unit(pixels), _unit(_centred(half.astype(np.float32)))])
+    return np.asarray(both / np.float32(np.sqrt(2.0)))
+
+
+def windowed_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
+    """Return images weighed towards their middle: ``exp(−4 ((i − L/2)² + (j − L/2)²)/L²)`` (eq. 76)."""
+    pixels = _rows(images)
+    side = _side(pixels, channels)
+    squares = (np.arange(1, side + 1) - side / 2.0) ** 2
+    window = np.exp(-4.0 / side**2 * (squares[:, None] + squares)).astype(np.float32)
+    return np.asarray(pixels * np.tile(window.ravel(), channels))
+
+
+def principal_components(rows: Floats, count: int, sample: int = 60_000) -> tuple[Floats, Floats]:
+    """Return the mean ``(d,)`` and the ``count`` leading directions ``(d, count)`` of some rows.
+
+    Signs are those that make the largest entry of each direction positive.
+    """
+    taken = rows[:sample].astype(np.float64)
+    mean = taken.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(taken, rowvar=False))
+    leading = vectors[:, np.argsort(values)[::-1][:count]]
+    signs = np.sign(leading[np.abs(leading).argmax(axis=0), np.arange(leading.shape[1])])
+    return mean.astype(np.float32), (leading * signs).astype(np.float32)
+
+
+def deformed_digits(
+    images: NDArray[np.uint8],
+    rng: np.random.Generator,
+    turn: float = 10.0,
+    shift: float = 1.5,
+    bend: float = 30.0,
+) -> NDArray[np.uint8]:
+    """Return each image deformed at random, as in data sets of millions of digits (Loosli et al. 2007).
+
+    Rotated by up to ``turn`` degrees, scaled by up to a tenth, shifted by up to ``shift`` pixels, and bent by
+    a smooth random field (Simard et al. 2003) of strength ``bend``, in pixels before it is smoothed.
+
+    Parameters
+    ----------
+    images
+        ``(n, side · side)``, values from 0 to 255.
+    rng
+        Where the deformations come from.
+    """
+    count = len(images)
+    side = _side(images, 1)
+    middle = (side - 1) / 2.0
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij")).reshape(2, -1) - middle
+    angles = np.deg2rad(rng.uniform(-turn, turn, size=count))
+    scales = rng.uniform(0.9, 1.1, size=count)
+    shifts = rng.uniform(-shift, shift, size=(count, 2))
+    fields = rng.uniform(-1.0, 1.0, size=(count, 2, side, side)).astype(np.float32)
+    fields = bend * ndimage.gaussian_filter(fields, (0.0, 0.0, 4.0, 4.0), mode="constant")
+    out = np.empty((count, side * side), dtype=np.uint8)
+    for k, image in enumerate(images.reshape(count, side, side)):
+        cosine, sine = np.cos(angles[k]) / scales[k], np.sin(angles[k]) / scales[k]
+        turned = np.array([[cosine, -sine], [sine, cosine]]) @ grid
+        places = turned + middle + shifts[k][:, None] + fields[k].reshape(2, -1)
+        values = ndimage.map_coordinates(image.astype(np.float32), places, order=1, mode="constant")
+        out[k] = np.clip(np.rint(values), 0.0, 255.0)
+    return out
+
+
+def _rows(images: NDArray[np.generic]) -> Floats:
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255.0)
+
+
+def _centred(rows: Floats) -> Floats:
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
+
+
+def _unit(rows: Floats) -> Floats:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0.0, lengths, 1.0), dtype=np.float32)
+
+
+def _side(rows: NDArray[np.generic], channels: int) -> int:
+    """Return the length of a side of square images."""
+    side = round((rows[0].size / channels) ** 0.5)
+    if side * side * channels != rows[0].size:
+        raise ValueError(f"images of {rows[0].size} pixels are not squares of {channels} channel(s)")
+    return side

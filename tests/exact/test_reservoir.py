@@ -1,0 +1,95 @@
+"""The reservoir is a uniform sample, whatever the portions, and survives its model file."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamk.encoding.rows import Rows
+from streamk.exact.reservoir import Reservoir
+
+
+def events(start, stop, width=1):
+    """Return events whose value, target and weight tell their number; every third has another field."""
+    count = stop - start
+    numbers = np.arange(start, stop, dtype=np.float64)
+    keys = np.full((count, width), 9, dtype=np.uint64)
+    keys[numbers % 3 == 2] = 11
+    rows = Rows(np.full((count, width), -1, dtype=np.int32), keys, np.repeat(numbers[:, None], width, axis=1))
+    return rows, np.array([numbers, 1.0 + numbers])
+
+
+def filled(most, cuts, seed=5):
+    reservoir = Reservoir(most, seed)
+    for start, stop in itertools.pairwise(cuts):
+        reservoir.add(*events(start, stop))
+    return reservoir
+
+
+@given(st.integers(1, 12), st.lists(st.integers(0, 60), max_size=6))
+def test_portions_never_show(most, cuts):
+    cuts = [0, *sorted(cuts), 60]
+    one = filled(most, range(61)).parts()
+    many = filled(most, cuts).parts()
+    assert one.keys() == many.keys()
+    for name, array in one.items():
+        assert array.dtype == many[name].dtype
+        assert np.array_equal(array, many[name]), name
+
+
+def test_rows_stay_with_their_goals():
+    rows, goal = filled(20, [0, 33, 34, 500]).rows()
+    assert np.array_equal(rows.values[:, 0], goal[0])
+    assert np.array_equal(goal[1], goal[0] + 1.0)
+    assert np.array_equal(rows.keys[:, 0], np.where(goal[0] % 3 == 2, 11, 9))
+    assert len(set(goal[0])) == 20
+
+
+def test_every_event_is_as_likely_as_any_other():
+    """Of 4,000 samples of 5 of 20 events, each event is in a quarter, to four standard errors."""
+    counts = np.zeros(20)
+    for seed in range(4000):
+        _, goal = filled(5, [0, 20], seed).rows()
+        counts[goal[0].astype(int)] += 1
+    error = np.sqrt(4000 * 0.25 * 0.75)
+    assert (abs(counts - 1000) < 4 * error).all()
+    assert counts.sum() == 20_000
+
+
+def test_it_is_restored():
+    whole = filled(7, [0, 40])
+    again = Reservoir(7, 5)
+    again.restore(whole.parts(), 0)
+    for reservoir in (whole, again):
+        reservoir.add(*events(40, 90))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(whole.parts().values(), again.parts().values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("reservoir.seen", np.array([0])),
+        ("reservoir.seen", np.array([3])),
+        ("reservoir.goal", np.full((2, 7), np.nan)),
+        ("reservoir.goal", np.zeros((2, 7))),
+        ("reservoir.values", np.full((7, 1), np.inf)),
+        ("reservoir.slots", np.full((7, 1), 4, dtype=np.int32)),
+    ],
+)
+def test_impossible_parts_are_refused(name, value):
+    parts = {**filled(7, [0, 40]).parts(), name: value}
+    with pytest.raises(ValueError, match=r"^(its|an event of its) "):
+        Reservoir(7, 5).restore(parts, 2)
+
+
+def test_it_shares_nothing():
+    rows, goal = events(0, 3)
+    reservoir = Reservoir(5, 1)
+    reservoir.add(rows, goal)
+    rows.values[:], goal[:] = 7.0, 7.0
+    assert reservoir.rows()[1][0].tolist() == [0.0, 1.0, 2.0]
+    assert reservoir.rows()[0].values[:, 0].tolist() == [0.0, 1.0, 2.0]
