@@ -20,14 +20,12 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples" / "papers"))
 FEATURES, PENALTY = 16384, 0.3
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def _features(path: Path, seed: int, rows: slice):  # type: ignore[no-untyped-def]
-    from mnist_one_pass import SETTINGS, unit_images
+    from mnist import SETTINGS, unit_images
     from sklearn.kernel_approximation import RBFSampler
 
     data = np.load(path)
@@ -67,7 +65,7 @@ def tune(path: Path, seed: int) -> None:
 
 def one_pass(path: Path, seed: int) -> dict[str, float]:
     """Learn the training images once with structured directions."""
-    from mnist_one_pass import one_pass
+    from mnist import one_pass
 
     began = time.perf_counter()
     result = one_pass(path, FEATURES, "structured", seed, quiet=True)

@@ -218,7 +218,7 @@ def structured(data: Path) -> Iterator[Row]:
 
 
 def _mnist(data: Path, features: int, directions: str, seed: int, threads: str = "2") -> dict[str, Any]:
-    script = ROOT / "examples" / "papers" / "mnist_one_pass.py"
+    script = ROOT / "benchmarks" / "mnist.py"
     command = [sys.executable, str(script), str(data / "mnist.npz"), "--json", "--features", str(features)]
     command += ["--directions", directions, "--seed", str(seed)]
     environment = {**os.environ, "NUMBA_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)}

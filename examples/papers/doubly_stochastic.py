@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from mnist_one_pass import unit_images
+from images import unit_images
 from rich.progress import track
 
 import streamk
