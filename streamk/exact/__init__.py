@@ -1,8 +1,8 @@
 """The papers' own solvers: they keep events or centers, where the other learners keep a seed."""
 
 from streamk.exact.learner import ExactLearner
-from streamk.exact.lssvm import LSSVMClassifier
+from streamk.exact.lssvm import LSSVMClassifier, LSSVMRegressor
 
-EXACT: dict[str, type[ExactLearner]] = {cls.__name__: cls for cls in (LSSVMClassifier,)}
+EXACT: dict[str, type[ExactLearner]] = {cls.__name__: cls for cls in (LSSVMClassifier, LSSVMRegressor)}
 
-__all__ = ["EXACT", "ExactLearner", "LSSVMClassifier"]
+__all__ = ["EXACT", "ExactLearner", "LSSVMClassifier", "LSSVMRegressor"]

@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
+from streamk.exact.expansion import products
 from streamk.exact.ls_svm import SOLVERS, Places, System
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.exact.sampling import permutation
 from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 
 Array = NDArray[np.float64]
@@ -25,58 +27,7 @@ _HELD_OUT = 2**20  # the stream of the validation part, apart from those of the 
 
 
 @dataclass(eq=False, repr=False)
-class LSSVMClassifier(ReservoirLearner, Classifier):
-    """Least-squares support vector machine, solved by random blocks of its kernel matrix.
-
-    Minimises ``½‖w‖² + γ/2 Σ_i w_i (y_i − f(x_i))²`` with ``f(x) = Σ_i k(x, x_i) a_i + b``, one output a
-    class, ``y`` being 1 for it and 0 for others. The kernel matrix is made block by block, as it is needed:
-    memory is ``O(N · block)`` (:mod:`streamk.exact.ls_svm`). All events are kept, on a stream a sample of
-    them.
-
-    Parameters
-    ----------
-    solver
-        ``"pursuit"`` fits the residual by blocks of columns; ``"kaczmarz"`` projects onto blocks of rows;
-        ``"kaczmarz-pursuit"`` does both; ``"nystrom"`` takes the mean of low-rank solutions, and is done
-        after a few.
-    kernel, bandwidth
-        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
-    gamma
-        ``γ``: how much an error costs.
-    block
-        ``J``: events of a block. Time of a step is ``O(N · J · (d + J))``.
-    steps
-        Of each member; None for two sweeps over all events. The Nyström committee takes one step a member.
-    committee
-        Solutions from different orders whose mean is the answer (eqs. 28, 67 and 68).
-    validation
-        Part of the events held back: the steps stop when they do not get better on it for a sweep, and the
-        best is taken. 0 for none.
-    rows
-        Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
-    scale_inputs
-        Whether numbers are standardised.
-    seed
-        The only source of randomness. None draws a new one at the first event.
-
-    References
-    ----------
-    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import streamk
-    >>> rng = np.random.default_rng(1)
-    >>> X = rng.normal(size=(600, 2))
-    >>> inside = (X**2).sum(axis=1) < 1.0
-    >>> learner = streamk.LSSVMClassifier(block=100, seed=7)
-    >>> learner = learner.fit(X[:500], inside[:500], names=["a", "b"])
-    >>> predicted = learner.predict_many(X[500:], names=["a", "b"])
-    >>> bool(np.mean(predicted == inside[500:]) > 0.95)
-    True
-    """
-
+class _LSSVM(ReservoirLearner):
     solver: str = "pursuit"
     kernel: str = "gaussian"
     bandwidth: float | None = None
@@ -130,17 +81,101 @@ class LSSVMClassifier(ReservoirLearner, Classifier):
         yield {"block": 50, "rows": 300, "seed": 7}
 
 
+@dataclass(eq=False, repr=False)
+class LSSVMClassifier(_LSSVM, Classifier):
+    """Least-squares support vector machine, solved by random blocks of its kernel matrix.
+
+    Minimises ``½‖w‖² + γ/2 Σ_i w_i (y_i − f(x_i))²`` with ``f(x) = Σ_i k(x, x_i) a_i + b``, one output a
+    class, ``y`` being 1 for it and 0 for others. The kernel matrix is made block by block, as it is needed:
+    memory is ``O(N · block)`` (:mod:`streamk.exact.ls_svm`). All events are kept, on a stream a sample of
+    them.
+
+    Parameters
+    ----------
+    solver
+        ``"pursuit"`` fits the residual by blocks of columns; ``"kaczmarz"`` projects onto blocks of rows;
+        ``"kaczmarz-pursuit"`` does both; ``"nystrom"`` takes the mean of low-rank solutions, and is done
+        after a few.
+    kernel, bandwidth
+        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
+    gamma
+        ``γ``: how much an error costs.
+    block
+        ``J``: events of a block. Time of a step is ``O(N · J · (d + J))``.
+    steps
+        Of each member; None for two sweeps over all events. The Nyström committee takes one step a member.
+    committee
+        Solutions from different orders whose mean is the answer (eqs. 28, 67 and 68).
+    validation
+        Part of the events held back: the steps stop when they do not get better on it for a sweep, and the
+        best is taken. 0 for none.
+    rows
+        Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
+    scale_inputs
+        Whether numbers are standardised.
+    seed
+        The only source of randomness. None draws a new one at the first event.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streamk
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal(size=(600, 2))
+    >>> inside = (X**2).sum(axis=1) < 1.0
+    >>> learner = streamk.LSSVMClassifier(block=100, seed=7)
+    >>> learner = learner.fit(X[:500], inside[:500], names=["a", "b"])
+    >>> predicted = learner.predict_many(X[500:], names=["a", "b"])
+    >>> bool(np.mean(predicted == inside[500:]) > 0.95)
+    True
+    """
+
+
+@dataclass(eq=False, repr=False)
+class LSSVMRegressor(_LSSVM, Regressor):
+    """Least-squares support vector machine for numbers: kernel ridge regression with a bias.
+
+    The system is that of :class:`LSSVMClassifier` with one column, the target, standardised and clipped to ±6
+    deviations; ``gamma`` is the cost of an error in these units.
+
+    Parameters
+    ----------
+    solver, kernel, bandwidth, gamma, block, steps, committee, validation, rows, scale_inputs, seed
+        As for :class:`LSSVMClassifier`.
+
+    References
+    ----------
+    [^1]: Andrecut, M., 2016. Randomized kernel methods for least-squares support vector machines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import streamk
+    >>> X = np.random.default_rng(1).uniform(-3.0, 3.0, size=(600, 1))
+    >>> learner = streamk.LSSVMRegressor(block=100, seed=7).fit(X, np.sin(X[:, 0]), names=["x"])
+    >>> bool(abs(learner.predict_one({"x": 1.0}) - np.sin(1.0)) < 0.01)
+    True
+    """
+
+
 class Judge:
     """The events held back from a system, which say when to stop."""
 
     def __init__(self, system: System, X: Floats, targets: Array) -> None:
-        self._system, self._X, self._truths = system, X, targets.argmax(axis=1)
+        self._system, self._X, self._targets = system, X, targets
 
-    def errors(self, W: Array) -> int:
-        """Return how many of them a solution gets wrong."""
+    def error(self, W: Array) -> float:
+        """Return how many of them a solution gets wrong or, of numbers, the sum of its squared errors."""
         system = self._system
         block = system.kernel.block(self._X, system.X, system.bandwidth)
-        return int(np.sum((block @ W[1:].astype(np.float32) + W[0]).argmax(axis=1) != self._truths))
+        said = products(block, W[1:].astype(np.float32)) + W[0]
+        if said.shape[1] == 1:
+            return float(np.sum((said - self._targets) ** 2))
+        return float(np.sum(said.argmax(axis=1) != self._targets.argmax(axis=1)))
 
 
 def blocks_of(seed: int, member: int, events: int, size: int) -> Iterator[Places]:
@@ -155,15 +190,15 @@ def last_or_best(
     steps: Iterator[Array], judge: Judge | None, patience: int, count: Callable[[], None]
 ) -> Array:
     """Return the solution after the last step or, with a judge, the best one until it got no better."""
-    best, fewest, since = np.zeros(0), np.inf, 0
+    best, least, since = np.zeros(0), np.inf, 0
     for W in steps:
         count()
         if judge is None:
             best = W
             continue
-        errors = judge.errors(W)
-        if errors < fewest:
-            best, fewest, since = W.copy(), errors, 0
+        error = judge.error(W)
+        if error < least:
+            best, least, since = W.copy(), error, 0
         elif (since := since + 1) >= patience:
             break
     return best

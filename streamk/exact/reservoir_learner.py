@@ -125,5 +125,5 @@ class ReservoirLearner(ExactLearner):
         slots = len(inputs.numbers) if inputs.scaled else 0
         self._reservoir.restore(arrays, slots, inputs.largest)
         _, goal = self._reservoir.rows()
-        if (self._classifies and not (goal[0] % 1.0 == 0.0).all()) or (goal[0] >= self._codec.outputs).any():
+        if self._classifies and not set(goal[0].tolist()) <= set(range(self._codec.outputs)):
             raise ValueError("an event of its reservoir has no label")

@@ -108,6 +108,23 @@ def test_fit_keeps_everything_and_forgets_what_was_before():
     assert learner.to_bytes() == before
 
 
+def test_numbers_are_solved_in_their_own_units():
+    """A fit by one block of all events is kernel ridge regression with a bias, whatever the units."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(90, 2))
+    y = 1e4 + 300.0 * np.sin(X[:, 0]) * X[:, 1]
+    learner = streamk.LSSVMRegressor(block=90, gamma=50.0, bandwidth=1.2, scale_inputs=False, steps=8, seed=3)
+    learner.fit(X, y, names=NAMES)
+    gram = kernel("gaussian")(X, X, 1.2)
+    unit = learner._unit()[1]
+    theta = np.ones((91, 91))
+    theta[0, 0], theta[1:, 1:] = 0.0, gram + np.eye(90) / 50.0
+    W = np.linalg.solve(theta, np.append(0.0, (y - 1e4) / unit))
+    assert np.allclose(learner.predict_many(X, names=NAMES), 1e4 + unit * (gram @ W[1:] + W[0]), atol=0.3)
+    held = streamk.LSSVMRegressor(block=30, validation=0.3, seed=3).fit(X, y, names=NAMES)
+    assert np.corrcoef(held.predict_many(X, names=NAMES), y)[0, 1] > 0.9
+
+
 def test_nothing_cannot_be_solved():
     learner = streamk.LSSVMClassifier(seed=1)
     with pytest.raises(ValueError, match="nothing to solve"):

@@ -112,6 +112,7 @@ LEARNERS = {
         streamk.LSSVMClassifier,
         {"solver": "kaczmarz-pursuit", "block": 40, "validation": 0.2, "kernel": "polynomial:3"},
     ),
+    "ls-svm-regressor": (streamk.LSSVMRegressor, {"block": 30, "committee": 2, "solver": "kaczmarz"}),
 }  # fmt: skip
 
 
