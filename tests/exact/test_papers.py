@@ -1,0 +1,73 @@
+"""The scripts of the papers, on samples: they run, reach what a sample allows, and write their tables."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PAPERS = Path(__file__).parent.parent.parent / "examples" / "papers"
+DATA = Path(__file__).parent.parent.parent.parent / "shared" / "data"
+
+
+def rows_of(script, out, *arguments, data=DATA, code=0):
+    command = [sys.executable, str(PAPERS / script), "--data", str(data), "--json", "--out", str(out)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def error_of(row):
+    return float(row["ours"].split("%")[0])
+
+
+@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
+def test_andrecut(tmp_path):
+    solvers = ["pursuit", "kaczmarz-pursuit", "kaczmarz", "fourier", "nystrom"]
+    rows, _ = rows_of("andrecut2016.py", tmp_path, "--quick", "--only", *solvers)
+    assert len(rows) == 6
+    assert max(map(error_of, rows[:4])) <= 6.0
+    assert max(map(error_of, rows[4:])) <= 9.0
+    assert max(row["megabytes"] for row in rows) < 1000
+    assert (tmp_path / "andrecut2016.md").read_text().count("\n") == 2 + len(rows)
+    assert (tmp_path / "andrecut2016.png").stat().st_size > 1000
+
+
+@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
+def test_dai(tmp_path):
+    rows, _ = rows_of("dai2014.py", tmp_path, "--quick", "--only", "adult", "eights", "digits")
+    adult, eights, digits = map(error_of, rows)
+    assert adult <= 15.5
+    assert eights <= 1.5
+    assert digits <= 8.0
+
+
+def small(path, channels, side=8):
+    """Write images of three classes: a bright third, somewhere along one side."""
+    rng = np.random.default_rng(1)
+    arrays = {}
+    for part, count in (("train", 300), ("test", 60)):
+        labels = rng.integers(0, 3, size=count)
+        images = rng.integers(0, 80, size=(count, channels, side, side))
+        for image, label in zip(images, labels, strict=True):
+            image[:, :, 2 * label : 2 * label + 3] += 150
+        arrays |= {f"X_{part}": images.reshape(count, -1).astype(np.uint8), f"y_{part}": labels}
+    np.savez(path, **arrays)
+
+
+def test_files_of_one_s_own_are_taken_as_they_are(tmp_path):
+    small(tmp_path / "cifar10.npz", 3)
+    small(tmp_path / "usps.npz", 1)
+    rows, _ = rows_of("andrecut2016.py", tmp_path, "--quick", "--only", "cifar10", "usps", data=tmp_path)
+    assert [error_of(row) for row in rows] == [0.0] * 4
+
+
+def test_what_is_missing_is_named_with_where_it_is_published(tmp_path):
+    rows, said = rows_of("andrecut2016.py", tmp_path, "--only", "usps", "pursuit", data=tmp_path, code=1)
+    assert rows == []
+    assert "usps.npz is missing. USPS is published" in said.replace("\n", " ")
+    np.savez(tmp_path / "mnist.npz", X_train=np.zeros((3, 4)))
+    _, said = rows_of("andrecut2016.py", tmp_path, "--only", "pursuit", data=tmp_path, code=1)
+    assert "lacks y_train, X_test, y_test" in said.replace("\n", " ")
