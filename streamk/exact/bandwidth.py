@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 
-_LOOKED_AT = 1000  # rows, evenly spaced
+_LOOKED_AT = 500  # rows and more, evenly spaced
 
 
 def bandwidth_for(kernel: Kernel, X: Floats) -> float:

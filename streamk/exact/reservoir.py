@@ -63,18 +63,17 @@ class Reservoir:
 
     def _replace(self, places: NDArray[np.intp], rows: Rows, goal: Array) -> None:
         """Put rows in the places of others; of two for one place, the later stays."""
-        whole, goals = self.rows()
         _, last = np.unique(places[::-1], return_index=True)
         chosen = len(places) - 1 - last
-        places = places[chosen]
-        stays = np.ones(len(self), dtype=bool)
-        stays[places] = False
-        order = np.empty(len(self), dtype=np.intp)
-        order[np.flatnonzero(stays)] = np.arange(stays.sum())
-        order[places] = stays.sum() + np.arange(len(places))
-        both = stack([whole.select(np.flatnonzero(stays)), rows.select(chosen)])
-        self._rows = both.select(order)
-        self._goal = np.concatenate([goals[:, stays], goal[:, chosen]], axis=1)[:, order]
+        places, rows = places[chosen], stack([rows.select(chosen)])
+        self.rows()
+        if not _fits(rows, self._rows):
+            self._rows = _apart(self._rows, rows.keys.shape[1])
+        if len(self._rows.keys) > 1:
+            rows = _apart(rows, self._rows.keys.shape[1])
+            self._rows.slots[places], self._rows.keys[places] = rows.slots, rows.keys
+        self._rows.values[places] = rows.values
+        self._goal[:, places] = goal[:, chosen]
 
     def rows(self) -> tuple[Rows, Array]:
         """Return the rows and their goals, in the order of their places."""
@@ -117,3 +116,21 @@ class Reservoir:
         if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
             raise ValueError("an event of its reservoir has an impossible value")
         self._rows, self._goal, self.seen = rows.copy(), goal.copy(), seen
+
+
+def _fits(rows: Rows, whole: Rows) -> bool:
+    """Return whether rows can be written over those of a whole as it is."""
+    if len(whole.keys) > 1:
+        return rows.keys.shape[1] <= whole.keys.shape[1]
+    alike = len(rows.keys) == 1 and rows.keys.shape == whole.keys.shape
+    return alike and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
+
+
+def _apart(rows: Rows, width: int) -> Rows:
+    """Return rows of at least that width, each with slots and keys of its own."""
+    apart = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
+    arrays: tuple[NDArray[Any], ...] = apart
+    given: NDArray[Any]
+    for array, given in zip(arrays, rows, strict=True):
+        array[:, : given.shape[1]] = given
+    return apart

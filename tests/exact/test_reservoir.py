@@ -11,14 +11,17 @@ from streamk.encoding.rows import Rows
 from streamk.exact.reservoir import Reservoir
 
 
-def events(start, stop, width=1):
-    """Return events whose value, target and weight tell their number; every third has another field."""
-    count = stop - start
+def events(start, stop):
+    """Return events whose value, target and weight tell their number; every third has another field.
+
+    From the thirtieth on, every fifth has a field more.
+    """
     numbers = np.arange(start, stop, dtype=np.float64)
-    keys = np.full((count, width), 9, dtype=np.uint64)
-    keys[numbers % 3 == 2] = 11
-    rows = Rows(np.full((count, width), -1, dtype=np.int32), keys, np.repeat(numbers[:, None], width, axis=1))
-    return rows, np.array([numbers, 1.0 + numbers])
+    keys = np.full((stop - start, 2), 9, dtype=np.uint64)
+    keys[numbers % 3 == 2, 0] = 11
+    keys[:, 1] = np.where((numbers >= 30) & (numbers % 5 == 0), 17, 0)
+    values = np.repeat(numbers[:, None], 2, axis=1)
+    return Rows(np.full(keys.shape, -1, dtype=np.int32), keys, values), np.array([numbers, 1.0 + numbers])
 
 
 def filled(most, cuts, seed=5):
@@ -44,6 +47,8 @@ def test_rows_stay_with_their_goals():
     assert np.array_equal(rows.values[:, 0], goal[0])
     assert np.array_equal(goal[1], goal[0] + 1.0)
     assert np.array_equal(rows.keys[:, 0], np.where(goal[0] % 3 == 2, 11, 9))
+    assert np.array_equal(rows.keys[:, 1], np.where((goal[0] >= 30) & (goal[0] % 5 == 0), 17, 0))
+    assert (rows.values[:, 1] == np.where(rows.keys[:, 1] > 0, goal[0], 0.0)).all()
     assert len(set(goal[0])) == 20
 
 
@@ -76,8 +81,8 @@ def test_it_is_restored():
         ("reservoir.seen", np.array([3])),
         ("reservoir.goal", np.full((2, 7), np.nan)),
         ("reservoir.goal", np.zeros((2, 7))),
-        ("reservoir.values", np.full((7, 1), np.inf)),
-        ("reservoir.slots", np.full((7, 1), 4, dtype=np.int32)),
+        ("reservoir.values", np.full((7, 2), np.inf)),
+        ("reservoir.slots", np.full((7, 2), 4, dtype=np.int32)),
     ],
 )
 def test_impossible_parts_are_refused(name, value):
