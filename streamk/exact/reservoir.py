@@ -129,8 +129,6 @@ def _fits(rows: Rows, whole: Rows) -> bool:
 def _apart(rows: Rows, width: int) -> Rows:
     """Return rows of at least that width, each with slots and keys of its own."""
     apart = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
-    arrays: tuple[NDArray[Any], ...] = apart
-    given: NDArray[Any]
-    for array, given in zip(arrays, rows, strict=True):
-        array[:, : given.shape[1]] = given
+    given = slice(rows.keys.shape[1])
+    apart.slots[:, given], apart.keys[:, given], apart.values[:, given] = rows
     return apart

@@ -14,12 +14,12 @@ from streamk.exact.reservoir import Reservoir
 def events(start, stop):
     """Return events whose value, target and weight tell their number; every third has another field.
 
-    From the thirtieth on, every fifth has a field more.
+    From the thirtieth on, every second has a field more.
     """
     numbers = np.arange(start, stop, dtype=np.float64)
     keys = np.full((stop - start, 2), 9, dtype=np.uint64)
     keys[numbers % 3 == 2, 0] = 11
-    keys[:, 1] = np.where((numbers >= 30) & (numbers % 5 == 0), 17, 0)
+    keys[:, 1] = np.where((numbers >= 30) & (numbers % 2 == 0), 17, 0)
     values = np.repeat(numbers[:, None], 2, axis=1)
     return Rows(np.full(keys.shape, -1, dtype=np.int32), keys, values), np.array([numbers, 1.0 + numbers])
 
@@ -47,7 +47,7 @@ def test_rows_stay_with_their_goals():
     assert np.array_equal(rows.values[:, 0], goal[0])
     assert np.array_equal(goal[1], goal[0] + 1.0)
     assert np.array_equal(rows.keys[:, 0], np.where(goal[0] % 3 == 2, 11, 9))
-    assert np.array_equal(rows.keys[:, 1], np.where((goal[0] >= 30) & (goal[0] % 5 == 0), 17, 0))
+    assert np.array_equal(rows.keys[:, 1], np.where((goal[0] >= 30) & (goal[0] % 2 == 0), 17, 0))
     assert (rows.values[:, 1] == np.where(rows.keys[:, 1] > 0, goal[0], 0.0)).all()
     assert len(set(goal[0])) == 20
 
