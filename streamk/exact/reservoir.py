@@ -121,7 +121,7 @@ class Reservoir:
 def _fits(rows: Rows, whole: Rows) -> bool:
     """Return whether rows can be written over those of a whole as it is."""
     if len(whole.keys) > 1:
-        return rows.keys.shape[1] <= whole.keys.shape[1]
+        return bool(rows.keys.shape[1] <= whole.keys.shape[1])
     alike = len(rows.keys) == 1 and rows.keys.shape == whole.keys.shape
     return alike and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
 
