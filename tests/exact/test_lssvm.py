@@ -1,12 +1,15 @@
 """The classifier around the solvers: events in, probabilities out."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import streamk
 from streamk.encoding.rows import Rows
 from streamk.exact.expansion import Columns
-from streamk.exact.lssvm import blocks_of
+from streamk.exact.ls_svm import System, kaczmarz
+from streamk.exact.lssvm import blocks_of, last_or_best
 from streamk.kernels import kernel
 
 NAMES = ["a", "b"]
@@ -60,14 +63,55 @@ def test_scales_are_those_of_all_events():
 
 def test_a_committee_is_the_mean_of_its_members():
     X, y = ring(200)
-    settings = {"block": 40, "steps": 3, "scale_inputs": False, "bandwidth": 1.0, "solver": "kaczmarz"}
-    whole = streamk.LSSVMClassifier(**settings, committee=2, seed=5).fit(X, y, names=NAMES)
-    once = streamk.LSSVMClassifier(**settings, seed=5).fit(X, y, names=NAMES)
-    assert not np.allclose(whole._expansion.coefficients, once._expansion.coefficients)
-    orders = [list(zip(range(5), blocks_of(5, member, 200, 40), strict=False)) for member in (0, 1)]
-    assert not np.array_equal(orders[0][0][1], orders[1][0][1])
-    for order in orders:  # a sweep holds every event once
-        assert sorted(np.concatenate([chosen for _, chosen in order])) == list(range(200))
+    whole = streamk.LSSVMClassifier(
+        solver="kaczmarz", block=40, steps=3, committee=2, scale_inputs=False, bandwidth=1.0, seed=5
+    ).fit(X, y, names=NAMES)
+    targets = (y[:, None] == np.array(whole.labels)).astype(float)
+    order = [whole._codec.inputs.number_key(name, 0) for name in NAMES]
+    rows = X[:, np.argsort(order)].astype(np.float32)
+    system = System(kernel("gaussian"), 1.0, rows, targets, np.full(200, 0.01))
+    orders = [list(itertools.islice(blocks_of(5, member, 200, 40), 5)) for member in (0, 1)]
+    assert not np.array_equal(orders[0][0], orders[1][0])
+    for blocks in orders:  # a sweep holds every event once
+        assert sorted(np.concatenate(blocks)) == list(range(200))
+    members = [list(kaczmarz(system, iter(blocks[:3])))[-1] for blocks in orders]
+    assert np.allclose(whole._expansion.coefficients, np.mean(members, axis=0)[1:], atol=1e-8)
+    assert np.allclose(whole._expansion.bias, np.mean(members, axis=0)[0], atol=1e-8)
+
+
+def test_the_best_is_kept_though_the_solution_moves_on():
+    errors = [5.0, 3.0, 4.0, 4.0, 2.0, 6.0]
+
+    class Judge:
+        def error(self, W):
+            return errors[int(W[0])]
+
+    def steps():
+        W = np.zeros(1)
+        for k in range(len(errors)):
+            W[0] = k
+            yield W
+
+    taken = []
+    assert last_or_best(steps(), Judge(), 3, lambda: taken.append(1))[0] == 4.0
+    assert len(taken) == 6
+    assert last_or_best(steps(), Judge(), 2, lambda: None)[0] == 1.0
+    assert last_or_best(steps(), None, 2, lambda: None)[0] == 5.0
+
+
+def test_predictions_stay_between_solutions():
+    """Scales that move on, new names and new labels do not move an answer."""
+    X, y = ring(70)
+    learner = streamk.LSSVMClassifier(block=30, rows=100, seed=2)
+    learner.learn_many(X, y, names=NAMES)
+    before = learner.predict_proba_many(X, names=NAMES)
+    learner.learn_many(1e3 * X[:20], y[:20], names=NAMES)
+    assert np.array_equal(learner.predict_proba_many(X, names=NAMES), before)
+    learner.learn_one({"a": 1.0, "new": 5.0}, "third")
+    assert np.array_equal(learner.predict_proba_many(X, names=NAMES)[:, :2], before)
+    assert learner.predict_proba_one({"a": 0.0, "new": 1.0})["third"] == 0.0
+    learner.solve()
+    assert not np.allclose(learner.predict_proba_many(X, names=NAMES)[:, :2], before)
 
 
 def test_validation_stops_and_takes_the_best():
