@@ -125,5 +125,6 @@ class ReservoirLearner(ExactLearner):
         slots = len(inputs.numbers) if inputs.scaled else 0
         self._reservoir.restore(arrays, slots, inputs.largest)
         _, goal = self._reservoir.rows()
-        if (self._classifies and not (goal[0] % 1.0 == 0.0).all()) or (goal[0] >= self._codec.outputs).any():
+        codes = goal[0] if self._classifies else np.zeros(0)
+        if (codes % 1.0 != 0.0).any() or (codes < 0.0).any() or (codes >= self._codec.outputs).any():
             raise ValueError("an event of its reservoir has no label")
