@@ -11,7 +11,7 @@ same log with the same seed gives the same model.
 True
 """
 
-from streamk.exact import LSSVMClassifier
+from streamk.exact import LowRankKernelClassifier, LowRankKernelRegressor, LSSVMClassifier
 from streamk.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -42,6 +42,8 @@ __all__ = [
     "KernelClassifier",
     "KernelRegressor",
     "LSSVMClassifier",
+    "LowRankKernelClassifier",
+    "LowRankKernelRegressor",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "RandomFeatures",
