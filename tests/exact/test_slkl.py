@@ -139,7 +139,9 @@ def test_a_step_ends_where_the_objective_is_least(place, ridge, penalty):
     C, y, bases = problem()
     mu = np.zeros(25)
     mu[[0, 3, 9, 14]] = 0.3, 2.0, 1e-3, 0.7
-    state = step(state_of(mu, C, y, ridge, penalty), bases, place, Rules(ridge, penalty, exact))
+    before = state_of(mu, C, y, ridge, penalty)
+    state = step(before, bases, place, Rules(ridge, penalty, exact))
+    np.testing.assert_array_equal(whole(before, 25), mu)
 
     def along(v):
         other = mu.copy()
