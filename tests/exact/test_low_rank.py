@@ -42,6 +42,22 @@ def test_its_answers_are_those_of_the_lasso_over_columns(keep_columns):
     )
 
 
+def test_columns_have_length_1_in_their_own_space():
+    """Where ``k(x, x)`` is not 1, each column is divided by its root (eq. 2)."""
+    X, y = sinc(40)
+    learner = streamk.LowRankKernelRegressor(
+        columns=None, kernel="polynomial:2", bandwidth=2.0, penalty=0.5, tolerance=1e-10, scale_inputs=False,
+        seed=1,
+    ).fit(X, y, names=NAMES)  # fmt: skip
+    K = kernel("polynomial:2")(X, X, 2.0)
+    C = K / np.sqrt(np.diagonal(K))
+    _, unit = learner._unit()
+    lasso = Lasso(alpha=np.sqrt(0.5) / 40, fit_intercept=False, tol=1e-10, max_iter=10**6)
+    lasso.fit(C, (y - y.mean()) / unit)
+    answers = learner.predict_many(X, names=NAMES)
+    np.testing.assert_allclose(answers, y.mean() + unit * C @ lasso.coef_, atol=2e-3)
+
+
 def test_only_sampled_events_are_centers():
     X, y = sinc(300)
     learner = streamk.LowRankKernelRegressor(columns=40, penalty=1e-4, seed=1).fit(X, y, names=NAMES)
