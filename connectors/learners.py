@@ -19,6 +19,7 @@ _CLASSES = {
     "subspace-pursuit": (streamk.SubspacePursuitClassifier, streamk.SubspacePursuitRegressor),
     "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
     "ls-svm": (streamk.LSSVMClassifier, streamk.LSSVMRegressor),
+    "low-rank": (streamk.LowRankKernelClassifier, streamk.LowRankKernelRegressor),
 }
 DEFAULT = "kernel"  # nothing to tune
 LEARNERS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ same log with the same seed gives the same model.
 True
 """
 
-from streamk.exact import LSSVMClassifier, LSSVMRegressor
+from streamk.exact import LowRankKernelClassifier, LowRankKernelRegressor, LSSVMClassifier, LSSVMRegressor
 from streamk.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -43,6 +43,8 @@ __all__ = [
     "KernelRegressor",
     "LSSVMClassifier",
     "LSSVMRegressor",
+    "LowRankKernelClassifier",
+    "LowRankKernelRegressor",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
     "RandomFeatures",

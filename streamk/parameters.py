@@ -181,6 +181,14 @@ _FLAG = _flag, "True or False"
 _EXACT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "gamma": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
     "block": (lambda v: _whole(v, 1, 2**16), "a whole number, at least 1 and below 65,536"),
+    "columns": (
+        lambda v: v is None or _whole(v, 1, 2**16),
+        "None or a whole number, at least 1 and below 65,536",
+    ),
+    "ridge": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
+    "penalty": (lambda v: _positive(v, 1e-12) and v <= 1e12, "a number from 1e-12 to 1e12"),
+    "tolerance": (lambda v: 1e-12 <= number(v) < 1.0, "a number from 1e-12 to below 1"),
+    "keep_columns": _FLAG,
     "steps": (lambda v: v is None or _whole(v, 1, 2**31), "None or a whole number, at least 1"),
     "committee": (lambda v: _whole(v, 1, 1024), "a whole number from 1 to 1,023"),
     "validation": (lambda v: 0.0 <= number(v) <= 0.5, "a number from 0 to 0.5"),

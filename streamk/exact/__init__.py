@@ -1,8 +1,19 @@
 """The papers' own solvers: they keep events or centers, where the other learners keep a seed."""
 
 from streamk.exact.learner import ExactLearner
+from streamk.exact.low_rank import LowRankKernelClassifier, LowRankKernelRegressor
 from streamk.exact.lssvm import LSSVMClassifier, LSSVMRegressor
 
-EXACT: dict[str, type[ExactLearner]] = {cls.__name__: cls for cls in (LSSVMClassifier, LSSVMRegressor)}
+EXACT: dict[str, type[ExactLearner]] = {
+    cls.__name__: cls
+    for cls in (LSSVMClassifier, LSSVMRegressor, LowRankKernelClassifier, LowRankKernelRegressor)
+}
 
-__all__ = ["EXACT", "ExactLearner", "LSSVMClassifier", "LSSVMRegressor"]
+__all__ = [
+    "EXACT",
+    "ExactLearner",
+    "LSSVMClassifier",
+    "LSSVMRegressor",
+    "LowRankKernelClassifier",
+    "LowRankKernelRegressor",
+]

@@ -76,7 +76,7 @@ class _Block:
 
     def __init__(self, columns: Floats, others: Array) -> None:
         self.columns = columns
-        gram, self.products = _gram(columns, others)
+        gram, self.products = gram_of(columns, others)
         scale = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(np.float64).tiny))
         gram *= scale[:, None]
         gram *= scale
@@ -98,7 +98,7 @@ class _Block:
                 out[part] += self.columns[part].astype(np.float64) @ small
 
 
-def _gram(columns: Floats, others: Array) -> tuple[Array, Array]:
+def gram_of(columns: Floats, others: Array) -> tuple[Array, Array]:
     """Return ``ΘᵀΘ`` and ``Θᵀ`` times some other columns; each tile sums its rows in one order."""
     size = columns.shape[1]
     gram, products = np.zeros((size, size)), np.zeros((size, others.shape[1]))

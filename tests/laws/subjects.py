@@ -103,6 +103,15 @@ LEARNERS = {
     "regressor": (streamk.KaczmarzRegressor, {}),
     "regressor-huber-average": (streamk.KaczmarzRegressor, {"loss": "huber", "average": True}),
     "regressor-blocks": (streamk.KaczmarzRegressor, {"block_size": 7, "loss": "epsilon_insensitive"}),
+    "low-rank-classifier": (streamk.LowRankKernelClassifier, {"columns": 40, "rows": 70}),
+    "low-rank-regressor": (streamk.LowRankKernelRegressor, {"columns": 50, "rows": 80}),
+    "low-rank-regressor-made-newton-unscaled": (
+        streamk.LowRankKernelRegressor,
+        {
+            "columns": 30, "keep_columns": False, "move": "newton", "steps": 200, "scale_inputs": False,
+            "kernel": "laplacian",
+        },
+    ),
     "ls-svm": (streamk.LSSVMClassifier, {"block": 30, "rows": 70}),
     "ls-svm-nystrom-unscaled": (
         streamk.LSSVMClassifier,
