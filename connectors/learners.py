@@ -18,6 +18,7 @@ _CLASSES = {
     "matching-pursuit": (streamk.MatchingPursuitClassifier, streamk.MatchingPursuitRegressor),
     "subspace-pursuit": (streamk.SubspacePursuitClassifier, streamk.SubspacePursuitRegressor),
     "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
+    "eigenpro": (streamk.EigenProClassifier, streamk.EigenProRegressor),
 }
 DEFAULT = "kernel"  # nothing to tune
 LEARNERS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,7 @@ same log with the same seed gives the same model.
 True
 """
 
-from streamk.exact import LSSVMClassifier
+from streamk.exact import EigenProClassifier, EigenProRegressor, LSSVMClassifier
 from streamk.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -35,6 +35,8 @@ __version__ = "0.1.0"
 __all__ = [
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
     "KaczmarzClassifier",
     "KaczmarzPursuitClassifier",
     "KaczmarzPursuitRegressor",
