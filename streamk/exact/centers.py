@@ -20,8 +20,8 @@ from streamk.kernel_blocks import Floats, distances
 Array = NDArray[np.float64]
 CHOICES = ("random", "k-means")
 _PIECE = 2048  # rows of a mini-batch
-_PASSES = 10  # after the first, by whole passes, at most
-_STANDS = 0.995  # of the error before a pass: where less is gained, it was the last
+_PASSES = 12  # after the first, by whole passes, at most
+_STANDS = 0.999  # of the error before a pass: where less is gained, it was the last
 _ORDER = 0x4345_4E54  # a stream of random numbers of its own
 
 
@@ -75,7 +75,7 @@ def k_means(X: Floats, order: NDArray[np.intp], first: Floats, passed: Callable[
 
     In the first pass every mini-batch moves the means of its rows' clusters, which are those of all rows they
     ever got (Sculley 2010); in each pass after it, all rows are assigned to the means that stand, which then
-    move at once (Lloyd 1982), until the squared error falls by less than half a percent. A center that no row
+    move at once (Lloyd 1982), until the squared error falls by less than a thousandth. A center that no row
     is nearest to stays where it is.
     """
     means = first.astype(np.float64)

@@ -69,7 +69,7 @@ def test_a_fit_ends_at_least_squares():
     centre = TARGETS[:600].mean()
     best = centre + K @ least_squares(K, (TARGETS[:600] - centre)[:, None])[:, 0]
     found = np.array(learner.predict_many(X[:600], names=NAMES))
-    assert np.abs(found - best).max() < 0.002 * TARGETS.std()
+    assert np.abs(found - best).max() < 0.004 * TARGETS.std()
     gaps = np.linalg.norm(dense[0] - dense[1:], axis=1) / np.linalg.norm(scaled[0] - scaled[1:], axis=1)
     assert gaps.max() < 1.01 * gaps.min()
 
