@@ -52,6 +52,11 @@ class EigenPro:
     settings
         Projection, subsample, rank and batch. A subsample is at most 2,000 centers if none is given; a batch
         half as many rows as there are centers, from 128 to 2,048, but no more than the preconditioner allows.
+
+    Raises
+    ------
+    ValueError
+        If similarities of the centers cannot be held in single precision, or not be factored.
     """
 
     def __init__(self, kernel: Kernel, bandwidth: float, centers: Centers, settings: Settings) -> None:
@@ -60,6 +65,10 @@ class EigenPro:
         count = len(self.centers)
         size = min(count, settings.subsample or _SUBSAMPLE)
         top = self.block(self.centers[:size], self.centers[:size]).astype(np.float64)
+        if not np.isfinite(top).all():
+            raise ValueError(
+                "the kernel of the centers is too large for single precision; use a larger bandwidth"
+            )
         wanted = settings.batch or min(max(count // 2, _SMALLEST), _LARGEST)
         self._by = preconditioner(top, centers.masses[:size], settings.rank, wanted)
         if settings.batch is not None:

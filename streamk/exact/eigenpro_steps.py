@@ -133,7 +133,7 @@ class ExactProjection:
             whole = np.empty((size, size))
             for part in slices(size, _PIECE):
                 whole[part] = rows_of(part)
-            whole[np.diag_indices(size)] += jitter * np.diagonal(whole).mean()
+            whole[np.diag_indices(size)] += jitter * (np.diagonal(whole).mean() or 1.0)
             try:
                 with one_blas_thread():  # of the transpose, which LAPACK takes without a copy
                     self._factor = cholesky(whole.T, lower=True, overwrite_a=True, check_finite=False)
@@ -226,6 +226,7 @@ class Batch(NamedTuple):
     weights: Array
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def step(batch: Batch, coefficients: Array, by: Preconditioner, project: Projection) -> Array:
     """Return the coefficients after a step of EigenPro 3 (Algorithm 2), ``(p, K)``."""
     gradient = _gradient(batch, products(batch.similar, coefficients.astype(np.float32)))
@@ -236,6 +237,7 @@ def step(batch: Batch, coefficients: Array, by: Preconditioner, project: Project
     return _if_finite(coefficients - rate * direction, coefficients)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def delayed_steps(
     batches: list[Batch], coefficients: Array, by: Preconditioner, project: Projection, block: Block
 ) -> Array:
