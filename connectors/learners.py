@@ -20,6 +20,7 @@ _CLASSES = {
     "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
     "ls-svm": (streamk.LSSVMClassifier, streamk.LSSVMRegressor),
     "low-rank": (streamk.LowRankKernelClassifier, streamk.LowRankKernelRegressor),
+    "eigenpro": (streamk.EigenProClassifier, streamk.EigenProRegressor),
 }
 DEFAULT = "kernel"  # nothing to tune
 LEARNERS: dict[str, dict[str, Any]] = {

@@ -11,7 +11,14 @@ same log with the same seed gives the same model.
 True
 """
 
-from streamk.exact import LowRankKernelClassifier, LowRankKernelRegressor, LSSVMClassifier, LSSVMRegressor
+from streamk.exact import (
+    EigenProClassifier,
+    EigenProRegressor,
+    LowRankKernelClassifier,
+    LowRankKernelRegressor,
+    LSSVMClassifier,
+    LSSVMRegressor,
+)
 from streamk.learners import (
     DoublyStochasticClassifier,
     DoublyStochasticRegressor,
@@ -35,6 +42,8 @@ __version__ = "0.1.0"
 __all__ = [
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
+    "EigenProClassifier",
+    "EigenProRegressor",
     "KaczmarzClassifier",
     "KaczmarzPursuitClassifier",
     "KaczmarzPursuitRegressor",

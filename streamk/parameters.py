@@ -194,6 +194,11 @@ _EXACT: dict[str, tuple[Callable[[Any], bool], str]] = {
     "validation": (lambda v: 0.0 <= number(v) <= 0.5, "a number from 0 to 0.5"),
     "rows": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1 and below 2**31"),
     "scale_inputs": _FLAG,
+    "centers": (lambda v: _whole(v, 1, 2**16), "a whole number, at least 1 and below 65,536"),
+    "epochs": (lambda v: _whole(v, 1, 2**31), "a whole number, at least 1"),
+    "subsample": (lambda v: v is None or _whole(v, 1, 2**16), "None or a whole number, at least 1"),
+    "rank": (lambda v: v is None or _whole(v, 0, 2**16), "None or a whole number, at least 0"),
+    "batch": (lambda v: v is None or _whole(v, 1, 2**24), "None or a whole number, at least 1"),
 }
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "growth": (lambda v: _among(v, GROWTHS), " or ".join(map(repr, GROWTHS))),

@@ -1,24 +1,23 @@
 """Tables 2 and 3 of Machart et al. 2011, Stochastic Low-Rank Kernel Learning for Regression.
 
-    python examples/papers/machart2011.py --data DIR [--quick] [--json] [--out papers-output]
-        [--only NAME] [--inputs standard|interval]
+    python examples/papers/machart2011.py --data DIRECTORY [--only SECTION …] [--quick] [--json]
+        [--out DIRECTORY]
 
-DIR has boston.csv and abalone.csv with a header and the target last, and usps.npz with X_train, y_train,
-X_test and y_test; a data set that is not there is named and left out. Inputs have mean 0 and variance 1,
-kernels are Gaussian with the widths of Table 1, λ is 1 and ε is 10⁻⁴. The paper names no ν for its tables;
-with ν = 0.01 for Boston and Abalone and 0.1 for sinc, numbers of kernels m₀ are about those of Table 2. As
-the learner standardises its target, ν is divided by the target's variance. A run draws its own partition and
-columns. The errors of sinc are those on targets with noise, since only they go with the paper's 0.009 for
-ridge regression; those on targets without noise stand beside them. ``--quick`` is 2 runs with at most 200
-events, too few for the paper's figures; ``--inputs interval`` puts inputs into [−1, 1] instead.
+The directory holds ``boston.csv`` and ``abalone.csv`` with a header and the target last, and ``usps.npz``
+with ``X_train, y_train, X_test, y_test``. Inputs have mean 0 and variance 1, kernels are Gaussian with the
+widths of Table 1, λ is 1 and ε is 10⁻⁴. The paper names no ν for its tables; with ν = 0.01 for Boston and
+Abalone and 0.1 for sinc, numbers of kernels m₀ are about those of Table 2. As the learner standardises its
+target, ν is divided by the target's variance. A run draws its own partition and columns. The errors of sinc
+are those on targets with noise, since only they go with the paper's 0.009 for ridge regression; those on
+targets without noise stand beside them. ``--quick`` is 2 runs with at most 200 events, too few for the
+paper's figures. ``boston-interval`` is Boston with inputs in [−1, 1] instead.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import itertools
-import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,9 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from report import MissingError, Row, markdown, require
-from rich.console import Console
-from rich.progress import Progress
+from report import PUBLISHED, Row, Section, load_images, require, run
+from rich.progress import Progress, track
 
 import streamk
 from streamk.exact.rank_one import Columns, KeptBases
@@ -36,9 +34,6 @@ from streamk.exact.slkl import MOVES, Rules, descend
 from streamk.kernels import kernel
 
 Array = NDArray[np.float64]
-UCI = "https://archive.ics.uci.edu/dataset/1/abalone"
-STATLIB = "http://lib.stat.cmu.edu/datasets/boston"
-USPS = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multiclass.html#usps"
 DIGIT = 4  # against all others, as in Williams and Seeger (2001)
 
 
@@ -109,30 +104,34 @@ def parted(X: Array, y: Array, count: int, seed: int, most: int) -> Split:
     return Split(X[:count], y[:count], X[count:], y[count:])
 
 
-def sets(directory: Path, most: int, inputs: str, say: Callable[[str], None]) -> Iterator[Set]:
-    """Yield the data sets of Table 2 that are there, with at most so many events to learn."""
-    yield Set(
-        "sinc", lambda seed: sinc(seed, min(1000, most)), 1.0, 0.1, 0.009,
-        (Cell(256, (0.0106, 4e-4), (0.0146, 1e-3), 83), Cell(512, (0.0103, 2e-4), (0.0124, 7e-4), 108),
-         Cell(1000, (0.0104, 1e-4), (0.0099, 0.0), 139)),
-    )  # fmt: skip
-    boston = (Cell(128, (20.17, 2.3), (33.27, 7.8), 108), Cell(256, (13.1, 0.87), (16.89, 3.27), 161),
-              Cell(350, (11.43, 0.06), (10.17, 0.0), 184))  # fmt: skip
-    abalone = (Cell(512, (5.04, 0.08), (6.14, 0.25), 159), Cell(1024, (4.94, 0.03), (5.51, 0.09), 191),
-               Cell(3000, (4.95, 0.004), (5.25, 0.0), 253))  # fmt: skip
-    for name, where, count, variance, krr, cells in (
-        ("boston", STATLIB, 350, 3.25, 10.17, boston), ("abalone", UCI, 3000, 2.5, 6.91, abalone),
-    ):  # fmt: skip
-        try:
-            X, y = read(require(directory, f"{name}.csv", where), inputs)
-        except MissingError as missing:
-            say(str(missing))
-            continue
+SINC = (
+    Cell(256, (0.0106, 4e-4), (0.0146, 1e-3), 83), Cell(512, (0.0103, 2e-4), (0.0124, 7e-4), 108),
+    Cell(1000, (0.0104, 1e-4), (0.0099, 0.0), 139),
+)  # fmt: skip
+BOSTON = (
+    Cell(128, (20.17, 2.3), (33.27, 7.8), 108), Cell(256, (13.1, 0.87), (16.89, 3.27), 161),
+    Cell(350, (11.43, 0.06), (10.17, 0.0), 184),
+)  # fmt: skip
+ABALONE = (
+    Cell(512, (5.04, 0.08), (6.14, 0.25), 159), Cell(1024, (4.94, 0.03), (5.51, 0.09), 191),
+    Cell(3000, (4.95, 0.004), (5.25, 0.0), 253),
+)  # fmt: skip
 
-        def draw(seed: int, X: Array = X, y: Array = y, count: int = count) -> Split:
-            return parted(X, y, count, seed, most)
 
-        yield Set(name, draw, variance, 0.01, krr, cells)
+def drawn(name: str, count: int, quick: bool, inputs: str, data: Path) -> Callable[[int], Split]:
+    """Return what draws partitions of a data set on disk, with ``count`` events to learn."""
+    X, y = read(require(data, f"{name}.csv", PUBLISHED[name]), inputs)
+    return lambda seed: parted(X, y, count, seed, most_of(quick))
+
+
+def most_of(quick: bool) -> int:
+    """Return how many events are learned at most."""
+    return 200 if quick else 10**6
+
+
+def runs_of(quick: bool) -> int:
+    """Return how often a cell is run."""
+    return 2 if quick else 20
 
 
 def ridge_error(split: Split, bandwidth: float, count: int) -> tuple[float, float]:
@@ -149,19 +148,27 @@ def names(X: Array) -> list[str]:
     return [str(j) for j in range(X.shape[1])]
 
 
-def table_2(data: Set, runs: int, quick: bool, step: Callable[[], None]) -> Iterator[Row]:
+def table_2(data: Set, quick: bool, quiet: bool) -> Iterator[Row]:
     """Yield the rows of one data set."""
+    cells, runs = data.cells[: 1 if quick else None], runs_of(quick)
+    with Progress(disable=quiet) as bar:
+        task = bar.add_task(data.name, total=runs * len(cells))
+        rows = list(_cells(data._replace(cells=cells), runs, quick, lambda: bar.advance(task)))
+    yield from rows
+
+
+def _cells(data: Set, runs: int, quick: bool, step: Callable[[], None]) -> Iterator[Row]:
     bandwidth = float(np.sqrt(data.variance))
-    splits = [data.draw(run) for run in range(runs)]
+    splits = [data.draw(seed) for seed in range(runs)]
     n = len(splits[0].y)
     whole = np.array([ridge_error(split, bandwidth, n) for split in splits])
     yield Row(f"{data.name}, KRR n={n}", f"{data.krr:g}", figure(whole[:, 0]), float(whole[:, 1].mean()))
-    for cell in data.cells[: 1 if quick else None]:
+    for cell in data.cells:
         M, errors, clean, bases, seconds = min(cell.M, n), [], [], [], []
-        for run, split in enumerate(splits):
+        for seed, split in enumerate(splits):
             learner = streamk.LowRankKernelRegressor(
                 bandwidth=bandwidth, columns=M, penalty=data.penalty / float(np.var(split.y)),
-                scale_inputs=False, seed=run,
+                scale_inputs=False, seed=seed,
             )  # fmt: skip
             began = time.perf_counter()
             learner.fit(split.X, split.y, names=names(split.X))
@@ -179,7 +186,7 @@ def table_2(data: Set, runs: int, quick: bool, step: Callable[[], None]) -> Iter
         beside = f", without noise {figure(np.array(clean))}" if clean else ""
         yield Row(
             f"{data.name}, **SLKL M={M}**", f"{mean:g} ± {deviation:g}", figure(np.array(errors)) + beside,
-            float(np.mean(seconds)), None if quick else bool(np.mean(errors) <= mean + 2.0 * deviation),
+            float(np.mean(seconds)), None, None if quick else bool(np.mean(errors) <= mean + 2.0 * deviation),
         )  # fmt: skip
         yield Row(f"{data.name}, m₀ M={M}", f"{cell.bases}", f"{np.mean(bases):.0f}", float(np.mean(seconds)))
 
@@ -189,17 +196,16 @@ def figure(values: Array) -> str:
     return f"{values.mean():.4g} ± {values.std():.1g}"
 
 
-def table_3(path: Path, runs: int, most: int, step: Callable[[], None]) -> Iterator[Row]:
-    """Yield the errors on USPS, one digit against all others."""
-    with np.load(path) as file:
-        X, y, X_test, y_test = (file[name] for name in ("X_train", "y_train", "X_test", "y_test"))
-    quick = most < len(X)
+def usps(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """Table 3: errors on USPS, one digit against all others."""
+    X, y, X_test, y_test = load_images(data, "usps").values()
+    most = most_of(quick)
     X, X_test = X[:most].reshape(len(X[:most]), -1), X_test.reshape(len(X_test), -1)
     for M, mean, deviation, count in ((64, 76.3, 9.9, 61), (256, 47.6, 3.1, 210), (1024, 41.5, 3.9, 515)):
         wrong, bases, seconds = [], [], []
-        for run in range(runs):
+        for seed in track(range(runs_of(quick)), f"USPS, M = {M}", disable=quiet):
             learner = streamk.LowRankKernelClassifier(
-                bandwidth=8.0, columns=M, penalty=1e-3, scale_inputs=False, seed=run
+                bandwidth=8.0, columns=M, penalty=1e-3, scale_inputs=False, seed=seed
             )
             began = time.perf_counter()
             learner.fit(X, y[:most] == DIGIT, names=names(X))
@@ -207,88 +213,85 @@ def table_3(path: Path, runs: int, most: int, step: Callable[[], None]) -> Itera
             said = np.array(learner.predict_many(X_test, names=names(X)), dtype=bool)
             wrong.append(float(np.sum(said != (y_test == DIGIT))))
             bases.append(learner.sparsity[True])
-            step()
         took = float(np.mean(seconds))
         reached = None if quick else bool(np.mean(wrong) <= mean + 2.0 * deviation)
-        yield Row(f"USPS, **SLKL M={M}**", f"{mean} ± {deviation}", figure(np.array(wrong)), took, reached)
+        yield Row(
+            f"USPS, **SLKL M={M}**", f"{mean} ± {deviation}", figure(np.array(wrong)), took, None, reached
+        )
         yield Row(f"USPS, m₀ M={M}", str(count), f"{np.mean(bases):.0f}", took)
 
 
 def paths_of_descent(runs: int, count: int) -> dict[str, list[tuple[list[float], list[int]]]]:
     """Return ``F`` and ``m₀`` after each step on sinc with ν = 0.01 and M = n (figures 1 and 3)."""
     found: dict[str, list[tuple[list[float], list[int]]]] = {move: [] for move in MOVES}
-    for run in range(runs):
-        split = sinc(run, count)
+    for seed in range(runs):
+        split = sinc(seed, count)
         X = split.X.astype(np.float32)
         columns = Columns(kernel("gaussian"), 1.0, X, np.arange(count), np.ones(count))
         gram, goals = columns.products(split.y[:, None])
         for move, step in MOVES.items():
             bases = KeptBases(gram, goals[:, 0], float(split.y @ split.y))
-            turns = np.random.default_rng(run).integers(0, count, size=12 * count).tolist()
+            turns = np.random.default_rng(seed).integers(0, count, size=12 * count).tolist()
             states = itertools.islice(descend(bases, iter(turns), Rules(1.0, 0.01, step)), 0, None, 20)
             seen = [(state.objective, len(state.places)) for state in states]  # states are large
             found[move].append(([F for F, _ in seen], [count for _, count in seen]))
     return found
 
 
-def plot(runs: int, count: int, out: Path) -> str:
-    """Draw figures 1 and 3, and return what was done."""
+def draw(path: Path) -> None:
+    """Draw figures 1 and 3: the objective and the number of kernels against steps."""
+    count = 200 if QUICK else 1000
+    ways = paths_of_descent(2 if QUICK else 5, count)
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        from matplotlib.figure import Figure
     except ImportError:
-        return "no plot, as matplotlib is not installed; pip install 'streamk[plots]'"
-    drawn, (left, right) = pyplot.subplots(1, 2, figsize=(9.0, 3.5))
-    for colour, (move, ways) in zip(("C0", "C1"), paths_of_descent(runs, count).items(), strict=True):
-        for k, (objectives, bases) in enumerate(ways):
+        return
+    figure = Figure(figsize=(9.0, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for colour, (move, runs) in zip(("C0", "C1"), ways.items(), strict=True):
+        for k, (objectives, bases) in enumerate(runs):
             steps = 20 * np.arange(len(bases)) + 1
             left.semilogy(steps, objectives, colour, alpha=0.4, label=move if k == 0 else None)
             right.plot(steps, bases, colour, alpha=0.4)
-    left.set(xlabel="steps", ylabel="F", title=f"sinc, ν = 0.01, M = {count}, {runs} runs")
+    left.set(xlabel="steps", ylabel="F", title=f"sinc, ν = 0.01, M = {count}")
     left.legend()
     right.set(xlabel="steps", ylabel="m₀")
-    drawn.tight_layout()
-    path = out / "machart2011.png"
-    drawn.savefig(path, dpi=120)
-    pyplot.close(drawn)
-    return f"figures 1 and 3: {path}"
+    figure.savefig(path, dpi=120)
 
 
-def main() -> None:
-    """Run both tables and write what was reached."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true", help="2 runs, at most 200 events to learn")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--only", choices=("sinc", "boston", "abalone", "usps"))
-    parser.add_argument("--inputs", choices=("standard", "interval"), default="standard")
-    parser.add_argument("--out", type=Path, default=Path("papers-output"))
-    arguments = parser.parse_args()
-    runs, most = (2, 200) if arguments.quick else (20, 10**6)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    rows: list[Row] = []
-    with Progress(console=console, disable=arguments.json) as bar:
-        for data in sets(arguments.data, most, arguments.inputs, console.print):
-            if arguments.only not in (None, data.name):
-                continue
-            task = bar.add_task(data.name, total=runs * (1 if arguments.quick else len(data.cells)))
-            rows += table_2(data, runs, arguments.quick, lambda task=task: bar.advance(task))
-        try:
-            path = require(arguments.data, "usps.npz", USPS)
-        except MissingError as missing:
-            console.print(str(missing))
-            path = None
-        if path is not None and arguments.only in (None, "usps"):
-            task = bar.add_task("USPS", total=3 * runs)
-            rows += table_3(path, runs, most, lambda: bar.advance(task))
-    if arguments.only in (None, "sinc"):
-        console.print(plot(min(runs, 5), min(1000, most), arguments.out))
-    (arguments.out / "machart2011.md").write_text(markdown(rows))
-    print(json.dumps([vars(row) for row in rows], ensure_ascii=False) if arguments.json else markdown(rows))
+def of_sinc(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """Table 2, the cardinal sine."""
+    count = min(1000, most_of(quick))
+    yield from table_2(Set("sinc", lambda seed: sinc(seed, count), 1.0, 0.1, 0.009, SINC), quick, quiet)
+
+
+def of_boston(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """Table 2, Boston."""
+    draw_split = drawn("boston", 350, quick, "standard", data)
+    yield from table_2(Set("boston", draw_split, 3.25, 0.01, 10.17, BOSTON), quick, quiet)
+
+
+def of_boston_interval(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """Table 2, Boston with inputs from −1 to 1."""
+    draw_split = drawn("boston", 350, quick, "interval", data)
+    yield from table_2(Set("boston in [−1, 1]", draw_split, 3.25, 0.01, 10.17, BOSTON), quick, quiet)
+
+
+def of_abalone(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """Table 2, Abalone."""
+    draw_split = drawn("abalone", 3000, quick, "standard", data)
+    yield from table_2(Set("abalone", draw_split, 2.5, 0.01, 6.91, ABALONE), quick, quiet)
+
+
+SECTIONS: dict[str, Section] = {
+    "sinc": of_sinc,
+    "boston": of_boston,
+    "boston-interval": of_boston_interval,
+    "abalone": of_abalone,
+    "usps": usps,
+}
+QUICK = "--quick" in sys.argv
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(__doc__ or "", "machart2011", SECTIONS, draw))

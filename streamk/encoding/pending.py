@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,12 @@ class Pending:
         block = stack(self._parts), np.concatenate(self._goals, axis=1)
         self._parts, self._goals, self._count = [], [], 0
         return block
+
+    def portions(self) -> Iterator[tuple[Rows, Array]]:
+        """Yield rows and goals in the portions in which they came, and keep none."""
+        self._count = 0
+        while self._parts:
+            yield self._parts.pop(0), self._goals.pop(0)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the events as named arrays for a model file; empty if there are none."""

@@ -1,16 +1,26 @@
 """The papers' own solvers: they keep events or centers, where the other learners keep a seed."""
 
+from streamk.exact.eigenpro import EigenProClassifier, EigenProRegressor
 from streamk.exact.learner import ExactLearner
 from streamk.exact.low_rank import LowRankKernelClassifier, LowRankKernelRegressor
 from streamk.exact.lssvm import LSSVMClassifier, LSSVMRegressor
 
 EXACT: dict[str, type[ExactLearner]] = {
     cls.__name__: cls
-    for cls in (LSSVMClassifier, LSSVMRegressor, LowRankKernelClassifier, LowRankKernelRegressor)
+    for cls in (
+        LSSVMClassifier,
+        LSSVMRegressor,
+        LowRankKernelClassifier,
+        LowRankKernelRegressor,
+        EigenProClassifier,
+        EigenProRegressor,
+    )
 }
 
 __all__ = [
     "EXACT",
+    "EigenProClassifier",
+    "EigenProRegressor",
     "ExactLearner",
     "LSSVMClassifier",
     "LSSVMRegressor",

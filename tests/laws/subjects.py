@@ -122,6 +122,18 @@ LEARNERS = {
         {"solver": "kaczmarz-pursuit", "block": 40, "validation": 0.2, "kernel": "polynomial:3"},
     ),
     "ls-svm-regressor": (streamk.LSSVMRegressor, {"block": 30, "committee": 2, "solver": "kaczmarz"}),
+    "eigenpro-classifier": (streamk.EigenProClassifier, {"centers": 20}),
+    "eigenpro-classifier-means-delayed-unscaled": (
+        streamk.EigenProClassifier,
+        {
+            "centers": 12, "choose": "k-means", "projection": "delayed", "batch": 7, "scale_inputs": False,
+            "kernel": "matern:2.5",
+        },
+    ),
+    "eigenpro-regressor-inexact": (
+        streamk.EigenProRegressor,
+        {"centers": 15, "projection": "inexact", "batch": 5, "rank": 3, "subsample": 10},
+    ),
 }  # fmt: skip
 
 

@@ -7,14 +7,15 @@ import pytest
 from river import checks, compose, datasets, evaluate, metrics, multiclass, preprocessing
 
 import streamk
+from streamk.exact import EXACT
 from streamk.learners import LEARNERS
 
 from .subjects import events
 
-MODELS = [cls(**parameters) for cls in LEARNERS.values() for parameters in cls._unit_test_params()]
+MODELS = [cls(**parameters) for cls in (LEARNERS | EXACT).values() for parameters in cls._unit_test_params()]
 BATTERY = [
     pytest.param(
-        model, check, id=f"{type(model).__name__}-{getattr(model, 'loss', 'mixture')}-{check.__name__}-{i}"
+        model, check, id=f"{type(model).__name__}-{getattr(model, 'loss', 'default')}-{check.__name__}-{i}"
     )
     for model in MODELS
     for i, check in enumerate(checks.yield_checks(model))

@@ -1,0 +1,67 @@
+"""Nothing that is accepted makes these learners fail later, or predict what is not a number."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import streamk
+from streamk.exact.centers import Centers
+from streamk.exact.eigenpro_solver import EigenPro, Settings
+from streamk.kernels import kernel
+
+RNG = np.random.default_rng(0)
+X = [dict(zip("abc", row, strict=True)) for row in RNG.normal(size=(160, 3)).tolist()]
+LABELS = [x["a"] > x["b"] for x in X]
+TARGETS = [x["a"] for x in X]
+STREAMS = {
+    "plain": lambda x: x,
+    "constant": lambda x: {"a": 1.0},
+    "huge": lambda x: {k: v * 1e10 for k, v in x.items()},
+    "empty": lambda x: {},
+}
+AUTOMATIC = Settings("exact", None, None, None)
+WEIGHTS = {"usual": lambda i: 1.0, "heavy": lambda i: 1e12, "mixed": lambda i: 10.0 ** (i % 61 * 10 - 300)}
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("projection", ["exact", "inexact", "delayed"])
+@pytest.mark.parametrize("kernel", ["laplace", "gaussian", "arc-cosine:2", "polynomial:3"])
+def test_predictions_stay_numbers(kernel, projection, stream, weights):
+    settings = {"kernel": kernel, "projection": projection, "centers": 15, "batch": 6, "seed": 1}
+    for cls, y in ((streamk.EigenProClassifier, LABELS), (streamk.EigenProRegressor, TARGETS)):
+        learner = cls(
+            **settings, choose="k-means" if weights == "usual" else "random", scale_inputs=stream != "huge"
+        )
+        xs = [STREAMS[stream](x) for x in X]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(2):
+                learner.learn_many(xs, y, [WEIGHTS[weights](i) for i in range(len(xs))])
+            learner.flush()
+            many = learner.predict_proba_many if hasattr(learner, "labels") else learner.predict_many
+            found = many(xs[:20])
+        assert np.isfinite([list(p.values()) if isinstance(p, dict) else p for p in found]).all()
+        assert streamk.loads(learner.to_bytes()).to_bytes() == learner.to_bytes()
+
+
+def test_what_single_precision_cannot_hold_is_not_learned():
+    made = EigenPro(kernel("laplace"), 1.0, Centers(np.eye(4, dtype=np.float32), np.ones(4)), AUTOMATIC)
+    before, rows, one = np.ones((4, 1)), np.ones((2, 4), dtype=np.float32), np.ones((2, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (3e38, np.inf):
+            similar = np.full((2, 4), value, dtype=np.float32)
+            assert (made.learn(before, rows, one, np.ones(2), similar) == before).all()
+    assert (made.learn(before, rows, one, np.ones(2)) != before).any()
+
+
+def test_a_kernel_too_large_for_single_precision_is_refused():
+    with pytest.raises(ValueError, match="too large for single precision; use a larger bandwidth"):
+        EigenPro(Steep(), 1.0, Centers(np.eye(4, dtype=np.float32), np.ones(4)), AUTOMATIC)
+
+
+class Steep:
+    def block(self, X, Z, bandwidth):
+        return np.full((len(X), len(Z)), np.inf, dtype=np.float32)
