@@ -31,15 +31,15 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 
 from streamk.encoding.rows import slices
+from streamk.exact.gram import gram_of
 from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
-from streamk.threads import on_threads, one_blas_thread
+from streamk.threads import one_blas_thread
 
 Array = NDArray[np.float64]
 Places = NDArray[np.intp]
 _JITTER = 1e-5  # of a unit diagonal
-_PIECE = 2048  # rows whose products are summed in single precision
-_TILE = 512  # of a Gram matrix
+_PIECE = 2048  # rows turned to double precision at once
 
 
 class System:
@@ -76,7 +76,7 @@ class _Block:
 
     def __init__(self, columns: Floats, others: Array) -> None:
         self.columns = columns
-        gram, self.products = gram_of(columns, others)
+        gram, self.products = gram_of(columns, others, np.float32)
         scale = 1.0 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(np.float64).tiny))
         gram *= scale[:, None]
         gram *= scale
@@ -96,28 +96,6 @@ class _Block:
         for part in slices(len(out), _PIECE):
             with one_blas_thread():
                 out[part] += self.columns[part].astype(np.float64) @ small
-
-
-def gram_of(columns: Floats, others: Array) -> tuple[Array, Array]:
-    """Return ``ΘᵀΘ`` and ``Θᵀ`` times some other columns; each tile sums its rows in one order."""
-    size = columns.shape[1]
-    gram, products = np.zeros((size, size)), np.zeros((size, others.shape[1]))
-    tiles = slices(size, _TILE)
-    pairs = [(a, b) for k, a in enumerate(tiles) for b in tiles[: k + 1]]
-    for part in slices(len(columns), _PIECE):
-        piece = columns[part]
-
-        def add(pair: tuple[slice, slice], piece: Floats = piece) -> None:
-            a, b = pair
-            gram[a, b] += piece[:, a].T @ piece[:, b]
-
-        with one_blas_thread():
-            on_threads(add, pairs)
-            products += piece.astype(np.float64).T @ others[part]
-    for a, b in pairs:
-        if a != b:
-            gram[b, a] = gram[a, b].T
-    return gram, products
 
 
 def kaczmarz(system: System, sets: Iterator[Places]) -> Iterator[Array]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.rows import slices
-from streamk.exact.ls_svm import gram_of
+from streamk.exact.gram import gram_of
 from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
