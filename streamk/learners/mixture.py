@@ -8,8 +8,8 @@ features cost more than experts. So one map feeds them all:
   for by their margin, on features under learned relevance too, and once by the squared loss;
 * one whose gain falls as events come (squared loss);
 * recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
-  0.998 (classes by the logistic loss, so that on streams of a linear rule there is nothing better); and on
-  each of two blocks of features under learned relevance, with inputs and memory beside them;
+  0.998, for classes by the logistic loss; and on each of two blocks of features under learned relevance, with
+  inputs and memory beside them;
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * the label that came last, and how often each class came.
