@@ -1,11 +1,13 @@
 """The learners with nothing to tune, on public streams, with one configuration: test, then train.
 
-    python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed peers] [--json]
+    python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed peers features]
+                                  [--json]
 
 Accuracies and R² are means of three seeds (of one for all of CoverType). ``noise`` puts 30 columns of normal
 noise beside the inputs of three streams, with and without learned relevance; ``intervals`` counts the targets
 inside intervals that were predicted before they came; ``peers`` compares speed with river's forests and
 linear models on the first 5,000 events of each stream; forests become slower as they grow.
+``features`` shows what other numbers of features bring, with one seed, and what they take.
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ STREAMS: list[tuple[str, tuple[str, str, int | None], bool, dict[str, Any], floa
 NOISE, LONG, WARM = 30, 200_000, 100
 LEVELS = (0.5, 0.9, 0.98)
 FIRST = 5_000  # events for the speed of peers
+NUMBERS = 768, 1536, 2304, 3840, 6144  # of features
 
 
 def load(data: Path, stream: tuple[str, str, int | None]) -> tuple[pd.DataFrame, list[Any]]:
@@ -204,12 +207,31 @@ def _linear(frame: pd.DataFrame, truths: list[Any], classes: bool) -> Any:
     return inputs | (model if isinstance(truths[0], bool) else multiclass.OneVsRestClassifier(model))
 
 
+def features(data: Path) -> Iterator[Row]:
+    """Accuracy or R² with fewer features and with more, and the time of an event, in that of the default."""
+    for name, stream, classes in (
+        ("Elec2", ELEC2, True),
+        ("CoverType, first 100,000", COVERTYPE, True),
+        ("kin40k", KIN, False),
+    ):
+        frame, truths = load(data, stream)
+        usual = 1536 if classes else 2304
+        found = {}
+        for count in sorted(NUMBERS, key=lambda count: count != usual):
+            score(frame[:50], truths[:50], classes, 1, features=count)
+            found[count] = score(frame, truths, classes, SEEDS[0], features=count)
+            value, loss, rate = found[count]
+            shown = f"accuracy {value:.4f}, log loss {loss:.4f}" if classes else f"R² {value:.4f}"
+            yield f"{name}, {count} features", f"{shown}, time {found[usual][2] / rate:.2f}", "", True
+
+
 SECTIONS: dict[str, Callable[[Path], Iterator[Row]]] = {
     "streams": streams,
     "intervals": intervals,
     "noise": noise,
     "speed": speed,
     "peers": peers,
+    "features": features,
 }
 
 

@@ -2,7 +2,8 @@
 
 A Kaczmarz step projects onto ``φᵀA = f + residual`` (:func:`residuals`); a gradient step goes along
 ``−ℓ'(f)`` (:func:`descents`). ``m = f_y − f_c`` is the margin of the class ``y`` over the best wrong class
-``c``.
+``c``. Outputs of the logistic loss are logits, which no event can satisfy: its projection is a normalised
+step of gradient descent.
 
 =========================  ============================================  =======================  ===
 loss                       residual                                      ``−ℓ'``                  κ
@@ -10,7 +11,7 @@ loss                       residual                                      ``−�
 ``squared``                ``y − f`` (classes: ``[k = y] − f_k``)        the same                 1
 ``margin``                 ``1 − m`` if positive, ``+`` for ``y`` and    none                     ·
                            ``−`` for ``c`` (passive-aggressive)
-``logistic``               none                                          ``[k = y] − softmax_k``  ½
+``logistic``               ``[k = y] − softmax_k``                       the same                 ½
 ``hinge``                  none                                          ``[m < 1]``, ``±``       2
 ``smoothed_hinge``         none                                          ``1 − m`` in [0, 1], ``±``  2
 ``huber``                  ``y − f`` clipped to ±1.345                   the same                 1
@@ -36,18 +37,18 @@ REGRESSION = ("squared", "huber", "epsilon_insensitive", "quantile")
 CODES = {("class", name): code for code, name in enumerate(CLASSIFICATION)} | {
     ("number", name): code + len(CLASSIFICATION) for code, name in enumerate(REGRESSION)
 }
-SQUARED, MARGIN = CODES["class", "squared"], CODES["class", "margin"]
+SQUARED, MARGIN, LOGISTIC = (CODES["class", k] for k in ("squared", "margin", "logistic"))
 FIRST_REGRESSION = CODES["number", "squared"]
-_LOGISTIC, _HINGE, _SMOOTHED_HINGE = (CODES["class", k] for k in ("logistic", "hinge", "smoothed_hinge"))
+_HINGE, _SMOOTHED_HINGE = CODES["class", "hinge"], CODES["class", "smoothed_hinge"]
 _HUBER, _EPSILON_INSENSITIVE, _QUANTILE = (
     CODES["number", k] for k in ("huber", "epsilon_insensitive", "quantile")
 )
-_DELTA, _EPSILON = 1.345, 0.1
+_DELTA, _EPSILON, _FLATTEST = 1.345, 0.1, 0.05
 
 
 def curvature(loss: int) -> float:
     """Return ``κ`` of a loss."""
-    return {_LOGISTIC: 0.5, _HINGE: 2.0, _SMOOTHED_HINGE: 2.0}.get(loss, 1.0)
+    return {LOGISTIC: 0.5, _HINGE: 2.0, _SMOOTHED_HINGE: 2.0}.get(loss, 1.0)
 
 
 @both()
@@ -64,6 +65,9 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
     if loss == MARGIN:
         _along_margin(outputs, int(target), np.inf, out)
         return 2.0
+    if loss == LOGISTIC:
+        _along_likelihood(outputs, int(target), out)
+        return 1.0
     r = target - np.float64(outputs[0])
     if loss == _HUBER:
         r = min(max(r, -_DELTA), _DELTA)
@@ -74,18 +78,27 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
 
 
 @both()
+def curvature_along(loss, residual, target):  # type: ignore[no-untyped-def]
+    """Return the curvature of a loss along the steps expected where ``residual`` was found.
+
+    Of the logistic loss it is ``tr H²/tr H``, ``H = diag p − p pᵀ`` being the Hessian and also the covariance
+    of the residual, and at least 0.05; of others 1.
+    """
+    if loss != LOGISTIC:
+        return 1.0
+    square, cube = 0.0, 0.0
+    for k in range(residual.shape[0]):
+        p = (1.0 if k == int(target) else 0.0) - residual[k]
+        square += p * p
+        cube += p * p * p
+    trace = max(1.0 - square, _FLATTEST)
+    return max((square - 2.0 * cube + square * square) / trace, _FLATTEST)
+
+
+@both()
 def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` matters to the loss of that name."""
-    if loss == _LOGISTIC:
-        highest, total = -np.inf, 0.0
-        for k in range(outputs.shape[0]):
-            highest = max(highest, np.float64(outputs[k]))
-        for k in range(outputs.shape[0]):
-            out[k] = np.exp(np.float64(outputs[k]) - highest)
-            total += out[k]
-        for k in range(outputs.shape[0]):
-            out[k] = (1.0 if k == int(target) else 0.0) - out[k] / total
-    elif loss in (_HINGE, _SMOOTHED_HINGE):
+    if loss in (_HINGE, _SMOOTHED_HINGE):
         _along_margin(outputs, int(target), 1.0, out)
         if loss == _HINGE:
             for k in range(outputs.shape[0]):
@@ -112,3 +125,16 @@ def _along_margin(outputs, y, most, out):  # type: ignore[no-untyped-def]
         if violation > 0.0:
             out[y] = min(violation, most)
             out[rival] = -out[y]
+
+
+@njit(**INNER)
+def _along_likelihood(outputs, y, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with ``[k = y] − softmax_k``."""
+    highest, total = -np.inf, 0.0
+    for k in range(outputs.shape[0]):
+        highest = max(highest, np.float64(outputs[k]))
+    for k in range(outputs.shape[0]):
+        out[k] = np.exp(np.float64(outputs[k]) - highest)
+        total += out[k]
+    for k in range(outputs.shape[0]):
+        out[k] = (1.0 if k == y else 0.0) - out[k] / total

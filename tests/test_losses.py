@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from streamk.losses import CLASSIFICATION, CODES, REGRESSION, curvature, descents, residuals
+from streamk.losses import CLASSIFICATION, CODES, REGRESSION, curvature, curvature_along, descents, residuals
 
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -37,6 +37,31 @@ def test_squared_classes():
 )
 def test_margin(outputs, target, expected):
     assert ask("class", "margin", outputs, target) == (2.0, expected)
+
+
+@pytest.mark.parametrize("outputs", [[0.0], [0.5, -0.5], [90.0, -90.0, 89.0], [1e30, 0.0]])
+def test_logistic(outputs):
+    for target in range(len(outputs)):
+        length, found = ask("class", "logistic", outputs, target)
+        with np.errstate(over="ignore"):
+            p = [1.0 / sum(math.e ** np.float64(g - f) for g in outputs) for f in outputs]
+        assert length == 1.0
+        np.testing.assert_allclose(found, np.eye(len(p))[target] - p, atol=1e-12)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3, 6])
+def test_curvature_along_expected_steps(classes):
+    """A step goes along ``e_y − p`` where ``y`` is drawn from ``p``; two classes have but one direction."""
+    rng = np.random.default_rng(classes)
+    for f in rng.normal(0, 1.5, (50, classes)):
+        p = np.exp(f) / np.exp(f).sum()
+        ways = np.eye(classes) - p
+        bends = [way @ (np.diag(p) - np.outer(p, p)) @ way for way in ways]
+        expected = (p @ bends) / max(p @ (ways**2).sum(axis=1), 0.05)
+        for y in range(classes):
+            found = curvature_along(CODES["class", "logistic"], ways[y].copy(), float(y))
+            np.testing.assert_allclose(found, max(expected, 0.05))
+    assert curvature_along(CODES["class", "squared"], np.array([0.3, -0.2]), 0.0) == 1.0
 
 
 @pytest.mark.parametrize(

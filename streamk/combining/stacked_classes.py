@@ -29,6 +29,7 @@ class StackedClasses(NamedTuple):
     error: Array
     losses: Array
     pace: float
+    logits: NDArray[np.bool_]
 
 
 @njit(**INNER)
@@ -80,8 +81,11 @@ def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped
     for e in range(experts):
         loss = 0.0
         for k in range(known):
-            said[k, e] = clipped(outputs, e, k, CLIP)
-            loss += (said[k, e] - (1.0 if k == y else 0.0)) ** 2
+            said[k, e] = given[k] = clipped(outputs, e, k, CLIP)
+        if combiner.logits[e]:
+            softmax(given)
+        for k in range(known):
+            loss += (given[k] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
         _probabilities(asked, s, outputs, known, given)

@@ -49,14 +49,19 @@ class Stacking:
         Whether labels are classes.
     delay
         How many events late labels arrive.
+    logits
+        Of every expert of classes, whether its outputs are logits; their softmax then is what errs.
     """
 
-    def __init__(self, experts: int, classes: bool, delay: int = 0) -> None:
+    def __init__(
+        self, experts: int, classes: bool, delay: int = 0, logits: Sequence[bool] | None = None
+    ) -> None:
         sets = len(SPANS)
         self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
         self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in SPANS])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([PENALTY * np.eye(experts)] * sets)
+        self.logits = np.array(logits or [False] * experts)
         mixed = sets if classes else sets + experts
         self.shares: Array = np.full(mixed, 1.0 / mixed)
         self.error: Array = np.zeros(2)
@@ -70,7 +75,7 @@ class Stacking:
             self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses, self.pace,
         )  # fmt: skip
         return (
-            StackedClasses(*shared)
+            StackedClasses(*shared, self.logits)
             if self.intervals is None
             else StackedNumbers(*shared, self.intervals.record)
         )

@@ -5,6 +5,10 @@ After events ``i = 1 … n`` the coefficients minimise ``Σ_i λ^(n−i) w_i (y_
 event changes it at will; so the variances ``D`` of ``P = U D Uᵀ`` (:mod:`streamk.experts.factor`) never grow
 beyond what they were before the first event.
 
+With the logistic loss an event is an equation of what Newton's method asks for (iteratively reweighted least
+squares): a residual ``([k = y] − p_k)/κ`` of weight ``κ w``, ``κ`` being the curvature along expected steps
+(:func:`streamk.losses.curvature_along`), which makes one matrix do for all classes.
+
 A column joins when it first holds a number, so room for inputs that never come costs nothing. Two experts
 merge by information: exactly, if nothing was forgotten.
 """
@@ -35,7 +39,7 @@ from streamk.experts.expert import (
     step,
 )
 from streamk.features.lanes import LANES
-from streamk.losses import residuals
+from streamk.losses import curvature_along, residuals
 from streamk.threads import one_blas_thread
 
 _MOST = 1e100  # of the numbers in a factor
@@ -63,7 +67,7 @@ class LeastSquares(Expert):
     Parameters
     ----------
     loss, columns
-        As for :class:`streamk.experts.expert.Expert`: squared.
+        As for :class:`streamk.experts.expert.Expert`: squared or logistic.
     penalty
         Of a squared coefficient, in units of one event.
     forgetting
@@ -230,7 +234,10 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
 
     def fit(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
-        _fit(expert, phi, i, residual[:known], weight)
+        curvature = curvature_along(expert.loss, residual[:known], aim)
+        for k in range(known):
+            residual[k] /= curvature
+        _fit(expert, phi, i, residual[:known], weight * curvature)
         count_step(expert.clock, expert.coefficients)
 
     return fit

@@ -49,7 +49,8 @@ class Projection(Expert):
     Parameters
     ----------
     loss, average, columns
-        As for :class:`streamk.experts.expert.Expert`: squared, margin, huber or epsilon-insensitive.
+        As for :class:`streamk.experts.expert.Expert`: squared, margin, logistic, huber or
+        epsilon-insensitive.
     rho
         ``ρ``.
     memory

@@ -8,7 +8,8 @@ features cost more than experts. So one map feeds them all:
   for by their margin, on features under learned relevance too, and once by the squared loss;
 * one whose gain falls as events come (squared loss);
 * recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
-  0.998; and on each of two blocks of features under learned relevance, with inputs and memory beside them;
+  0.998, for classes by the logistic loss; and on each of two blocks of features under learned relevance, with
+  inputs and memory beside them;
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * the label that came last, and how often each class came.
@@ -28,6 +29,7 @@ from streamk.features.sections import Sections
 from streamk.losses import CODES
 
 _PENALTY = 0.5  # of a squared coefficient of least squares, in units of one event
+_LOGISTIC_PENALTY = 200.0  # a 1 is 22.6 in plain columns of 1,536 features, so 0.4 for an input itself
 _RANK = 32
 RELEVANT = "first block under relevance", "second block under relevance"
 
@@ -68,16 +70,17 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
     experts["projection, squared, coarse and fine, falling gain"] = Projection(
         squared, False, 0.3, None, columns["coarse and fine"]
     )
-    for name, forgetting, at in (
-        ("inputs and labels", 1.0, columns["inputs and labels"]),
-        ("inputs and labels, forgetting", 0.998, columns["inputs and labels"]),
-        *((name, 1.0, at) for name, at in relevant.items()),
-    ):
-        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, forgetting, at, amplitude)
+    linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
+    for name, forgetting in (("inputs and labels", 1.0), ("inputs and labels, forgetting", 0.998)):
+        experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
+            linear, penalty, forgetting, columns["inputs and labels"], amplitude
+        )
+    for name, at in relevant.items():
+        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, at, amplitude)
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if label_memory:
         experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
     if classes:
-        experts["prior"] = Prior(loss)
+        experts["prior"] = Prior(CODES["class", "logistic"])
     return experts

@@ -10,6 +10,7 @@ from streamk.experts.least_squares import LeastSquares
 from streamk.losses import CODES
 
 NUMBER, CLASS = CODES["number", "squared"], CODES["class", "squared"]
+LOGISTIC = CODES["class", "logistic"]
 PENALTY, COLUMNS = 3.0, 96
 
 
@@ -166,3 +167,48 @@ def test_an_impossible_file_is_refused(name):
     arrays[name].flat[0] = -1 if name in ("variables", "diagonal", "used") else np.nan
     with pytest.raises(ValueError, match="impossible"):
         expert().restore(arrays)
+
+
+def softmax(f):
+    e = np.exp(f - f.max())
+    return e / e.sum()
+
+
+def iterated(phi, labels, w, classes):
+    """Iteratively reweighted least squares of an event at a time, with Hessians made and inverted whole."""
+    coefficients, information = np.zeros((classes, COLUMNS)), PENALTY * np.eye(COLUMNS)
+    for row, y, weight in zip(phi[:, 32 : 32 + COLUMNS].astype(float), labels, w, strict=True):
+        p = softmax(coefficients @ row)
+        hessian = np.diag(p) - np.outer(p, p)
+        bend = max(np.trace(hessian @ hessian) / np.trace(hessian), 0.05)
+        information += weight * bend * np.outer(row, row)
+        gradient = np.eye(classes)[y] - p
+        coefficients += weight * np.outer(gradient, np.linalg.solve(information, row))
+    return coefficients
+
+
+@pytest.mark.parametrize("classes", [2, 3, 6])
+def test_the_logistic_loss_is_reweighted_least_squares(classes):
+    rng = np.random.default_rng(9)
+    phi, _, w = stream(250, 10)
+    labels = (phi[:, 32 : 32 + 7 * classes : 7] + rng.normal(size=(250, classes))).argmax(axis=1)
+    made = learned(expert(loss=LOGISTIC, outputs=classes), phi, labels.astype(float), w)
+    np.testing.assert_allclose(made.coefficients[0], iterated(phi, labels, w, classes), atol=1e-4)
+
+
+def test_the_logistic_loss_finds_the_odds():
+    """Two classes drawn from known odds: it comes as close to them as the exact maximum of likelihood."""
+    rng = np.random.default_rng(11)
+    phi = np.zeros((4000, 192), dtype=np.float32)
+    phi[:, 32:36] = rng.normal(size=(4000, 4))
+    true = np.array([2.0, -1.0, 0.5, 0.0])
+    labels = (rng.random(4000) < 1.0 / (1.0 + np.exp(-phi[:, 32:36] @ true))).astype(int)
+    made = learned(expert(loss=LOGISTIC, outputs=2), phi, labels.astype(float), np.ones(4000))
+    exact = np.zeros(4)
+    for _ in range(30):  # Newton's method on all events
+        x = phi[:, 32:36].astype(float)
+        p = 1.0 / (1.0 + np.exp(-x @ exact))
+        exact += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x, x.T @ (labels - p))
+    found = made.coefficients[0, 1, :4] - made.coefficients[0, 0, :4]
+    np.testing.assert_allclose(found, exact, atol=0.05)
+    np.testing.assert_allclose(found, true, atol=0.2)

@@ -18,14 +18,21 @@ from .subjects import events
 
 CLASS, NUMBER = CODES["class", "squared"], CODES["number", "squared"]
 MARGIN, HUBER = CODES["class", "margin"], CODES["number", "huber"]
+LOGISTIC = CODES["class", "logistic"]
 RULES = {
     "projection": lambda loss: Projection(loss, False, 0.3, None),
     "projection, averaged": lambda loss: Projection(loss, True, 0.1, 50),
     "projection, other loss": lambda loss: Projection(MARGIN if loss == CLASS else HUBER, False, 1.0, 0),
+    "projection, logistic": lambda loss: Projection(
+        LOGISTIC if loss == CLASS else loss, False, 0.0, 0, gain=0.3
+    ),
     "projection, some columns": lambda loss: Projection(loss, False, 0.3, 0, slice(64, 128)),
     "projection, slow": lambda loss: Projection(loss, False, 0.0, 0, gain=0.1),
     "least squares": lambda loss: LeastSquares(loss, 30.0, 1.0, slice(0, 128), 1.0),
     "least squares, forgetting": lambda loss: LeastSquares(loss, 30.0, 0.99, slice(64, 128), 1.0),
+    "least squares, logistic": lambda loss: LeastSquares(
+        LOGISTIC if loss == CLASS else loss, 30.0, 0.99, slice(0, 128), 1.0
+    ),
     "subspace": lambda loss: Subspace(loss, 16, 1.0, 0.02),
     "subspace, some columns": lambda loss: Subspace(loss, 16, 1.0, 0.1, slice(64, 128)),
     "recursion": lambda loss: Recursion(loss, False, 1.0, False),
