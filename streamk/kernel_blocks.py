@@ -21,16 +21,25 @@ Floats = NDArray[np.float32]
 Profile = Callable[[Floats], Floats]
 ROWS = 256  # of a matrix product
 _NUMBERS = 131_072  # of which a function is taken at once, so that they stay near the processor
+MOST = 1e15
 _CANCELLED = 1e-3  # of the squared lengths
 
 
 def inner_products(X: Floats, Z: Floats, profile: Profile) -> Floats:
-    """Return ``profile(xᵢᵀzⱼ)``, shape ``(len(X), len(Z))``."""
+    """Return ``profile(xᵢᵀzⱼ)``, shape ``(len(X), len(Z))``, held between ±10¹⁵.
+
+    Only absurd inputs come so far, and products of such similarities still are numbers.
+    """
+
+    def held(tile: Floats) -> Floats:
+        with np.errstate(over="ignore"):
+            found = profile(tile)
+        return np.clip(found, -MOST, MOST, out=found)
 
     def fill(part: slice, tile: Floats) -> None:
         np.matmul(X[part], Z.T, out=tile)
 
-    return _tiles(X, Z, fill, profile)
+    return _tiles(X, Z, fill, held)
 
 
 def distances(X: Floats, Z: Floats, profile: Profile) -> Floats:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.kernel_blocks import ROWS, Floats, absolute_distances, as_floats, distances, inner_products
+from streamk.kernel_blocks import MOST, ROWS, Floats, absolute_distances, as_floats, distances, inner_products
 
 Array = NDArray[np.float64]
 
@@ -203,9 +203,8 @@ class ArcCosine:
         out = np.empty((len(X), len(Z)), dtype=np.float32)
         for part in range(0, len(X), ROWS):
             rows = slice(part, part + ROWS)
-            out[rows] = self(
-                np.asarray(X[rows], dtype=np.float64), np.asarray(Z, dtype=np.float64), bandwidth
-            )
+            some, others = np.asarray(X[rows], dtype=np.float64), np.asarray(Z, dtype=np.float64)
+            out[rows] = np.minimum(self(some, others, bandwidth), MOST)
         return out
 
 

@@ -23,6 +23,7 @@ from streamk.parameters import check_exact
 
 Array = NDArray[np.float64]
 _SWEEPS = 2  # over all events, if no number of steps is given
+_LEAST = 1e-12  # of a weight: an event of next to none
 _HELD_OUT = 2**20  # the stream of the validation part, apart from those of the members
 
 
@@ -51,7 +52,13 @@ class _LSSVM(ReservoirLearner):
         order = permutation(self._drawn_seed, _HELD_OUT, len(X))
         held = np.sort(order[: round(self.validation * len(X))])
         kept = np.sort(order[len(held) :])
-        system = System(self._kernel, bandwidth, X[kept], targets[kept], 1.0 / (self.gamma * weights[kept]))
+        system = System(
+            self._kernel,
+            bandwidth,
+            X[kept],
+            targets[kept],
+            1.0 / np.maximum(self.gamma * np.minimum(weights[kept], 1.0 / _LEAST), _LEAST),
+        )
         judge = Judge(system, X[held], targets[held]) if len(held) else None
         members, steps = self._members_and_steps(len(kept))
         total: Array = np.zeros_like(system.goal)
