@@ -30,12 +30,17 @@ from streamk.learners.events import observe_block
 from streamk.learners.learner import Learner
 
 _PIECE = 4096
+_DOUBT = 0.01  # of a probability is spread over all classes, so that none is impossible
 _NOTHING = np.zeros(0)
 Array = NDArray[np.float64]
 
 
 class ExactLearner(Learner):
-    """A learner whose model is an expansion over events, or over centers made of events."""
+    """A learner whose model is an expansion over events, or over centers made of events.
+
+    Outputs of classes estimate their probabilities, whose targets were 1 and 0. What is answered is the
+    nearest point of the simplex, with a hundredth of it spread over all classes.
+    """
 
     kernel: str
     bandwidth: float | None
@@ -108,8 +113,9 @@ class ExactLearner(Learner):
         outputs: Array = self._expansion.outputs(dense)
         if self._classifies:
             wide: Array = np.zeros((len(outputs), max(outputs.shape[1], self._codec.outputs)))
-            for given, out in zip(outputs, wide, strict=True):
-                project_simplex(given, out[: outputs.shape[1]])
+            for given, out in zip(outputs, wide[:, : outputs.shape[1]], strict=True):
+                project_simplex(given, out)
+                out += _DOUBT * (1.0 / len(out) - out)
             return wide
         return outputs
 
