@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial.distance import pdist
 
 from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
@@ -17,6 +16,8 @@ def bandwidth_for(kernel: Kernel, X: Floats) -> float:
     Of a kernel of inner products it is the root of the rows' mean squared length, so that products are about
     1. Where all rows are the same, it is 1.
     """
+    from scipy.spatial.distance import pdist  # a fifth of a second, which no other learner needs
+
     rows = X[:: max(1, len(X) // _LOOKED_AT)].astype(np.float64)
     metric = getattr(kernel, "metric", None)
     if metric is None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from streamk.encoding.rows import slices
 from streamk.exact.sampling import permutation
@@ -107,6 +106,8 @@ def k_means(X: Floats, order: NDArray[np.intp], first: Floats, passed: Callable[
 
 def _assigned(rows: Floats, means: Floats) -> tuple[Array, Array, float]:
     """Return the sum ``(p, d)`` and number ``(p,)`` of the rows nearest to each mean, and their error."""
+    from scipy.sparse import csr_matrix  # not loaded for other learners
+
     apart = distances(rows, means, lambda tile: tile)
     nearest = apart.argmin(axis=1)
     squares = apart[np.arange(len(rows)), nearest].astype(np.float64) ** 2
