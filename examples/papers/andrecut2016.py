@@ -29,7 +29,7 @@ from images import fourier_images, unit_images, windowed_images
 from report import Row, Section, load_images, plot, run
 from rich.progress import Progress
 
-from streamk.exact.ls_svm import SOLVERS, System
+from streamk.exact.ls_svm import SOLVERS, System, averaged
 from streamk.exact.lssvm import blocks_of
 from streamk.kernels import kernel
 
@@ -71,7 +71,10 @@ def solve(
     with Progress(disable=quiet) as bar:
         task = bar.add_task(name, total=steps)
         began = time.perf_counter()
-        for step, W in enumerate(SOLVERS[solver](system, sets), 1):
+        found = SOLVERS[solver](system, sets)
+        if solver in ("kaczmarz", "kaczmarz-pursuit"):
+            found = averaged(found, steps // 2)
+        for step, W in enumerate(found, 1):
             spent += time.perf_counter() - began
             if step == 1 or step % every == 0 or step == steps:
                 error = test_error(system, W, images, classes)

@@ -161,6 +161,21 @@ def nystrom(system: System, sets: Iterator[Places]) -> Iterator[Array]:
         yield total / count
 
 
+def averaged(solutions: Iterator[Array], alone: int) -> Iterator[Array]:
+    """Yield the first ``alone`` solutions, and then the mean of those after them.
+
+    A projection answers its own rows exactly, noise and all, and so makes others worse; the mean of several
+    is better than any of them (as that of several seeds is, eqs. 67 and 68).
+    """
+    total, count = np.zeros(0), 0
+    for step, W in enumerate(solutions, 1):
+        if step <= alone:
+            yield W
+            continue
+        total, count = (total + W if count else W.copy()), count + 1
+        yield total / count
+
+
 SOLVERS: dict[str, Callable[[System, Iterator[Places]], Iterator[Array]]] = {
     "kaczmarz": kaczmarz,
     "pursuit": pursuit,

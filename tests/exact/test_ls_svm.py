@@ -82,6 +82,16 @@ def test_first_steps_are_those_of_the_paper():
         np.testing.assert_allclose(Z - theta @ found, R, atol=5e-4)
 
 
+def test_averages_begin_where_they_should():
+    def steps():
+        W = np.zeros(1)
+        for k in range(6):
+            W[0] = k  # the same array, as solvers do
+            yield W
+
+    assert [float(W[0]) for W in ls_svm.averaged(steps(), 2)] == [0.0, 1.0, 2.0, 2.5, 3.0, 3.5]
+
+
 class Known:
     """A symmetric system of known spectrum, in the place of a kernel's."""
 
