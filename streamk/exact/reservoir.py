@@ -66,13 +66,14 @@ class Reservoir:
         _, last = np.unique(places[::-1], return_index=True)
         chosen = len(places) - 1 - last
         places, rows = places[chosen], stack([rows.select(chosen)])
-        self.rows()
-        if not _fits(rows, self._rows):
-            self._rows = _apart(self._rows, rows.keys.shape[1])
-        if len(self._rows.keys) > 1:
-            rows = _apart(rows, self._rows.keys.shape[1])
-            self._rows.slots[places], self._rows.keys[places] = rows.slots, rows.keys
-        self._rows.values[places] = rows.values
+        whole, _ = self.rows()
+        if not _alike(rows, whole):
+            width = max(rows.keys.shape[1], whole.keys.shape[1])
+            if len(whole.keys) < len(whole.values) or whole.keys.shape[1] < width:
+                whole = self._rows = _apart(whole, width)
+            rows = _apart(rows, width)
+            whole.slots[places], whole.keys[places] = rows.slots, rows.keys
+        whole.values[places] = rows.values
         self._goal[:, places] = goal[:, chosen]
 
     def rows(self) -> tuple[Rows, Array]:
@@ -118,12 +119,10 @@ class Reservoir:
         self._rows, self._goal, self.seen = rows.copy(), goal.copy(), seen
 
 
-def _fits(rows: Rows, whole: Rows) -> bool:
-    """Return whether rows can be written over those of a whole as it is."""
-    if len(whole.keys) > 1:
-        return bool(rows.keys.shape[1] <= whole.keys.shape[1])
-    alike = len(rows.keys) == 1 and rows.keys.shape == whole.keys.shape
-    return alike and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
+def _alike(rows: Rows, whole: Rows) -> bool:
+    """Return whether all rows here and there have the same fields, and say so once."""
+    once = len(rows.keys) == len(whole.keys) == 1 and rows.keys.shape == whole.keys.shape
+    return once and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
 
 
 def _apart(rows: Rows, width: int) -> Rows:

@@ -52,6 +52,15 @@ def test_rows_stay_with_their_goals():
     assert len(set(goal[0])) == 20
 
 
+def test_a_reservoir_of_one_event_holds_all_of_it():
+    for seed in range(20):
+        rows, goal = filled(1, [0, 5, 60], seed).rows()
+        number = goal[0, 0]
+        expected = {11 if number % 3 == 2 else 9} | ({17} if number >= 30 and number % 2 == 0 else set())
+        assert set(rows.keys[0][rows.keys[0] > 0]) == expected
+        assert set(rows.values[0][rows.keys[0] > 0]) == {number}
+
+
 def test_every_event_is_as_likely_as_any_other():
     """Of 4,000 samples of 5 of 20 events, each event is in a quarter, to four standard errors."""
     counts = np.zeros(20)
