@@ -17,7 +17,6 @@ block size are the paper's. ``benchmarks/mnist.py`` has the same projections on 
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from images import fourier_images, unit_images, windowed_images
 from report import Row, Section, load_images, plot, run
 from rich.progress import Progress
 
-from streamk.exact.ls_svm import SOLVERS, System, averaged
+from streamk.exact.ls_svm import System, solutions
 from streamk.exact.lssvm import blocks_of
 from streamk.kernels import kernel
 
@@ -66,15 +65,12 @@ def solve(
     targets = (images.labels[:, None] == classes).astype(np.float64)
     count = len(images.train)
     system = System(kernel("polynomial:4:0"), 1.0, images.train, targets, np.full(count, 1.0 / GAMMA))
-    sets = itertools.islice(blocks_of(SEED, 0, count, block), steps)
     spent, error, curve = 0.0, 1.0, CURVES.setdefault(name, [])
     with Progress(disable=quiet) as bar:
         task = bar.add_task(name, total=steps)
         began = time.perf_counter()
-        found = SOLVERS[solver](system, sets)
-        if solver in ("kaczmarz", "kaczmarz-pursuit"):
-            found = averaged(found, steps // 2)
-        for step, W in enumerate(found, 1):
+        sets = blocks_of(SEED, 0, count, block)
+        for step, W in enumerate(solutions(solver, system, sets, steps), 1):
             spent += time.perf_counter() - began
             if step == 1 or step % every == 0 or step == steps:
                 error = test_error(system, W, images, classes)
@@ -172,7 +168,7 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def draw(path: Path) -> None:
+def draw(path: Path, quick: bool) -> None:
     """Draw the error curves of Figures 2, 3 and 6."""
     plot(path, CURVES, "steps", "test error, %")
 

@@ -193,7 +193,7 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def draw(path: Path) -> None:
+def draw(path: Path, quick: bool) -> None:
     """Draw the test error against the events learned, as in Figures 2 and 3."""
     if CURVES:
         plot(path, CURVES, "events", "test error, %")

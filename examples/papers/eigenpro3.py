@@ -162,7 +162,7 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def draw(path: Path) -> None:
+def draw(path: Path, quick: bool) -> None:
     """Draw error against centers, the paper's beside ours."""
     papers: dict[str, Curve] = {
         f"{choose} centers, paper": [(count, PAPER[choose, count]) for count in FULL.centers]

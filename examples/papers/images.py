@@ -41,12 +41,12 @@ def windowed_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
     return np.asarray(pixels * np.tile(window.ravel(), channels))
 
 
-def principal_components(rows: Floats, count: int, sample: int = 60_000) -> tuple[Floats, Floats]:
+def principal_components(rows: Floats, count: int) -> tuple[Floats, Floats]:
     """Return the mean ``(d,)`` and the ``count`` leading directions ``(d, count)`` of some rows.
 
     Signs are those that make the largest entry of each direction positive.
     """
-    taken = rows[:sample].astype(np.float64)
+    taken = rows.astype(np.float64)
     mean = taken.mean(axis=0)
     values, vectors = np.linalg.eigh(np.cov(taken, rowvar=False))
     leading = vectors[:, np.argsort(values)[::-1][:count]]

@@ -238,10 +238,10 @@ def paths_of_descent(runs: int, count: int) -> dict[str, list[tuple[list[float],
     return found
 
 
-def draw(path: Path) -> None:
+def draw(path: Path, quick: bool) -> None:
     """Draw figures 1 and 3: the objective and the number of kernels against steps."""
-    count = 200 if QUICK else 1000
-    ways = paths_of_descent(2 if QUICK else 5, count)
+    count = 200 if quick else 1000
+    ways = paths_of_descent(2 if quick else 5, count)
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -290,7 +290,6 @@ SECTIONS: dict[str, Section] = {
     "abalone": of_abalone,
     "usps": usps,
 }
-QUICK = "--quick" in sys.argv
 
 
 if __name__ == "__main__":

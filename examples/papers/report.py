@@ -11,7 +11,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -107,46 +107,38 @@ def run(
     description: str,
     name: str,
     sections: Mapping[str, Section],
-    draw: Callable[[Path], None],
-    argv: Sequence[str] | None = None,
+    draw: Callable[[Path, bool], None],
 ) -> int:
     """Run the sections asked for, show and write what they found; return 1 if data was missing.
 
-    ``draw`` makes the picture, given its path.
+    ``draw`` makes the picture, given its path and whether it must be quick.
     """
-    given = _arguments(description, sections, argv)
+    given = _arguments(description, sections)
     console, rows, missing = Console(stderr=given.json), [], []
     for section in given.only:
         try:
             for row in sections[section](given.data, given.quick, given.json):
-                found = (
-                    row
-                    if row.megabytes is not None
-                    else Row(**{**asdict(row), "megabytes": peak_megabytes()})
-                )
-                rows.append(found)
-                paper = f" (paper: {found.paper})" if found.paper else ""
-                console.print(f"{found.what}: {found.ours}{paper}", highlight=False, soft_wrap=True)
+                rows.append(row if row.megabytes else replace(row, megabytes=peak_megabytes()))
+                paper = f" (paper: {row.paper})" if row.paper else ""
+                console.print(f"{row.what}: {row.ours}{paper}", highlight=False, soft_wrap=True)
         except MissingError as error:
             missing.append(section)
             console.print(f"{section}: {error}", style="yellow", highlight=False, soft_wrap=True)
     if rows:
         given.out.mkdir(parents=True, exist_ok=True)
         (given.out / f"{name}.md").write_text(markdown(rows))
-        draw(given.out / f"{name}.png")
+        draw(given.out / f"{name}.png", given.quick)
         console.print(f"wrote {given.out / name}.md", highlight=False, soft_wrap=True)
     if given.json:
         print(json.dumps([asdict(row) for row in rows]))
     return 1 if missing else 0
 
 
-def _arguments(
-    description: str, sections: Mapping[str, Section], argv: Sequence[str] | None
-) -> argparse.Namespace:
+def _arguments(description: str, sections: Mapping[str, Section]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="the directory of the data files")
     parser.add_argument("--only", nargs="+", choices=sections, default=list(sections))
     parser.add_argument("--quick", action="store_true", help="a sample, in less than two minutes")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("papers-output"), help="where table and picture go")
-    return parser.parse_args(argv)
+    return parser.parse_args()

@@ -202,7 +202,7 @@ class Codec:
         }
         if self.labels is not None:
             header["labels"] = [plain(v) for v in self.labels.values]
-        statistics = inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0]
+        statistics = inputs.statistics[: inputs.slots]
         arrays = {"statistics": statistics, "target": self.target, "counts": self.counts}
         if self.memory is not None and self.queue is not None:
             arrays |= {"memory": self.memory, "queue": self.queue}

@@ -81,6 +81,11 @@ class Names:
         self._forget()
 
     @property
+    def slots(self) -> int:
+        """How many names have statistics."""
+        return len(self.numbers) if self.scaled else 0
+
+    @property
     def registers(self) -> bool:
         """Whether a number's name must be known before it counts."""
         return self.scaled or self.positional

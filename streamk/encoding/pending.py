@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.rows import LARGEST, UNSCALED, Rows, first_bad, stack, typed
+from streamk.encoding.rows import LARGEST, Rows, from_parts, parts_of, stack
 
 Array = NDArray[np.float64]
 
@@ -52,34 +52,17 @@ class Pending:
         """Return the events as named arrays for a model file; empty if there are none."""
         if not self._parts:
             return {}
-        rows = stack(self._parts)
-        goal = np.concatenate(self._goals, axis=1)
-        return {
-            "pending.slots": rows.slots,
-            "pending.keys": rows.keys,
-            "pending.values": rows.values,
-            "pending.goal": goal,
-        }
+        return parts_of("pending", stack(self._parts), np.concatenate(self._goals, axis=1))
 
     @classmethod
     def from_arrays(
         cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int, largest: float = LARGEST
     ) -> Pending:
         """Return the events that :meth:`arrays` described, if they fit a learner with so many slots."""
-        count, width = arrays["pending.values"].shape
-        shared = len(arrays["pending.keys"]) == 1
-        shape = (1 if shared else count, width)
-        rows = Rows(
-            typed(arrays, "pending.slots", np.int32, shape),
-            typed(arrays, "pending.keys", np.uint64, shape),
-            typed(arrays, "pending.values", np.float64, (count, width)),
-        )
-        named = np.where(rows.slots < UNSCALED, -2 - rows.slots, rows.slots)
-        if not 0 < count < block_size or (width and named.max() >= slots):
+        count = len(arrays["pending.values"])
+        if not count < block_size:
             raise ValueError(f"{count} pending events do not fit")
-        goal = typed(arrays, "pending.goal", np.float64, (2, count))
-        if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
-            raise ValueError("a pending event has an impossible value")
+        rows, goal = from_parts("pending", arrays, count, slots, largest)
         pending = cls()
         pending.add(rows, goal)
         return pending

@@ -125,6 +125,36 @@ def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[
     return array
 
 
+def parts_of(name: str, rows: Rows, goal: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """Return rows with their targets and weights ``(2, n)`` as named arrays for a model file."""
+    return {
+        f"{name}.slots": rows.slots,
+        f"{name}.keys": rows.keys,
+        f"{name}.values": rows.values,
+        f"{name}.goal": goal,
+    }
+
+
+def from_parts(
+    name: str, arrays: dict[str, NDArray[Any]], count: int, slots: int, largest: float
+) -> tuple[Rows, NDArray[np.float64]]:
+    """Return what :func:`parts_of` described, if it is possible with so many rows and slots."""
+    width = arrays[f"{name}.values"].shape[1]
+    shape = (1 if len(arrays[f"{name}.keys"]) == 1 else count, width)
+    rows = Rows(
+        typed(arrays, f"{name}.slots", np.int32, shape),
+        typed(arrays, f"{name}.keys", np.uint64, shape),
+        typed(arrays, f"{name}.values", np.float64, (count, width)),
+    )
+    goal = typed(arrays, f"{name}.goal", np.float64, (2, count))
+    named = np.where(rows.slots < UNSCALED, _MISSING - rows.slots, rows.slots)
+    if count < 1 or (named.size and named.max() >= slots):
+        raise ValueError(f"its {name} events do not fit")
+    if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
+        raise ValueError(f"an event of its {name} events has an impossible value")
+    return rows, goal
+
+
 @both()
 def first_bad(rows, largest):  # type: ignore[no-untyped-def]
     """Return the flat index of the first value that is not finite or too large, else −1.

@@ -14,7 +14,31 @@ from streamk.parameters import check_exact
 
 
 @dataclass(eq=False, repr=False)
-class EigenProClassifier(EigenProLearner, Classifier):
+class _EigenPro(EigenProLearner):
+    kernel: str = "laplace"
+    bandwidth: float | None = None
+    centers: int = 1000
+    choose: str = "random"
+    projection: str = "exact"
+    epochs: int = 5
+    subsample: int | None = None
+    rank: int | None = None
+    batch: int | None = None
+    scale_inputs: bool = True
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._make_plain()
+        check_exact(self._get_params(), choose=CHOICES, projection=PROJECTIONS)
+        self._begin()
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"centers": 30, "seed": 7}
+
+
+@dataclass(eq=False, repr=False)
+class EigenProClassifier(_EigenPro, Classifier):
     """Kernel machine over a fixed number of centers, whose size is apart from that of the data.
 
     Minimises ``Σ_i w_i (f(x_i) − y_i)²`` over ``f(x) = Σ_k k(x, z_k) α_k``, one output a class, ``y`` being 1
@@ -81,30 +105,9 @@ class EigenProClassifier(EigenProLearner, Classifier):
     True
     """
 
-    kernel: str = "laplace"
-    bandwidth: float | None = None
-    centers: int = 1000
-    choose: str = "random"
-    projection: str = "exact"
-    epochs: int = 5
-    subsample: int | None = None
-    rank: int | None = None
-    batch: int | None = None
-    scale_inputs: bool = True
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        self._make_plain()
-        check_exact(self._get_params(), choose=CHOICES, projection=PROJECTIONS)
-        self._begin()
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"centers": 30, "seed": 7}
-
 
 @dataclass(eq=False, repr=False)
-class EigenProRegressor(EigenProLearner, Regressor):
+class EigenProRegressor(_EigenPro, Regressor):
     """Kernel machine over a fixed number of centers, for numbers.
 
     As :class:`EigenProClassifier`, with one output. ``f(x) = c + Σ_k k(x, z_k) α_k``, where ``c`` is the mean
@@ -130,24 +133,3 @@ class EigenProRegressor(EigenProLearner, Regressor):
     >>> round(learner.predict_one({"x": 1.0}), 2)
     0.84
     """
-
-    kernel: str = "laplace"
-    bandwidth: float | None = None
-    centers: int = 1000
-    choose: str = "random"
-    projection: str = "exact"
-    epochs: int = 5
-    subsample: int | None = None
-    rank: int | None = None
-    batch: int | None = None
-    scale_inputs: bool = True
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        self._make_plain()
-        check_exact(self._get_params(), choose=CHOICES, projection=PROJECTIONS)
-        self._begin()
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"centers": 30, "seed": 7}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from streamk.encoding.pending import Pending
-from streamk.encoding.rows import Rows, empty_rows, slices, typed
+from streamk.encoding.rows import Rows, slices, typed
 from streamk.exact.bandwidth import bandwidth_for
 from streamk.exact.centers import Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, EigenPro, Settings
@@ -70,7 +69,7 @@ class EigenProLearner(ExactLearner):
 
     def _take(self, rows: Rows, goal: Array) -> None:
         if self._drawn is None:
-            self._drawn = secrets.randbits(63) if self.seed is None else self.seed
+            self._drawn = self._draw_seed()
         self._pending.put(rows.copy(), goal.copy())
         if self._until_due() <= 0:
             self._learn_waiting()
@@ -82,24 +81,16 @@ class EigenProLearner(ExactLearner):
         fresh = not self._together
         if fresh:
             columns = self._columns([rows])
-            X = columns.dense(rows, len(self._codec.inputs.statistics))
+            X = self._dense(columns, rows)
             self._make(columns, X)
         assert self._expansion is not None
         if not fresh:
-            X = self._expansion.columns.dense(rows, len(self._codec.inputs.statistics))
+            X = self._dense(self._expansion.columns, rows)
         targets = self._wanted(goal[0])
         solver, coefficients = self._ready(), self._wide(targets.shape[1])
         for part in slices(len(X), solver.together):
             coefficients = solver.learn(coefficients, X[part], targets[part], goal[1, part])
         self._set(coefficients)
-
-    def _columns(self, parts: Sequence[Rows]) -> Columns:
-        """Return the columns of rows, with the scales of this moment."""
-        inputs = self._codec.inputs
-        keys = np.unique(np.concatenate([np.unique(rows.keys) for rows in parts]))
-        none = empty_rows(0, len(keys))
-        statistics = inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0]
-        return Columns.of(none._replace(keys=keys[None]), statistics)
 
     def _make(self, columns: Columns, X: Floats, bar: Progress | None = None) -> None:
         """Make centers of dense rows, and an expansion that answers nothing yet."""
@@ -170,7 +161,7 @@ class EigenProLearner(ExactLearner):
         done = 0
         while parts:  # each is let go when it is dense
             rows, _ = parts.pop(0)
-            dense[done : done + len(rows.values)] = columns.dense(rows, len(self._codec.inputs.statistics))
+            dense[done : done + len(rows.values)] = self._dense(columns, rows)
             done += len(rows.values)
         with Progress(disable=not progress) as bar:
             self._make(columns, dense, bar)
@@ -225,14 +216,10 @@ class EigenProLearner(ExactLearner):
         self._together = together
         if "pending.values" in arrays:
             inputs = self._codec.inputs
-            slots = len(inputs.numbers) if inputs.scaled else 0
-            self._pending = Pending.from_arrays(arrays, slots, self._due(), inputs.largest)
-            waiting = self._pending.targets()
-            if drawn is None or (
-                self._classifies
-                and not all(0.0 <= t < self._codec.outputs and t % 1.0 == 0.0 for t in waiting)
-            ):
-                raise ValueError("an event that waits has no label")
+            self._pending = Pending.from_arrays(arrays, inputs.slots, self._due(), inputs.largest)
+            if drawn is None:
+                raise ValueError("events wait, and it has no seed")
+            self._check_labels(self._pending.targets())
 
     def _restore_centers(self, arrays: dict[str, NDArray[Any]]) -> None:
         now = self._expansion

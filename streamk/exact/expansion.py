@@ -6,6 +6,7 @@ scales of the moment in which it was solved; both belong to the expansion and ne
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +30,9 @@ class Columns(NamedTuple):
     statistics: Array
 
     @classmethod
-    def of(cls, rows: Rows, statistics: Array) -> Columns:
-        """Return the columns of all inputs of some rows."""
-        keys = np.unique(rows.keys)
+    def of(cls, parts: Iterable[Rows], statistics: Array) -> Columns:
+        """Return the columns of all inputs of some rows, which may be in several parts."""
+        keys = np.unique(np.concatenate([np.unique(rows.keys) for rows in parts]))
         keys = keys[keys != ABSENT]
         if len(keys) > MOST_COLUMNS:
             raise ValueError(

@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk import model_file
 from streamk.combining.calibration import project_simplex
 from streamk.encoding.batches import Batch
 from streamk.encoding.codec import Codec, outputs_after
@@ -23,11 +22,12 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import LARGEST_UNSCALED, Rows, first_bad, slices
 from streamk.encoding.scaling import TARGET_CLIP, spread
-from streamk.exact.expansion import Expansion
+from streamk.exact.expansion import Columns, Expansion
+from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.kernels import kernel as kernel_named
 from streamk.learners.events import observe_block
-from streamk.learners.learner import Learner
+from streamk.learners.learner import Learner, with_prefix
 
 _PIECE = 4096
 _DOUBT = 0.01  # of a probability is spread over all classes, so that none is impossible
@@ -105,12 +105,20 @@ class ExactLearner(Learner):
         """Let scales, counters and the target's statistics learn from rows."""
         observe_block(self._codec.coding(_NOTHING), rows, targets)
 
+    def _columns(self, parts: Sequence[Rows]) -> Columns:
+        """Return the columns of rows, with the scales of this moment."""
+        inputs = self._codec.inputs
+        return Columns.of(parts, inputs.statistics[: inputs.slots])
+
+    def _dense(self, columns: Columns, rows: Rows) -> Floats:
+        """Return rows as vectors with these columns."""
+        return columns.dense(rows, len(self._codec.inputs.statistics))
+
     def _answers(self, rows: Rows) -> Array:
         """Return predictions of checked rows, ``(n, K)``; K is 0 before there is an expansion."""
         if self._expansion is None:
             return np.zeros((len(rows.values), 0))
-        dense = self._expansion.columns.dense(rows, len(self._codec.inputs.statistics))
-        outputs: Array = self._expansion.outputs(dense)
+        outputs: Array = self._expansion.outputs(self._dense(self._expansion.columns, rows))
         if self._classifies:
             wide: Array = np.zeros((len(outputs), max(outputs.shape[1], self._codec.outputs)))
             for given, out in zip(outputs, wide[:, : outputs.shape[1]], strict=True):
@@ -208,15 +216,13 @@ class ExactLearner(Learner):
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
     ) -> Self:
         self = cls._with_parameters(header["parameters"])
-        prefix = "codec."
-        own = {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-        self._codec.restore(header, own)
+        self._codec.restore(header, with_prefix(arrays, "codec."))
         self._expansion = Expansion.restored(self._kernel, arrays, self._codec.target.shape[1])
         if self._expansion is not None and len(self._expansion.bias) > self._codec.outputs:
             raise ValueError("its expansion has too many outputs")
         self._restore(header, arrays, closed)
-        if not closed and model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
-            raise ValueError("it has parts that do not belong to it")
+        if not closed:
+            self._check_whole(header, arrays)
         return self
 
     @abstractmethod
@@ -229,5 +235,4 @@ class ExactLearner(Learner):
         If it learns on, it begins anew with the events that come, and predicts as it did until it has solved
         them.
         """
-        header, arrays = self._to_parts()
-        return self._from_parts(header, {name: a.copy() for name, a in arrays.items()}, closed=True)
+        return self._copied(*self._to_parts())

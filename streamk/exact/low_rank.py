@@ -27,16 +27,22 @@ _COLUMNS = 0  # the stream of the sample of columns; those after it say whose tu
 _LEAST = 1e-5  # of what keeps all weights at 0: with less, the equations cannot be solved in numbers
 
 
-class LowRankKernelLearner(ReservoirLearner):
+@dataclass(eq=False, repr=False)
+class _LowRankKernel(ReservoirLearner):
     """What the classifier and the regressor share: a descent for each output, over the same columns."""
 
-    columns: int | None
-    ridge: float
-    penalty: float
-    tolerance: float
-    steps: int | None
-    move: str
-    keep_columns: bool
+    kernel: str = "gaussian"
+    bandwidth: float | None = None
+    columns: int | None = 1000
+    ridge: float = 1.0
+    penalty: float = 1e-3
+    tolerance: float = 1e-4
+    steps: int | None = None
+    move: str = "exact"
+    keep_columns: bool = True
+    rows: int = 10_000
+    scale_inputs: bool = True
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -108,7 +114,7 @@ class LowRankKernelLearner(ReservoirLearner):
 
 
 @dataclass(eq=False, repr=False)
-class LowRankKernelClassifier(LowRankKernelLearner, Classifier):
+class LowRankKernelClassifier(_LowRankKernel, Classifier):
     """Stochastic low-rank kernel learning of classes, one against the others.
 
     Each class has its own kernel, a combination of the same rank-one kernels, and estimates its probability:
@@ -166,19 +172,6 @@ class LowRankKernelClassifier(LowRankKernelLearner, Classifier):
     True
     """
 
-    kernel: str = "gaussian"
-    bandwidth: float | None = None
-    columns: int | None = 1000
-    ridge: float = 1.0
-    penalty: float = 1e-3
-    tolerance: float = 1e-4
-    steps: int | None = None
-    move: str = "exact"
-    keep_columns: bool = True
-    rows: int = 10_000
-    scale_inputs: bool = True
-    seed: int | None = None
-
     @property
     def sparsity(self) -> dict[Label, int]:
         """The paper's ``m₀`` of every class: how many rank-one kernels have a weight above 0."""
@@ -186,7 +179,7 @@ class LowRankKernelClassifier(LowRankKernelLearner, Classifier):
 
 
 @dataclass(eq=False, repr=False)
-class LowRankKernelRegressor(LowRankKernelLearner, Regressor):
+class LowRankKernelRegressor(_LowRankKernel, Regressor):
     """Stochastic low-rank kernel learning: ridge regression that learns its kernel.
 
     The kernel is ``Σ_m μ_m k(x, x_m) k(x', x_m)/k(x_m, x_m)`` over a sample of ``M`` events, and what is
@@ -197,33 +190,8 @@ class LowRankKernelRegressor(LowRankKernelLearner, Regressor):
 
     Parameters
     ----------
-    kernel, bandwidth
-        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
-    columns
-        ``M``: events sampled for rank-one kernels; None for all.
-    ridge, penalty
-        ``λ`` and ``ν``. Only their product matters (Proposition 3): the larger, the fewer events.
-    tolerance
-        ``ε``: the descent ends when ``M`` steps lower what is minimised by no more than this part of it.
-    steps
-        After which it ends in any case, for each output.
-    move
-        ``"exact"`` takes a weight to its minimum, ``"newton"`` takes a step of Newton's method (eq. 19).
-    keep_columns
-        Whether inner products of all columns are made beforehand, in ``O(n · M²)`` time and ``O(M²)`` memory,
-        steps then being ``O(m₀²)``; or columns are made when their turn comes, and those of weights above 0
-        kept: ``O(n · (d + m₀))`` time and ``O(n · m₀)`` memory.
-    rows
-        Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
-    scale_inputs
-        Whether numbers are standardised.
-    seed
-        The only source of randomness. None draws a new one at the first event.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is not one of these; it is named.
+    kernel, bandwidth, columns, ridge, penalty, tolerance, steps, move, keep_columns, rows, scale_inputs, seed
+        As for :class:`LowRankKernelClassifier`.
 
     References
     ----------
@@ -246,19 +214,6 @@ class LowRankKernelRegressor(LowRankKernelLearner, Regressor):
     >>> learner.sparsity < 250
     True
     """
-
-    kernel: str = "gaussian"
-    bandwidth: float | None = None
-    columns: int | None = 1000
-    ridge: float = 1.0
-    penalty: float = 1e-3
-    tolerance: float = 1e-4
-    steps: int | None = None
-    move: str = "exact"
-    keep_columns: bool = True
-    rows: int = 10_000
-    scale_inputs: bool = True
-    seed: int | None = None
 
     @property
     def sparsity(self) -> int:

@@ -25,6 +25,7 @@ step takes two thirds of the time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -114,12 +115,16 @@ def _factored(gram: Array) -> Array:
             jitter *= 10.0
 
 
+def _places(chosen: Places) -> Places:
+    """Return where the bias and the chosen events stand in ``W``."""
+    return np.append(0, 1 + chosen)
+
+
 def kaczmarz(system: System, sets: Iterator[Places]) -> Iterator[Array]:
     """Yield ``W`` after each projection onto a set of rows."""
     W = np.zeros_like(system.goal)
     for chosen in sets:
-        block = _Block(system.columns(chosen), W)
-        place = np.append(0, 1 + chosen)
+        block, place = _Block(system.columns(chosen), W), _places(chosen)
         block.times(block.solve(system.goal[place] - block.products), W)
         yield W
 
@@ -130,7 +135,7 @@ def pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
     for chosen in sets:
         block = _Block(system.columns(chosen), residual)
         found = block.solve(block.products)
-        W[np.append(0, 1 + chosen)] += found
+        W[_places(chosen)] += found
         block.times(-found, residual)
         yield W
 
@@ -140,7 +145,7 @@ def kaczmarz_pursuit(system: System, sets: Iterator[Places]) -> Iterator[Array]:
     outputs = system.goal.shape[1]
     W, residual = np.zeros_like(system.goal), system.goal.copy()
     for chosen in sets:
-        place = np.append(0, 1 + chosen)
+        place = _places(chosen)
         block = _Block(system.columns(chosen), np.hstack([residual, W]))
         of_residual, of_all = block.products[:, :outputs], block.products[:, outputs:]
         found = block.solve(of_residual)
@@ -156,7 +161,7 @@ def nystrom(system: System, sets: Iterator[Places]) -> Iterator[Array]:
     total = np.zeros_like(system.goal)
     for count, chosen in enumerate(sets, 1):
         block = _Block(system.columns(chosen), system.goal)
-        small = block.columns[np.append(0, 1 + chosen)].astype(np.float64)
+        small = block.columns[_places(chosen)].astype(np.float64)
         block.times(block.solve(small @ block.solve(block.products)), total)
         yield total / count
 
@@ -182,3 +187,10 @@ SOLVERS: dict[str, Callable[[System, Iterator[Places]], Iterator[Array]]] = {
     "kaczmarz-pursuit": kaczmarz_pursuit,
     "nystrom": nystrom,
 }
+_PROJECTING = "kaczmarz", "kaczmarz-pursuit"
+
+
+def solutions(solver: str, system: System, sets: Iterator[Places], steps: int) -> Iterator[Array]:
+    """Yield what a solver has after each of so many steps; with projections, from the middle on the mean."""
+    found = SOLVERS[solver](system, itertools.islice(sets, steps))
+    return averaged(found, steps // 2) if solver in _PROJECTING else found

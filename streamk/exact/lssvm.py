@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from streamk.exact.expansion import products
-from streamk.exact.ls_svm import SOLVERS, Places, System, averaged
+from streamk.exact.ls_svm import SOLVERS, Places, System, solutions
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.exact.sampling import permutation
 from streamk.kernel_blocks import Floats
@@ -22,7 +22,6 @@ from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 
 Array = NDArray[np.float64]
-_PROJECTING = "kaczmarz", "kaczmarz-pursuit"
 _SWEEPS = 2  # over all events, if no number of steps is given
 _LEAST = 1e-12  # of a weight: an event of next to none
 _HELD_OUT = 2**20  # the stream of the validation part, apart from those of the members
@@ -66,10 +65,8 @@ class _LSSVM(ReservoirLearner):
         with Progress(disable=not progress) as bar:
             task = bar.add_task(self.solver, total=members * steps)
             for member in range(members):
-                sets = itertools.islice(blocks_of(self._drawn_seed, member, len(kept), self.block), steps)
-                found = SOLVERS[self.solver](system, sets)
-                if self.solver in _PROJECTING:
-                    found = averaged(found, steps // 2)
+                sets = blocks_of(self._drawn_seed, member, len(kept), self.block)
+                found = solutions(self.solver, system, sets, steps)
                 total += last_or_best(
                     found, judge, math.ceil(len(kept) / self.block), lambda: bar.advance(task)
                 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.rows import LARGEST, UNSCALED, Rows, empty_rows, first_bad, stack, typed
+from streamk.encoding.rows import LARGEST, Rows, empty_rows, from_parts, parts_of, stack, typed
 from streamk.features.counter import GOLDEN64, MASK64, fill_bits
 
 Array = NDArray[np.float64]
@@ -89,13 +89,8 @@ class Reservoir:
         if not self.seen:
             return {}
         rows, goal = self.rows()
-        rows = stack([rows])
-        return {
-            "reservoir.slots": rows.slots,
-            "reservoir.keys": rows.keys,
-            "reservoir.values": rows.values,
-            "reservoir.goal": goal,
-            "reservoir.seen": np.array([self.seen], dtype=np.int64),
+        return parts_of("reservoir", stack([rows]), goal) | {
+            "reservoir.seen": np.array([self.seen], dtype=np.int64)
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
@@ -103,19 +98,7 @@ class Reservoir:
         if "reservoir.seen" not in arrays:
             return
         seen = int(typed(arrays, "reservoir.seen", np.int64, (1,))[0])
-        count, width = min(seen, self.most), arrays["reservoir.values"].shape[1]
-        shape = (1 if len(arrays["reservoir.keys"]) == 1 else count, width)
-        rows = Rows(
-            typed(arrays, "reservoir.slots", np.int32, shape),
-            typed(arrays, "reservoir.keys", np.uint64, shape),
-            typed(arrays, "reservoir.values", np.float64, (count, width)),
-        )
-        goal = typed(arrays, "reservoir.goal", np.float64, (2, count))
-        named = np.where(rows.slots < UNSCALED, -2 - rows.slots, rows.slots)
-        if seen < 1 or (named.size and named.max() >= slots):
-            raise ValueError("its reservoir does not fit")
-        if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
-            raise ValueError("an event of its reservoir has an impossible value")
+        rows, goal = from_parts("reservoir", arrays, min(seen, self.most), slots, largest)
         self._rows, self._goal, self.seen = rows.copy(), goal.copy(), seen
 
 

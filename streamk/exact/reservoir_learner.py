@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.rows import Rows
 from streamk.exact.bandwidth import bandwidth_for
-from streamk.exact.expansion import Columns, Expansion
+from streamk.exact.expansion import Expansion
 from streamk.exact.learner import ExactLearner
 from streamk.exact.reservoir import Reservoir
 from streamk.kernel_blocks import Floats
@@ -60,9 +59,8 @@ class ReservoirLearner(ExactLearner):
         if reservoir is None or not len(reservoir):
             raise ValueError("there is nothing to solve; learn events first")
         rows, goal = reservoir.rows()
-        inputs = self._codec.inputs
-        columns = Columns.of(rows, inputs.statistics[: len(inputs.numbers) if inputs.scaled else 0])
-        X = columns.dense(rows, len(inputs.statistics))
+        columns = self._columns([rows])
+        X = self._dense(columns, rows)
         bandwidth = self.bandwidth or bandwidth_for(self._kernel, X)
         coefficients, bias = self._solve(X, self._targets(goal[0]), goal[1], bandwidth, progress)
         solved = Expansion(self._kernel, bandwidth, columns, X, coefficients, bias)
@@ -83,8 +81,7 @@ class ReservoirLearner(ExactLearner):
         return self._reservoir.seed
 
     def _make_reservoir(self, most: int) -> Reservoir:
-        seed = secrets.randbits(63) if self.seed is None else self.seed
-        return Reservoir(most, seed)
+        return Reservoir(most, self._draw_seed())
 
     def _take(self, rows: Rows, goal: Array) -> None:
         self._keep(rows, goal)
@@ -122,8 +119,6 @@ class ReservoirLearner(ExactLearner):
             raise ValueError(f"its reservoir is {kept!r}")
         self._reservoir = Reservoir(most, seed)
         inputs = self._codec.inputs
-        slots = len(inputs.numbers) if inputs.scaled else 0
-        self._reservoir.restore(arrays, slots, inputs.largest)
+        self._reservoir.restore(arrays, inputs.slots, inputs.largest)
         _, goal = self._reservoir.rows()
-        if self._classifies and not set(goal[0].tolist()) <= set(range(self._codec.outputs)):
-            raise ValueError("an event of its reservoir has no label")
+        self._check_labels(goal[0].tolist())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -122,6 +123,24 @@ class Learner(base.Estimator):
         """Return a learner that knows nothing, of the parameters that :meth:`_parameters` gave."""
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
 
+    def _draw_seed(self) -> int:
+        """Return the seed to begin with: the parameter, or a new one if it is None."""
+        return secrets.randbits(63) if self.seed is None else self.seed
+
+    def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the learner of these parts, which it does not share, closed."""
+        return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
+
+    def _check_whole(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Raise a ValueError if a model file holds more than what this learner, made from it, keeps."""
+        if model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
+            raise ValueError("it has parts that do not belong to it")
+
+    def _check_labels(self, targets: Iterable[float]) -> None:
+        """Raise a ValueError if a target of an event that was kept is the code of no label."""
+        if self._codec.labels is not None and not set(targets) <= set(range(len(self._codec.labels))):
+            raise ValueError("an event that it kept has no label")
+
     @abstractmethod
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the header and the arrays of a model file."""
@@ -159,3 +178,8 @@ class Learner(base.Estimator):
     @abstractmethod
     def _predict_batch(self, rows: Batch) -> Array:
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
+
+
+def with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

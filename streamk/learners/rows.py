@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ class RowLearner(SavedLearner):
         """Return the map, made on the first event that is learned, with room for ``outputs``."""
         made = self._map
         if made is None:
-            seed = secrets.randbits(63) if self.seed is None else self.seed
+            seed = self._draw_seed()
             structured = self._codec.inputs.directions == STRUCTURED
             made = self._make_map(seed, rows.most_slots() if structured else None)
             self._grow(max(outputs, 1), made.features)

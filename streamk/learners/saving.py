@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from streamk import model_file
 from streamk.encoding.codec import KNOWN
 from streamk.encoding.pending import Pending
 from streamk.encoding.rows import MOST_SLOTS
+from streamk.learners.learner import with_prefix
 from streamk.learners.state import LearnerState
 from streamk.parameters import check_map
 
@@ -40,10 +40,6 @@ class SavedLearner(LearnerState):
         It is as small as its coefficients. If it learns on, it opens the block again, from where it stands.
         """
         return self._copied(*self._to_parts())
-
-    def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the learner of these parts, which it does not share; without an open block."""
-        return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         named, arrays = self._codec.parts()
@@ -72,7 +68,7 @@ class SavedLearner(LearnerState):
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
     ) -> Self:
         self = cls._with_parameters(header["parameters"])
-        self._codec.restore(header, _with_prefix(arrays, "codec."))
+        self._codec.restore(header, with_prefix(arrays, "codec."))
         self._combiner.restore(arrays)
         if header["seed"] is not None:
             self._restore_experts(header, arrays, closed)
@@ -80,13 +76,10 @@ class SavedLearner(LearnerState):
             raise ValueError("it has learned, and has no seed")
         if "pending.goal" in arrays:
             inputs = self._codec.inputs
-            slots = len(inputs.numbers) if inputs.scaled else 0
-            self._pending = Pending.from_arrays(arrays, slots, self._together, inputs.largest)
-        labels = len(self._codec.labels or ())
-        if self._classifies and not self._pending.targets() <= set(range(labels)):
-            raise ValueError("a pending event has no label")
-        if not closed and model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
-            raise ValueError("it has parts that do not belong to it")
+            self._pending = Pending.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
+        self._check_labels(self._pending.targets())
+        if not closed:
+            self._check_whole(header, arrays)
         return self
 
     def _restore_experts(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
@@ -115,7 +108,7 @@ class SavedLearner(LearnerState):
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
             expert.opened(openings, self._growth.columns, False)
-            expert.restore(_with_prefix(arrays, f"expert{k}."))
+            expert.restore(with_prefix(arrays, f"expert{k}."))
             if closed:
                 expert.close()
         if self._asked is not None:
@@ -132,7 +125,3 @@ class SavedLearner(LearnerState):
 
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
 _SCRATCH = ("_arguments", "_loans", "_entry", "_goal", "_out")
-
-
-def _with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,18 +10,10 @@ from streamk.exact.centers import Centers
 from streamk.exact.eigenpro_solver import EigenPro, Settings
 from streamk.kernels import kernel
 
-RNG = np.random.default_rng(0)
-X = [dict(zip("abc", row, strict=True)) for row in RNG.normal(size=(160, 3)).tolist()]
-LABELS = [x["a"] > x["b"] for x in X]
-TARGETS = [x["a"] for x in X]
-STREAMS = {
-    "plain": lambda x: x,
-    "constant": lambda x: {"a": 1.0},
-    "huge": lambda x: {k: v * 1e10 for k, v in x.items()},
-    "empty": lambda x: {},
-}
+from ..laws import test_extremes as extremes
+from ..laws.test_extremes import STREAMS, WEIGHTS
+
 AUTOMATIC = Settings("exact", None, None, None)
-WEIGHTS = {"usual": lambda i: 1.0, "heavy": lambda i: 1e12, "mixed": lambda i: 10.0 ** (i % 61 * 10 - 300)}
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
@@ -30,11 +22,11 @@ WEIGHTS = {"usual": lambda i: 1.0, "heavy": lambda i: 1e12, "mixed": lambda i: 1
 @pytest.mark.parametrize("kernel", ["laplace", "gaussian", "arc-cosine:2", "polynomial:3"])
 def test_predictions_stay_numbers(kernel, projection, stream, weights):
     settings = {"kernel": kernel, "projection": projection, "centers": 15, "batch": 6, "seed": 1}
-    for cls, y in ((streamk.EigenProClassifier, LABELS), (streamk.EigenProRegressor, TARGETS)):
+    for cls, y in ((streamk.EigenProClassifier, extremes.Y), (streamk.EigenProRegressor, extremes.T)):
         learner = cls(
             **settings, choose="k-means" if weights == "usual" else "random", scale_inputs=stream != "huge"
         )
-        xs = [STREAMS[stream](x) for x in X]
+        xs = [STREAMS[stream](x) for x in extremes.X]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for _ in range(2):
