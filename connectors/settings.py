@@ -72,7 +72,11 @@ class TopicSource(Section):
     )
     expired: Literal["fail", "earliest", "latest"] = Field(
         "fail",
-        description="what to do if events were deleted before they were read: fail, earliest or latest",
+        description="what to do if events were deleted before they were read, or the topic was made anew: "
+        "fail, earliest or latest",
+    )
+    blank: bool = Field(
+        False, description="whether a model that knows nothing may go on where the group's others ended"
     )
 
 
@@ -120,6 +124,9 @@ class Events(Section):
         None, min_length=1, description="field that says when; the record's time by default"
     )
     weight: str | None = Field(None, min_length=1, description="field that says how much the event counts")
+    tombstones: Literal["dead", "skip"] = Field(
+        "dead", description="what to do with records without a value: dead (letters) or skip"
+    )
 
     @field_validator("features", mode="after")
     @classmethod
@@ -134,6 +141,7 @@ class Events(Section):
     def decoder(self, task: str, columns: list[str] | None = None, delimiter: str = ",") -> Decoder:
         """Return the decoder; ``columns`` and ``delimiter`` are those that a file names itself."""
         values = {**dict(self), "columns": self.columns or columns}
+        del values["tombstones"]
         try:
             return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
         except ValueError as error:
@@ -173,11 +181,14 @@ class Checkpoints(Section):
 
 
 class Limits(Section):
-    """How much may be refused before the daemon stops."""
+    """How much may be refused, known or tried in vain before the daemon stops."""
 
     consecutive: int = Field(1000, ge=1, description="events refused one after the other")
     ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
     window: int = Field(10_000, ge=1, description="events over which the ratio is taken")
+    labels: int = Field(1000, ge=1, description="classes; an event with one more is refused")
+    names: int = Field(10_000, ge=1, description="names of numbers; an event with one more is refused")
+    restarts: int = Field(10, ge=1, description="sessions in a row without progress that are borne")
 
 
 class Telemetry(Section):

@@ -19,9 +19,8 @@ from typing import Any, BinaryIO
 import zstandard
 
 from connectors.files.compression import unpacked
-from connectors.stream import POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
+from connectors.stream import MOST, POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
 
-_MOST = 1000  # records a poll
 _HEAD = 4096  # bytes by which a log is known
 _DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
 _MARK = b"\xef\xbb\xbf"
@@ -38,6 +37,11 @@ class FileSource:
         ``"json"``, a record a line, or ``"csv"``, whose first line names the columns.
     follow
         Whether to wait for more at the end.
+
+    Attributes
+    ----------
+    begins
+        The byte of the first record.
 
     Raises
     ------
@@ -65,7 +69,7 @@ class FileSource:
         except BaseException:
             self.close(True)
             raise
-        self._after_header = self._position
+        self.begins = self._position
 
     def _header(self) -> list[str]:
         line = self._line()
@@ -80,18 +84,18 @@ class FileSource:
         self.delimiter = "\t" if "\t" in text and "," not in text else ","
         return next(csv.reader([text], delimiter=self.delimiter))
 
-    def poll(self, seconds: float) -> Polled:
+    def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records; wait for them only if the log is followed."""
         if not self._assigned:
             self._assigned = True
-            return Polled(assigned=[Assigned(self.name, None, self._after_header, sys.maxsize)])
+            return Polled(assigned=[Assigned(self.name, None, self.begins, sys.maxsize)])
         deadline = time.monotonic() + seconds
         while True:
             records = []
             try:
                 for raw in self._records():
                     records.append(raw)
-                    if len(records) == _MOST:
+                    if len(records) == most:
                         break
             except Failure:
                 if not records:
@@ -193,6 +197,14 @@ class FileSource:
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Do nothing, since nobody else reads the log."""
+        return True
+
+    def partitions(self) -> list[str]:
+        """Return the one partition."""
+        return [self.name]
+
+    def alone(self) -> bool:
+        """Return True: nobody else reads the log."""
         return True
 
     def ends(self) -> Mapping[str, int]:

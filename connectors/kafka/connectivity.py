@@ -16,7 +16,7 @@ from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 
 from connectors.settings import Kafka
-from connectors.stream import DENIED, USAGE, Failure, Interruption
+from connectors.stream import DENIED, USAGE, Away, Failure
 
 REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -52,7 +52,7 @@ def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
             ) from None
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
-    raise Interruption(f"no broker answers ({'; '.join(reasons)})")
+    raise Away(f"no broker answers ({'; '.join(reasons)})")
 
 
 def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:

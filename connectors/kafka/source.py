@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -25,15 +25,28 @@ from connectors.kafka.client import (
     READING,
     administrator,
     explained,
+    identify,
     options,
     partition_name,
     require_topics,
 )
-from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
+from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw
 
 log = logging.getLogger(__name__)
-_MOST = 2000  # records a poll
+_METADATA = 30_000  # milliseconds after which new partitions are looked for
 _MS = int(PATIENCE * 1000)
+
+
+@contextlib.contextmanager
+def _readable(topic: str) -> Iterator[None]:
+    """Turn what is wrong with the bytes of records into an Interruption."""
+    try:
+        yield
+    except (kafka_errors.KafkaError, Interruption, Failure):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Interruption(f"{topic}: records cannot be read: {what}") from None
 
 
 class _Revoked(Exception):  # noqa: N818
@@ -101,6 +114,8 @@ class TopicSource:
         self._options = options(kafka)
         self._listener = _Listener()
         self._unbegun: set[TopicPartition] = set()
+        self._told: dict[TopicPartition, int] = {}  # positions that polls have given
+        self._identity = ""
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
@@ -110,7 +125,8 @@ class TopicSource:
                 auto_offset_reset="none",
                 **READING,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
-                max_poll_records=_MOST,
+                max_poll_records=MOST,
+                metadata_max_age_ms=_METADATA,
                 session_timeout_ms=session,
                 heartbeat_interval_ms=max(session // 5, 200),
                 fetch_max_wait_ms=200,
@@ -125,18 +141,19 @@ class TopicSource:
             self._consumer.close(timeout_ms=1000)
             raise
 
-    def poll(self, seconds: float) -> Polled:
+    def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records, what the group gave and has not been begun, and what it takes.
 
         Raises
         ------
         Interruption
-            If the group has given everything to others already.
+            If the group has given everything to others already, the topic was made anew, or records cannot be
+            read.
         """
         polled: Mapping[TopicPartition, Any] = {}
-        with explained("source.topic"):
+        with explained("source.topic"), _readable(self.name):
             try:
-                polled = self._consumer.poll(int(seconds * 1000))
+                polled = self._consumer.poll(int(seconds * 1000), max_records=most)
             except kafka_errors.KafkaError as error:
                 if not isinstance(error.__cause__, _Revoked):
                     raise
@@ -145,13 +162,27 @@ class TopicSource:
             self._consumer._coordinator.request_rejoin()
         if self._listener.lost:
             raise Interruption("the group has given the partitions to others")
+        if self._told and identify(self._consumer, self.name) != self._identity:
+            raise Interruption(f"the topic {self.name} was made anew")
         given, taken = self._listener.take()
         self._unbegun = (self._unbegun | given) & self._consumer.assignment()
-        batches = {
-            partition_name(partition): Batch(records, records[-1].offset + 1)
-            for partition, records in polled.items()
-        }
-        return Polled(batches, self._describe(self._unbegun), [partition_name(p) for p in taken])
+        for partition in taken:
+            self._told.pop(partition, None)
+        return Polled(
+            self._batches(polled), self._describe(self._unbegun), [partition_name(p) for p in taken]
+        )
+
+    def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, Batch]:
+        """Return what was polled, with the consumer's positions: it has also passed what is no record."""
+        found: dict[str, Batch] = {}
+        for partition, told in self._told.items():
+            state = self._consumer._subscription.assignment.get(partition)
+            at = state.position.offset if state is not None and state.position is not None else told
+            records = polled.get(partition, ())
+            if records or at > told:
+                self._told[partition] = at
+                found[partition_name(partition)] = Batch(records, at)
+        return found
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
         if not partitions:
@@ -161,11 +192,19 @@ class TopicSource:
             first = self._consumer.beginning_offsets(ordered, _MS)
             end = self._consumer.end_offsets(ordered, _MS)
         names = [partition_name(p) for p in ordered]
-        committed = self.committed(names)
+        committed, identity = self.committed(names), identify(self._consumer, self.name)
+        if self._told and identity != self._identity:
+            raise Interruption(f"the topic {self.name} was made anew")
+        self._identity = identity
+        siblings = len(self.partitions())
         return [
-            Assigned(name, committed.get(name), first[p], end[p])
+            Assigned(name, committed.get(name), first[p], end[p], identity, p.partition, siblings)
             for name, p in zip(names, ordered, strict=True)
         ]
+
+    def partitions(self) -> list[str]:
+        """Return the names of all partitions of the topic."""
+        return [f"{self.name}-{n}" for n in sorted(self._consumer.partitions_for_topic(self.name) or ())]
 
     def _partition(self, name: str) -> TopicPartition:
         return TopicPartition(self.name, int(name.rpartition("-")[2]))
@@ -189,6 +228,7 @@ class TopicSource:
             raise Interruption(f"the group took {partition} back at once") from None
         self._consumer.resume(place)
         self._unbegun.discard(place)
+        self._told[place] = position
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Tell the group; False if it is rebalancing."""
@@ -231,6 +271,12 @@ class TopicSource:
             for member in found[self.group]["members"]:
                 if member["group_instance_id"] == self._member and member["member_id"] != mine:
                     raise kafka_errors.FencedInstanceIdError
+
+    def alone(self) -> bool:
+        """Return whether this is the only member of the group."""
+        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
+            members = admin.describe_groups([self.group])[self.group]["members"]
+        return all(member["group_instance_id"] == self._member for member in members)
 
     def ends(self) -> Mapping[str, int]:
         """Return where each partition ends now."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.daemon.checkpoint import Checkpoint
+from connectors.daemon.store import Store
 
 from .broker import lacking
 

@@ -13,8 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from connectors.daemon import telemetry as module
-from connectors.daemon.operators import Outcome, Tally
-from connectors.daemon.telemetry import Telemetry, log_to_stderr
+from connectors.daemon.learning import tally
+from connectors.daemon.logs import log_to_stderr
+from connectors.daemon.outputs import Outcome
+from connectors.daemon.telemetry import Telemetry
 from connectors.events import Event
 from connectors.stream import USAGE, Failure, Raw
 
@@ -48,7 +50,8 @@ REFUSED = Outcome(Raw(0, b""), None, None, "cannot be decoded")
 
 
 def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
-    telemetry.worked(outcomes, Tally.of(outcomes), seconds, learner)
+    telemetry.learned(outcomes, learner)
+    telemetry.worked(tally(outcomes, 0), seconds, outcomes[-1].raw.timestamp if outcomes else None)
 
 
 def metrics(telemetry):
