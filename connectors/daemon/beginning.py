@@ -107,7 +107,8 @@ def _renewed(model: str, assigned: Assigned, saved: Progress | None, note: Note,
     """Begin with a topic that has the name of the one that was read, and is another."""
     name = assigned.partition
     if policy.expired == FAIL:
-        was = note.identity if saved is None else saved.identity
+        known = saved is not None and not ownership.same(saved.identity, assigned.identity)
+        was = saved.identity if saved is not None and known else note.identity
         raise Failure(
             POSITION,
             f"{name} is not what was read before: its topic was deleted and made anew, or this is another "

@@ -143,7 +143,8 @@ class Session:
         if polled.revoked:
             self._revoke(polled.revoked)
         for partition, batch in polled.batches.items():
-            self._take(partition, batch)
+            if partition in self._notes:  # what has just been handed over is another's
+                self._take(partition, batch)
         self._look_at_the_clock()  # also where nothing came
         now = self._clock()
         if now - self._asked_at >= _ASK:
