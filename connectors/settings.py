@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.events import Decoder
 from connectors.learners import DEFAULT, LEARNERS, build
@@ -26,14 +26,28 @@ def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+def _possible(path: Path) -> Path:
+    if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
+        raise ValueError(
+            f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
+        )
+    return path
+
+
+_LONGEST = 255  # bytes of a name of a file
+FilePath = Annotated[Path, AfterValidator(_possible)]
+
+
 class Kafka(Section):
     """The brokers, and how to be let in."""
 
-    servers: list[str] = Field(["localhost:9092"], description="brokers to ask first, host:port")
+    servers: list[str] = Field(
+        ["localhost:9092"], min_length=1, description="brokers to ask first, host:port"
+    )
     tls: bool = Field(False, description="whether to encrypt the connection")
-    ca: Path | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
-    certificate: Path | None = Field(None, description="this client's certificate (PEM)")
-    certificate_key: Path | None = Field(None, description="the key of this client's certificate (PEM)")
+    ca: FilePath | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
+    certificate: FilePath | None = Field(None, description="this client's certificate (PEM)")
+    certificate_key: FilePath | None = Field(None, description="the key of this client's certificate (PEM)")
     certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
     check_hostname: bool = Field(True, description="whether the certificate must name the host")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
@@ -84,7 +98,7 @@ class FileSource(Section):
     """Events from a log on disk."""
 
     kind: Literal["file"]
-    path: Path = Field(description="JSON lines or CSV, plain, gzip or zstd")
+    path: FilePath = Field(description="JSON lines or CSV, plain, gzip or zstd")
     follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
 
 
@@ -99,7 +113,7 @@ class FileSink(Section):
     """Into JSON lines on disk."""
 
     kind: Literal["file"]
-    path: Path = Field(description="the file; lines are added")
+    path: FilePath = Field(description="the file; lines are added")
 
 
 Sink = Annotated[TopicSink | FileSink, Field(discriminator="kind")]
@@ -174,7 +188,7 @@ class Learner(Section):
 class Checkpoints(Section):
     """Where the model and the positions are kept, and how often."""
 
-    directory: Path = Field(Path("checkpoints"), description="one for each daemon")
+    directory: FilePath = Field(Path("checkpoints"), description="one for each daemon")
     events: int = Field(100_000, ge=1, description="so many events after the last one")
     seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
     keep: int = Field(3, ge=2, description="how many stay")

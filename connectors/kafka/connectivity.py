@@ -50,6 +50,8 @@ def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
                 DENIED,
                 f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
             ) from None
+        except (UnicodeError, OverflowError, ValueError) as error:
+            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})") from None
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
     raise Away(f"no broker answers ({'; '.join(reasons)})")

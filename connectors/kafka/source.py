@@ -116,6 +116,7 @@ class TopicSource:
         self._unbegun: set[TopicPartition] = set()
         self._told: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
+        self._orphaned = 0  # times in a row that partitions were found to belong to nobody
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
@@ -263,6 +264,29 @@ class TopicSource:
             raise Interruption("the group has given the partitions to others")
         return found
 
+    def _require_owners(self, mine: int) -> None:
+        """Leave the group if it has forgotten partitions, so that it gives all of them anew.
+
+        A member that comes back under its name gets what it had, which is nothing if the topic was not there,
+        and nobody would notice that it is there again.
+        """
+        there = len(self.partitions())
+        if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
+            self._orphaned = 0
+            return
+        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
+            group = admin.describe_groups([self.group])[self.group]
+        given = sum(
+            len(entry["partitions"])
+            for member in group["members"]
+            for entry in (member["member_assignment"] or {}).get("assigned_partitions", ())
+            if entry["topic"] == self.name
+        )
+        self._orphaned = self._orphaned + 1 if group["group_state"] == "Stable" and given < there else 0
+        if self._orphaned > 1:
+            self._leave()
+            raise Interruption(f"{there - given} partitions of {self.name} belong to nobody; joining anew")
+
     def require_identity(self) -> None:
         """Raise Failure if the group knows another process by this one's name."""
         mine = self._consumer.group_metadata().member_id
@@ -279,8 +303,15 @@ class TopicSource:
         return all(member["group_instance_id"] == self._member for member in members)
 
     def ends(self) -> Mapping[str, int]:
-        """Return where each partition ends now."""
+        """Return where each partition ends now.
+
+        Raises
+        ------
+        Interruption
+            If nobody has been given some partitions: the group may then wait for ever.
+        """
         partitions = sorted(self._consumer.assignment())
+        self._require_owners(len(partitions))
         with explained("source.topic"):
             found = self._consumer.end_offsets(partitions, _MS) if partitions else {}
         return {partition_name(partition): end for partition, end in found.items()}
