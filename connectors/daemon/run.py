@@ -34,6 +34,7 @@ from connectors.stream import (
 log = logging.getLogger(__name__)
 _REPEAT = 60.0  # seconds after which the log says again what has not changed
 _LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
+_LONG = 60.0  # seconds that a session lasts which has not begun in vain, though nothing came
 _START = 10.0  # seconds without an answer at the start: an address is wrong
 
 
@@ -78,8 +79,8 @@ class _Patience:
             self._furthest |= positions
             self._vain, self._away_since = 0, None
 
-    def bear(self, error: Interruption, ready: bool) -> None:
-        """Raise Failure if that was one interruption too many."""
+    def bear(self, error: Interruption, ready: bool, lasted: float) -> None:
+        """Raise Failure if that was one interruption too many, of a session that lasted so many seconds."""
         now = time.monotonic()
         if isinstance(error, Away):
             if self._away_since is None or ready:
@@ -89,7 +90,7 @@ class _Patience:
                 why = "kafka.away_seconds" if self._answered else "none has answered since the start"
                 raise Failure(AWAY, f"{error}; it has been so for {gone:.0f} seconds ({why})") from None
             return
-        self._vain += 1
+        self._vain = 1 if lasted > _LONG else self._vain + 1
         if self._vain > self._restarts:
             raise Failure(
                 STUCK,
@@ -110,7 +111,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
             pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
             ready = telemetry.ready
             telemetry.restarted()
-            patience.bear(error, ready)
+            patience.bear(error, ready, now - begun)
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", error)

@@ -194,7 +194,7 @@ class Telemetry:
 
         try:
             server = _Server((host, port), Answers)
-        except (OSError, UnicodeError, OverflowError) as error:
+        except (OSError, TypeError, UnicodeError, OverflowError) as error:
             why = getattr(error, "strerror", None) or error
             raise Failure(USAGE, f"telemetry.port: {host}:{port} cannot be used: {why}") from None
         threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()

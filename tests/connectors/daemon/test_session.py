@@ -1,5 +1,7 @@
 """Real sessions in a played world: whatever ends between any two effects, nothing is lost or done twice."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,3 +111,64 @@ def test_markers_move_the_position():
     assert session.positions == {"p-0": 11}
     assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 11)]
     world.finish()
+
+
+# ---- slow work
+
+
+def slow(world, seconds):
+    """Let a record take so long, by the played clock; return when outputs became visible."""
+    member, visible = world.members["a"], []
+    member.start()
+    process, commit = member.operator.process, member.session._sinks["topics"].commit
+
+    def taking_long(partition, records):
+        world.clock[0] += seconds * len(records)
+        return process(partition, records)
+
+    def seen(positions):
+        visible.append(world.clock[0])
+        commit(positions)
+
+    member.operator.process = taking_long
+    member.session._sinks["topics"].commit = seen
+    return visible
+
+
+def test_outputs_do_not_wait_for_a_slow_batch():
+    """Seventy milliseconds a record, hundreds of records a poll: transactions end within a second."""
+    world = World(("a",), ("p-0", "p-1"))
+    world.broker.wanted = {"p-0": "a", "p-1": "a"}
+    world.broker.end = {"p-0": 1500, "p-1": 1500}
+    world.members["a"].most = 400
+    world.members["a"].events = 10**6
+    beats = []
+    visible = slow(world, 0.07)
+    telemetry = world.members["a"].session._telemetry
+    worked = telemetry.worked
+    telemetry.worked = lambda *what: beats.append(world.clock[0]) or worked(*what)
+    try:
+        for _ in range(40):
+            world.members["a"].step()
+    finally:
+        telemetry.worked = worked
+    assert sum(map(len, world.members["a"].operator.seen.values())) > 500
+    for times in (visible, beats):
+        waits = [b - a for a, b in pairwise(times)]
+        assert max(waits[2:]) < 1.0  # the first pieces find the pace
+        assert max(waits) < 6.0
+
+
+def test_a_poll_brings_no_more_than_can_be_done_in_time():
+    """The group takes partitions from a member that does not poll."""
+    world = World(("a",), ("p-0",))
+    world.broker.end["p-0"] = 10_000
+    world.members["a"].most = 10_000
+    slow(world, 0.5)
+    asked = []
+    poll = world.members["a"].session._source.poll
+    world.members["a"].session._source.poll = lambda seconds, most: asked.append(most) or poll(seconds, most)
+    for _ in range(4):
+        world.members["a"].step()
+    assert asked[0] == 2000
+    assert asked[-1] == 40
