@@ -100,7 +100,7 @@ def test_failures_are_lines_of_a_json_log_too(stand):
 
 def test_a_model_rolled_back(stand):
     log = stand.directory / "log.jsonl"
-    path = settings(stand, checkpoints__keep=10)
+    path = settings(stand, checkpoints__keep=10, checkpoints__seconds=100.0)
     sent = events(900)
     for n in (300, 600):
         write(log, sent[n - 300 : n])
@@ -121,7 +121,7 @@ def test_a_model_rolled_back(stand):
 
 def test_a_rollback_that_skips(stand):
     log = stand.directory / "log.jsonl"
-    path = settings(stand, checkpoints__keep=10)
+    path = settings(stand, checkpoints__keep=10, checkpoints__seconds=100.0)
     sent = events(900)
     for n in (300, 600):
         write(log, sent[n - 300 : n])
