@@ -29,6 +29,7 @@ from connectors.kafka.client import (
     partition_name,
     require_topics,
 )
+from connectors.kafka.records import unpack_quickly
 from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class TopicSource:
                 heartbeat_interval_ms=max(session // 5, 200),
                 fetch_max_wait_ms=200,
             )
+        unpack_quickly(self._consumer)
         self._listener.consumer = self._consumer
         try:
             with explained("source.topic"):
