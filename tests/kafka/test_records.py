@@ -336,6 +336,11 @@ def test_what_is_odd_but_readable(what):
             assert same(fetch(records=batch(ODD[what], **options), offset=first), None)[1] is None
 
 
+def test_offsets_that_go_back_in_what_the_library_reads():
+    found, _ = same(fetch(offset=5, records=batch([GOOD], 5) + batch(ODD["a time beyond that"])), None)
+    assert [one[0] for one in found] == [5, 0]
+
+
 @pytest.mark.parametrize("count", [-1, 0, 3, 2**31 - 1])
 def test_a_wrong_number_of_records(count):
     found, error = same(fetch(records=batch([record(0), record(1)], count=count)), None)
