@@ -104,7 +104,7 @@ def session(servers: str, predictions: bool) -> Iterator[Session]:
             "kafka": {"servers": [servers]},
             "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
             "events": {"target": "y"},
-            "learner": {"parameters": {"features": 512}},
+            "learner": {"name": "kaczmarz", "parameters": {"features": 512}},
             "predictions": {"kind": "topic", "topic": OUT} if predictions else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
