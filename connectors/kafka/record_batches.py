@@ -134,31 +134,20 @@ def _scan(body, offset, time, found):  # type: ignore[no-untyped-def]
         if pos > end or size < 0 or size > end - pos:
             return failed
         stop = pos + size
+        # where one of these fails, so do those after it
         _, pos = _varint(body, pos, stop)
-        if pos > stop:
-            return failed
         time_delta, pos = _varint(body, pos, stop)
-        if pos > stop:
-            return failed
         offset_delta, pos = _varint(body, pos, stop)
-        if pos > stop:
-            return failed
         key, key_end, pos = _stretch(body, pos, stop)
-        if pos > stop:
-            return failed
         value, value_end, pos = _stretch(body, pos, stop)
-        if pos > stop:
-            return failed
         count, pos = _varint(body, pos, stop)
         if pos > stop or count < 0:
             return failed
         begin = pos
         for _ in range(count):
             name, _, pos = _stretch(body, pos, stop)
-            if pos > stop or name == _ABSENT:
-                return failed
             _, _, pos = _stretch(body, pos, stop)
-            if pos > stop:
+            if pos > stop or name == _ABSENT:
                 return failed
         if pos != stop:
             return failed
