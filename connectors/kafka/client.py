@@ -14,6 +14,7 @@ from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
 from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
+from connectors.kafka.records import UnreadableBatchError
 from connectors.settings import Kafka
 from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption
 
@@ -21,6 +22,7 @@ T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
 # what brokers answer; that they stay away is all other errors
 _NOT_AWAY = (
+    UnreadableBatchError,
     kafka_errors.CorruptRecordError,
     kafka_errors.UnsupportedCodecError,
     kafka_errors.LogTruncationError,

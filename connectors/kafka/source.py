@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.base import MemberState
 
@@ -23,13 +21,15 @@ from connectors import settings
 from connectors.kafka.client import (
     PATIENCE,
     READING,
-    administrator,
     explained,
     identify,
     options,
     partition_name,
     require_topics,
 )
+from connectors.kafka.group import Group
+from connectors.kafka.listener import Listener, RevokedError
+from connectors.kafka.records import unpack_quickly
 from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw
 
 log = logging.getLogger(__name__)
@@ -47,45 +47,6 @@ def _readable(topic: str) -> Iterator[None]:
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise Interruption(f"{topic}: records cannot be read: {what}") from None
-
-
-class _Revoked(Exception):  # noqa: N818
-    """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes what the coordinator says; it is called on the client's thread, which must not wait."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.consumer: Any = None
-        self.assigned: set[TopicPartition] = set()
-        self.revoked: set[TopicPartition] = set()
-        self.lost = self.closing = False
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        with self._lock:
-            self.assigned |= set(assigned)
-        self.consumer.pause(*assigned)
-        for partition in assigned:
-            self.consumer.seek(partition, 0)  # nowhere yet: without it the client asks for a position itself
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        with self._lock:
-            self.revoked |= set(revoked)
-            self.assigned -= set(revoked)
-        if not self.closing:
-            raise _Revoked  # the client hands it to whoever polls
-
-    def on_partitions_lost(self, lost: Any) -> None:
-        self.lost = True
-
-    def take(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return what was assigned and revoked since the last time."""
-        with self._lock:
-            news = self.assigned, self.revoked
-            self.assigned, self.revoked = set(), set()
-        return news
 
 
 class TopicSource:
@@ -110,9 +71,10 @@ class TopicSource:
     delimiter = ","
 
     def __init__(self, source: settings.TopicSource, kafka: settings.Kafka, member: str) -> None:
-        self.name, self.group, self._member = source.topic, source.group, f"streamk-{member}"
-        self._options = options(kafka)
-        self._listener = _Listener()
+        self.name, member = source.topic, f"streamk-{member}"
+        found = options(kafka)
+        self._group = Group(found, source.group, member)
+        self._listener = Listener()
         self._unbegun: set[TopicPartition] = set()
         self._told: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
@@ -120,9 +82,9 @@ class TopicSource:
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
-                **self._options,
-                group_id=self.group,
-                group_instance_id=self._member,
+                **found,
+                group_id=source.group,
+                group_instance_id=member,
                 auto_offset_reset="none",
                 **READING,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
@@ -132,6 +94,7 @@ class TopicSource:
                 heartbeat_interval_ms=max(session // 5, 200),
                 fetch_max_wait_ms=200,
             )
+        unpack_quickly(self._consumer)
         self._listener.consumer = self._consumer
         try:
             with explained("source.topic"):
@@ -156,7 +119,7 @@ class TopicSource:
             try:
                 polled = self._consumer.poll(int(seconds * 1000), max_records=most)
             except kafka_errors.KafkaError as error:
-                if not isinstance(error.__cause__, _Revoked):
+                if not isinstance(error.__cause__, RevokedError):
                     raise
         if self._consumer.group_metadata().state is MemberState.REBALANCING:
             # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
@@ -274,33 +237,21 @@ class TopicSource:
         if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
             self._orphaned = 0
             return
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            group = admin.describe_groups([self.group])[self.group]
-        given = sum(
-            len(entry["partitions"])
-            for member in group["members"]
-            for entry in (member["member_assignment"] or {}).get("assigned_partitions", ())
-            if entry["topic"] == self.name
-        )
-        self._orphaned = self._orphaned + 1 if group["group_state"] == "Stable" and given < there else 0
+        given = self._group.given(self.name)
+        self._orphaned = self._orphaned + 1 if given is not None and given < there else 0
         if self._orphaned > 1:
-            self._leave()
-            raise Interruption(f"{there - given} partitions of {self.name} belong to nobody; joining anew")
+            self._group.leave()
+            raise Interruption(
+                f"some of the {there} partitions of {self.name} belong to nobody; joining anew"
+            )
 
     def require_identity(self) -> None:
         """Raise Failure if the group knows another process by this one's name."""
-        mine = self._consumer.group_metadata().member_id
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            found = admin.describe_groups([self.group])
-            for member in found[self.group]["members"]:
-                if member["group_instance_id"] == self._member and member["member_id"] != mine:
-                    raise kafka_errors.FencedInstanceIdError
+        self._group.require_identity(self._consumer.group_metadata().member_id)
 
     def alone(self) -> bool:
         """Return whether this is the only member of the group."""
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            members = admin.describe_groups([self.group])[self.group]["members"]
-        return all(member["group_instance_id"] == self._member for member in members)
+        return self._group.alone()
 
     def ends(self) -> Mapping[str, int]:
         """Return where each partition ends now.
@@ -328,12 +279,4 @@ class TopicSource:
         with contextlib.suppress(kafka_errors.KafkaError):
             self._consumer.close(timeout_ms=2000)
         if leaving:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Give up the place that the group keeps for this member's name."""
-        try:
-            with contextlib.closing(administrator(self._options)) as admin:
-                admin.remove_group_members(self.group, [MemberToRemove(group_instance_id=self._member)])
-        except kafka_errors.KafkaError as error:
-            log.warning("the group was not left (%s): others wait for kafka.session_seconds", error)
+            self._group.leave()
