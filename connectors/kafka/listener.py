@@ -23,6 +23,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self.lost = self.closing = False
 
     def on_partitions_assigned(self, assigned: Any) -> None:
+        """Note what was given, paused until the run says where to begin."""
         with self._lock:
             self.assigned |= set(assigned)
         self.consumer.pause(*assigned)
@@ -30,6 +31,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             self.consumer.seek(partition, 0)  # nowhere yet: without it the client asks for a position itself
 
     def on_partitions_revoked(self, revoked: Any) -> None:
+        """Note what is taken, and end the poll."""
         with self._lock:
             self.revoked |= set(revoked)
             self.assigned -= set(revoked)
@@ -37,6 +39,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             raise RevokedError  # the client hands it to whoever polls
 
     def on_partitions_lost(self, lost: Any) -> None:
+        """Note that everything has been given to others."""
         self.lost = True
 
     def take(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
