@@ -5,6 +5,10 @@ After events ``i = 1 … n`` the coefficients minimise ``Σ_i λ^(n−i) w_i (y_
 event changes it at will; so the variances ``D`` of ``P = U D Uᵀ`` (:mod:`streamk.experts.factor`) never grow
 beyond what they were before the first event.
 
+Without forgetting, events hardly move what has long been learned. An expert told to ``watch`` begins anew
+when its error has risen (:mod:`streamk.experts.change`): coefficients stay, and all that is known of them
+counts as much as one block of events. Were it to count nothing, the next events would move it at will.
+
 With the logistic loss an event is an equation of what Newton's method asks for (iteratively reweighted least
 squares): a residual ``([k = y] − p_k)/κ`` of weight ``κ w``, ``κ`` being the curvature along expected steps
 (:func:`streamk.losses.curvature_along`), which makes one matrix do for all classes.
@@ -26,7 +30,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
-from streamk.experts import factor
+from streamk.experts import change, factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
@@ -59,6 +63,8 @@ class Fitting(NamedTuple):
     diagonal: Array
     factor: Array
     weights: Array
+    watched: bool
+    watch: Array
 
 
 class LeastSquares(Expert):
@@ -74,17 +80,28 @@ class LeastSquares(Expert):
         ``λ``, 1 to forget nothing.
     constant
         What the first of the columns always holds.
+    watch
+        Whether it begins anew when its error has risen.
     """
 
     rule = "least squares"
 
-    def __init__(self, loss: int, penalty: float, forgetting: float, columns: slice, constant: float) -> None:
+    def __init__(
+        self,
+        loss: int,
+        penalty: float,
+        forgetting: float,
+        columns: slice,
+        constant: float,
+        watch: bool = False,
+    ) -> None:
         super().__init__(loss, columns=columns)
         self.penalty, self.forgetting, self.constant = float(penalty), float(forgetting), constant
         self.variables = np.zeros(1, dtype=np.int64)  # how many, then the columns of each
         self.places = np.zeros(0, dtype=np.int64)  # of columns: variable, counted from 1
         self.diagonal, self.factor = np.zeros((2, 0))
         self.weights: Array = np.zeros((1, 0))
+        self.watched, self.watch = watch, change.empty_watch()
 
     @property
     def record(self) -> Fitting:
@@ -92,6 +109,7 @@ class LeastSquares(Expert):
         return Fitting(
             self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
             self.variables, self.places, self.diagonal, self.factor, self.weights,
+            self.watched, self.watch,
         )  # fmt: skip
 
     def grow(self, outputs: int, features: int, width: int) -> None:
@@ -113,11 +131,17 @@ class LeastSquares(Expert):
     def close(self) -> None:
         """Forget how well coefficients are known; columns join anew from where they stand."""
         self._open(len(self.places))
+        self.watch = change.empty_watch()
 
     @property
     def joined(self) -> NDArray[np.int64]:
         """The columns that have joined, in the order of the variables."""
         return self.variables[1 : 1 + int(self.variables[0])]
+
+    @property
+    def restarts(self) -> int:
+        """How often it began anew."""
+        return int(self.watch[0, change.RISES])
 
     def information(self) -> Array:
         """Return ``P⁻¹`` of the variables that have joined."""
@@ -128,7 +152,7 @@ class LeastSquares(Expert):
         """Begin anew if it stands on these columns of the map alone."""
         super().forget(columns)
         if self._within(columns):
-            self._open(len(self.places))
+            self.close()
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
         """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
@@ -177,6 +201,7 @@ class LeastSquares(Expert):
                 weights[:, joined == 0] += unit.offset / self.constant
             moved[rows] += factor_of * (weights @ told)
             known += factor_of * (told - penalty if adds else told)
+            change.take(self.watch, expert.watch, factor_of)
         with one_blas_thread():
             solved = (
                 cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
@@ -185,10 +210,10 @@ class LeastSquares(Expert):
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
-        count = len(self.joined)
+        count, kept = len(self.joined), super().parts() | change.parts(self.watch)
         if not count:
-            return super().parts()
-        return super().parts() | {
+            return kept
+        return kept | {
             "variables": self.joined,
             "diagonal": self.diagonal[:count],
             "factor": self.factor[: factor.factor_size(count)],
@@ -198,6 +223,7 @@ class LeastSquares(Expert):
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         super().restore(arrays)
+        self.watch = change.restored(arrays)
         if "variables" not in arrays:
             return
         columns = len(self.places)
@@ -234,17 +260,20 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
 
     def fit(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        part = expert.forgetting
+        if expert.watched:
+            part *= change.part_to_keep(expert.watch, change.error_of(expert.loss, residual[:known], aim))
         curvature = curvature_along(expert.loss, residual[:known], aim)
         for k in range(known):
             residual[k] /= curvature
-        _fit(expert, phi, i, residual[:known], weight * curvature)
+        _fit(expert, phi, i, residual[:known], weight * curvature, part)
         count_step(expert.clock, expert.coefficients)
 
     return fit
 
 
 @njit(**INNER)
-def _fit(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
+def _fit(expert, phi, i, residual, weight, part):  # type: ignore[no-untyped-def]
     columns, variables, places = expert.coefficients.shape[2], expert.variables, expert.places
     for c in range(columns):
         if phi[i, expert.first + c] != 0.0 and places[c] == 0:
@@ -266,6 +295,6 @@ def _fit(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
             moved = min(max(moved, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
             expert.weights[k, j] = moved
             expert.coefficients[ITERATE, k, variables[1 + j]] = np.float32(moved)
-    if expert.forgetting < 1.0:
+    if part < 1.0:
         for j in range(size):
-            expert.diagonal[j] = min(expert.diagonal[j] / expert.forgetting, expert.variance)
+            expert.diagonal[j] = min(expert.diagonal[j] / part, expert.variance)

@@ -19,6 +19,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.following import MEAN
 from streamk.encoding.frames import batch
 from streamk.encoding.scaling import spread
+from streamk.experts.least_squares import LeastSquares
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
@@ -63,7 +64,8 @@ class _Kernel(KernelLearner):
 
         ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
         its outputs, and its mean squared ``error`` over the last thousand events (of standardised targets,
-        or of outputs that should be 1 for the class and 0 for others; of logits, of their softmax); and
+        or of outputs that should be 1 for the class and 0 for others; of logits, of their softmax), and of
+        those that do so the ``restarts``, how often they began anew since their error had risen; and
         ``relevance``, for every input that has one, in the two blocks of features
         (:mod:`streamk.features.relevance`).
         """
@@ -72,10 +74,13 @@ class _Kernel(KernelLearner):
         weights = shares @ stacking.weights
         if not self._classifies:
             weights = weights + stacking.shares[len(shares) :]
-        experts = [
+        experts: list[dict[str, Any]] = [
             {"expert": name, "weight": round(float(weight), 4), "error": float(f"{error:.4g}")}
             for name, weight, error in zip(self._names, weights, stacking.losses, strict=True)
         ]
+        for shown, expert in zip(experts, self._experts, strict=True):
+            if isinstance(expert, LeastSquares) and expert.watched:
+                shown["restarts"] = expert.restarts
         return {
             "events": self.events,
             "features": self.feature_count,

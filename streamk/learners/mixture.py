@@ -9,7 +9,7 @@ features cost more than experts. So one map feeds them all:
 * one whose gain falls as events come (squared loss);
 * recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
   0.998, for classes by the logistic loss; and on each of two blocks of features under learned relevance, with
-  inputs and memory beside them;
+  inputs and memory beside them, beginning anew when the error rises;
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * the label that came last, and how often each class came.
@@ -76,7 +76,7 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
         )
     for name, at in relevant.items():
-        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, at, amplitude)
+        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, at, amplitude, watch=True)
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if label_memory:

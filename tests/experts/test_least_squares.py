@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.encoding.codec import Unit
+from streamk.experts.change import BLOCK, KNOWN, RISES, empty_watch
 from streamk.experts.expert import evaluate, step
 from streamk.experts.least_squares import LeastSquares
 from streamk.losses import CODES
@@ -28,8 +29,8 @@ def teach(expert, phi, aim, known, weight):
     step(expert, phi, 0, outputs, 0, aim, known, weight, np.zeros(expert.coefficients.shape[1]))
 
 
-def expert(forgetting=1.0, loss=NUMBER, outputs=1, columns=slice(32, 32 + COLUMNS), width=192):
-    made = LeastSquares(loss, PENALTY, forgetting, columns, 1.0)
+def expert(forgetting=1.0, loss=NUMBER, outputs=1, columns=slice(32, 32 + COLUMNS), width=192, watch=False):
+    made = LeastSquares(loss, PENALTY, forgetting, columns, 1.0, watch)
     made.grow(outputs, width, width)
     return made
 
@@ -212,3 +213,129 @@ def test_the_logistic_loss_finds_the_odds():
     found = made.coefficients[0, 1, :4] - made.coefficients[0, 0, :4]
     np.testing.assert_allclose(found, exact, atol=0.05)
     np.testing.assert_allclose(found, true, atol=0.2)
+
+
+def changing(n, seed, classes=0, outputs=1):
+    """Targets, or classes, that turn into their opposites halfway."""
+    rng = np.random.default_rng(seed)
+    phi = np.zeros((n, 192), dtype=np.float32)
+    phi[:, 32:36] = rng.normal(size=(n, 4))
+    truth = np.where(np.arange(n) < n // 2, 1.0, -1.0) * (phi[:, 32:36] @ rng.normal(size=4))
+    if classes:
+        return phi, (truth + 0.1 * rng.normal(size=n) > 0.0).astype(float)
+    return phi, truth / 4.0 + 0.02 * rng.normal(size=n)
+
+
+def taught(made, phi, y):
+    return learned(made, phi, y, np.ones(len(y)))
+
+
+@pytest.mark.parametrize("loss", [NUMBER, CLASS, LOGISTIC])
+def test_it_begins_anew_after_a_change_and_not_before(loss):
+    phi, y = changing(4000, 12, loss != NUMBER)
+    outputs = 1 if loss == NUMBER else 2
+    made, plain = (expert(loss=loss, outputs=outputs, watch=watch) for watch in (True, False))
+    for some in (made, plain):
+        taught(some, phi[:2000], y[:2000])
+    assert made.restarts == 0
+    assert made.watch[0, KNOWN] == 2000
+    np.testing.assert_array_equal(made.coefficients, plain.coefficients)
+    for some in (made, plain):
+        taught(some, phi[2000:2600], y[2000:2600])
+    assert 1 <= made.restarts <= 3
+    assert plain.restarts == 0
+    assert not plain.watch.any()
+    assert made.watch[0, KNOWN] < 700
+    found = made.coefficients, plain.coefficients
+    rows, sides = phi[2600:, 32:36].T, np.sign(y - (loss != NUMBER) / 2)[2600:]
+    right = [(np.sign((w[0, -1, :4] - w[0, 0, :4] * (len(w[0]) > 1)) @ rows) == sides).mean() for w in found]
+    assert right[0] > 0.9
+    assert right[1] < 0.5
+
+
+def test_after_a_restart_it_is_ridge_around_the_coefficients_of_then():
+    """What was known counts as one block, and events since are learned on top."""
+    phi, y = changing(3000, 13)
+    made = expert(watch=True)
+    n = 0
+    while not made.restarts:
+        old, information = made.weights[0, :4].copy(), made.information() if n else None
+        taught(made, phi[n : n + 1], y[n : n + 1])
+        n += 1
+    # the event that raised the alarm was learned, and then all faded
+    row = phi[n - 1, 32:36].astype(float)
+    information = (information + np.outer(row, row)) * BLOCK / n
+    np.testing.assert_allclose(made.information(), information, rtol=1e-9)
+    assert made.clock.tolist() == [n, n]
+    kept = made.weights[0, :4].copy()
+    assert np.abs(kept - old).max() < 0.1
+    more = slice(n, n + 20)
+    taught(made, phi[more], y[more])
+    x = phi[more, 32:36].astype(float)
+    moved = np.linalg.solve(information + x.T @ x, x.T @ (y[more] - x @ kept))
+    np.testing.assert_allclose(made.weights[0, :4], kept + moved, rtol=1e-6)
+
+
+def test_a_restart_leaves_no_more_uncertainty_than_there_was_at_the_beginning():
+    phi, y = changing(3000, 14)
+    phi[:2800, 35] = 0.0  # hardly known when errors rise
+    made = taught(expert(watch=True), phi, y)
+    assert made.restarts
+    assert (made.diagonal <= 1.0 / PENALTY).all()
+
+
+def test_the_weight_of_an_event_is_nothing_to_the_watch():
+    phi, y = changing(1500, 15)
+    light, heavy = (learned(expert(watch=True), phi[:700], y[:700], np.full(700, w)) for w in (0.5, 2.0))
+    assert light.watch[0, KNOWN] == heavy.watch[0, KNOWN] == 700
+
+
+@pytest.mark.parametrize("loss", [NUMBER, CLASS])
+def test_a_watch_goes_where_its_expert_goes(loss):
+    phi, y = changing(3000, 16, loss != NUMBER)
+    outputs = 1 if loss == NUMBER else 2
+    made = taught(expert(loss=loss, outputs=outputs, watch=True), phi[:2500], y[:2500])
+    watch = made.watch.copy()
+    assert made.restarts
+    arrays = {name: array.copy() for name, array in made.parts().items()}
+    again = expert(loss=loss, outputs=outputs, watch=True)
+    again.restore(arrays)
+    for some in (made, again):
+        taught(some, phi[2500:], y[2500:])
+    assert made.watch.tobytes() == again.watch.tobytes() != watch.tobytes()
+    assert made.coefficients.tobytes() == again.coefficients.tobytes()
+    np.testing.assert_array_equal(arrays["watch"], watch)
+    places = np.arange(192)
+    places[[32, 39]] = [39, 32]
+    made.rearrange(places)
+    np.testing.assert_array_equal(made.watch, again.watch)
+    made.grow(outputs + 1, 192, 192)
+    np.testing.assert_array_equal(made.watch, again.watch)
+    made.forget(slice(64, 192))
+    assert made.restarts
+    made.forget(slice(32, 192))
+    np.testing.assert_array_equal(made.watch, empty_watch())
+    again.close()
+    np.testing.assert_array_equal(again.watch, empty_watch())
+    assert "watch" not in again.parts()
+
+
+def test_experts_that_watch_merge():
+    phi, y = changing(3000, 17)
+    first = taught(expert(watch=True), phi[:2500], y[:2500])
+    second = taught(expert(watch=True), phi[2000:2500], y[2000:2500])
+    merged = expert(watch=True)
+    merged.take([first, second], [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    assert merged.restarts == first.restarts > 0
+    # each by half of 3,000 events, whatever part of them it still knows
+    known = 1500 / 2500 * first.watch[0, KNOWN] + 1500 / 500 * second.watch[0, KNOWN]
+    assert merged.watch[0, KNOWN] == known
+    assert not merged.watch[1:].any()
+
+
+def test_an_impossible_watch_is_refused():
+    phi, y, w = stream(100, 18)
+    arrays = {k: v.copy() for k, v in learned(expert(watch=True), phi, y, w).parts().items()}
+    arrays["watch"][0, RISES] = 0.5
+    with pytest.raises(ValueError, match="impossible"):
+        expert(watch=True).restore(arrays)

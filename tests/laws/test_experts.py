@@ -30,6 +30,7 @@ RULES = {
     "projection, slow": lambda loss: Projection(loss, False, 0.0, 0, gain=0.1),
     "least squares": lambda loss: LeastSquares(loss, 30.0, 1.0, slice(0, 128), 1.0),
     "least squares, forgetting": lambda loss: LeastSquares(loss, 30.0, 0.99, slice(64, 128), 1.0),
+    "least squares, watched": lambda loss: LeastSquares(loss, 30.0, 1.0, slice(0, 128), 1.0, True),
     "least squares, logistic": lambda loss: LeastSquares(
         LOGISTIC if loss == CLASS else loss, 30.0, 0.99, slice(0, 128), 1.0
     ),

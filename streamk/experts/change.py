@@ -1,0 +1,180 @@
+"""Whether the error of an expert has risen: adaptive windowing (ADWIN, Bifet and Gavaldà 2007).
+
+A window of the latest errors, each from 0 to 1, grows as long as its parts agree. Errors come in blocks of
+:data:`BLOCK`. After each block, at every cut into ``n₀`` older and ``n₁`` newer events, the difference of the
+two means is compared with what Bernstein's inequality allows it to be::
+
+    ε = √(2 σ² L/m) + 2 L/(3 m)          1/m = 1/n₀ + 1/n₁          L = ln 10⁶
+
+``σ²`` being the variance of the window. If it is larger somewhere, the stream changed where it is largest in
+units of ``ε``, and what is older leaves the window. Errors that fall are those of an expert that learns; only
+a rise is reported.
+
+**False alarms.** Errors that are independent of one another and have one mean exceed ``ε`` at a cut with a
+probability of at most 10⁻⁶. A window of a million events has at most 65 cuts, and they are tried once in 32
+events: at most two false alarms in a million events, and far fewer, since cuts mostly agree and half of the
+differences are falls.
+
+**Buckets.** A bucket of level ``k`` holds the sums of ``2ᵏ`` blocks. If there would be more than :data:`MOST`
+of a level, the two oldest become one of the next; so the window takes room that grows with the logarithm of
+its length. Of the last level, the oldest is dropped.
+
+A *watch* is one array. Row 0 holds the block that fills (events, sum of errors, sum of their squares), of how
+many events the expert's information speaks, and how many rises there were; row ``k + 1`` the number of
+buckets of level ``k`` and then the sums of each, the oldest first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import typed
+from streamk.losses import FIRST_REGRESSION
+
+BLOCK = 32
+LEVELS, MOST = 20, 5
+COUNT, SUM, SQUARES, KNOWN, RISES = range(5)  # of row 0
+_LOGARITHM = math.log(1e6)
+_LARGEST = 2.0**53
+Array = NDArray[np.float64]
+
+
+def empty_watch() -> Array:
+    """Return a watch that has seen nothing."""
+    return np.zeros((1 + LEVELS, 1 + 2 * MOST))
+
+
+def take(watch: Array, other: Array, factor: float) -> None:
+    """Take part in a merge: so many times the information of another is added; windows begin empty."""
+    watch[0, KNOWN] += factor * other[0, KNOWN]
+    watch[0, RISES] += other[0, RISES]
+
+
+def parts(watch: Array) -> dict[str, NDArray[Any]]:
+    """Return what a model file keeps of a watch: nothing if it has seen nothing."""
+    return {"watch": watch} if watch.any() else {}
+
+
+def restored(arrays: dict[str, NDArray[Any]]) -> Array:
+    """Return the watch of a model file, if it is possible; one that has seen nothing if there is none."""
+    watch = empty_watch()
+    if "watch" not in arrays:
+        return watch
+    watch[:] = typed(arrays, "watch", np.float64, watch.shape)
+    now, counts = watch[0], watch[1:, 0]
+    sizes = np.append(now[COUNT], np.repeat(BLOCK * 2.0 ** np.arange(LEVELS), MOST))
+    sums = np.append(now[SUM], watch[1:, 1::2])
+    squares = np.append(now[SQUARES], watch[1:, 2::2])
+    empty = np.arange(MOST) >= counts[:, None]
+    if (
+        not ((watch >= 0.0) & (watch <= _LARGEST)).all()
+        or (np.append(counts, now[[COUNT, RISES]]) % 1.0).any()
+        or now[COUNT] >= BLOCK
+        or now[RISES + 1 :].any()
+        or (counts > MOST).any()
+        or (np.diff(counts > 0) & (counts[1:] > 0)).any()
+        or (sums > sizes).any()
+        or (squares > sums).any()
+        or sums[1:][empty.ravel()].any()
+    ):
+        raise ValueError("its errors are impossible")
+    return watch
+
+
+@njit(**INNER)
+def error_of(loss, residual, aim):  # type: ignore[no-untyped-def]
+    """Return the error of an event, from 0 to 1.
+
+    Of a class it is what its output lacks; of a number the distance, in standard deviations of the target.
+    """
+    if loss < FIRST_REGRESSION:
+        return min(max(residual[int(aim)], 0.0), 1.0)
+    return min(abs(residual[0]), 1.0)
+
+
+@njit(**INNER)
+def part_to_keep(watch, error):  # type: ignore[no-untyped-def]
+    """Take the error of an event; return which part of its information an expert had better keep.
+
+    It is 1 unless errors have risen; then the part that leaves the information of one block of events.
+    """
+    watch[0, COUNT] += 1.0
+    watch[0, SUM] += error
+    watch[0, SQUARES] += error * error
+    watch[0, KNOWN] += 1.0
+    if watch[0, COUNT] < BLOCK:
+        return 1.0
+    _add_block(watch, watch[0, SUM], watch[0, SQUARES])
+    watch[0, COUNT], watch[0, SUM], watch[0, SQUARES] = 0.0, 0.0, 0.0
+    if not _has_risen(watch):
+        return 1.0
+    part = min(BLOCK / watch[0, KNOWN], 1.0)
+    watch[0, KNOWN] = BLOCK
+    watch[0, RISES] += 1.0
+    return part
+
+
+@njit(**INNER)
+def _add_block(watch, total, squares):  # type: ignore[no-untyped-def]
+    """Add a bucket of level 0; join older ones where there are too many."""
+    for row in range(1, LEVELS + 1):
+        count = int(watch[row, 0])
+        full = count == MOST
+        joined = watch[row, 1] + watch[row, 3], watch[row, 2] + watch[row, 4]
+        if full:
+            gone = 2 if row < LEVELS else 1
+            _drop_oldest(watch, row, gone)
+            count -= gone
+        watch[row, 1 + 2 * count], watch[row, 2 + 2 * count] = total, squares
+        watch[row, 0] = count + 1.0
+        if not full:
+            return
+        total, squares = joined
+
+
+@njit(**INNER)
+def _drop_oldest(watch, row, gone):  # type: ignore[no-untyped-def]
+    """Drop the oldest buckets of a row; those behind move up, and what is left free is 0."""
+    kept = 2 * (MOST - gone)
+    for j in range(1, 1 + 2 * MOST):
+        watch[row, j] = watch[row, j + 2 * gone] if j <= kept else 0.0
+    watch[row, 0] -= gone
+
+
+@njit(**INNER)
+def _has_risen(watch):  # type: ignore[no-untyped-def]
+    """Cut the window where means differ most, if they differ; return whether the newer one is higher."""
+    whole, total, squares, size = 0.0, 0.0, 0.0, float(BLOCK)
+    for row in range(1, LEVELS + 1):
+        for j in range(int(watch[row, 0]) - 1, -1, -1):
+            whole += size
+            total += watch[row, 1 + 2 * j]
+            squares += watch[row, 2 + 2 * j]
+        size *= 2.0
+    mean = total / whole
+    variance = max(squares / whole - mean * mean, 0.0)
+    newer, of_newer, size = 0.0, 0.0, float(BLOCK)
+    most, at, gone, risen = 1.0, 0, 0, False
+    for row in range(1, LEVELS + 1):
+        for j in range(int(watch[row, 0]) - 1, -1, -1):
+            newer += size
+            of_newer += watch[row, 1 + 2 * j]
+            older = whole - newer
+            if older > 0.0:
+                inverse = 1.0 / older + 1.0 / newer
+                bound = np.sqrt(2.0 * variance * _LOGARITHM * inverse) + 2.0 * _LOGARITHM * inverse / 3.0
+                differ = of_newer / newer - (total - of_newer) / older
+                if abs(differ) > most * bound:
+                    most, at, gone, risen = abs(differ) / bound, row, j, differ > 0.0
+        size *= 2.0
+    if at > 0:
+        _drop_oldest(watch, at, gone)
+        for row in range(at + 1, LEVELS + 1):
+            _drop_oldest(watch, row, int(watch[row, 0]))
+    return risen

@@ -1,0 +1,151 @@
+"""Learners with nothing to tune, on streams that change: the blocks under relevance begin anew."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import streamk
+from streamk.experts.change import KNOWN, RISES
+from streamk.learners.mixture import RELEVANT
+
+CHANGE, END = 1500, 2500
+
+
+def stream(classes, seed=0, n=END, change=CHANGE):
+    """Targets that from an event on are other functions of the inputs."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    a, b, c = np.where(np.arange(n) < change, x.T, x.T[[1, 2, 0]])
+    y = np.sin(2 * a) + b * c
+    xs = [dict(zip("abc", row, strict=True)) for row in x.tolist()]
+    return xs, (y > 0.0).tolist() if classes else (y + 0.1 * rng.normal(size=n)).tolist()
+
+
+def made(classes, watched=True, **settings):
+    learner = (streamk.KernelClassifier if classes else streamk.KernelRegressor)(
+        **{"features": 768, "seed": 3, **settings}
+    )
+    for expert in learner._experts:
+        if not watched and hasattr(expert, "watched"):
+            expert.watched = False
+    return learner
+
+
+def restarts(learner):
+    return {e["expert"]: e["restarts"] for e in learner.summary()["experts"] if "restarts" in e}
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_it_follows_a_change_faster(classes):
+    xs, ys = stream(classes)
+    errors = {}
+    for watched in (True, False):
+        learner = made(classes, watched)
+        learner.learn_many(xs[: CHANGE + 200], ys[: CHANGE + 200])
+        assert sum(restarts(learner).values()) == (2 if watched else 0)
+        found = learner.predict_learn_many(xs[CHANGE + 200 :], ys[CHANGE + 200 :])
+        errors[watched] = np.mean(np.abs(np.array(found, float) - np.array(ys[CHANGE + 200 :], float)))
+    assert errors[True] < 0.9 * errors[False], errors
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_the_summary_says_how_often(classes):
+    xs, ys = stream(classes)
+    learner = made(classes)
+    named = {f"least squares, {name}" for name in RELEVANT}
+    assert restarts(learner) == dict.fromkeys(named, 0)
+    learner.learn_many(xs[:CHANGE], ys[:CHANGE])
+    assert restarts(learner) == dict.fromkeys(named, 0)
+    learner.learn_many(xs[CHANGE:1999], ys[CHANGE:1999])
+    found = restarts(learner)
+    assert set(found) == named
+    assert min(found.values()) >= 1
+    learner.learn_many(
+        xs[1999:2010], ys[1999:2010]
+    )  # after 2,000 events one of the blocks has other features
+    assert sorted(restarts(learner).values())[0] == 0
+    assert sorted(restarts(learner).values())[1] >= 1
+
+
+@pytest.mark.parametrize("settings", [{}, {"label_memory": False}, {"delay": 7}])
+@pytest.mark.parametrize("classes", [True, False])
+def test_a_change_is_seen_alike_however_events_come(classes, settings):
+    xs, ys = stream(classes)
+    one, many, passed, saved = (made(classes, **settings) for _ in range(4))
+    for x, y in zip(xs, ys, strict=True):
+        one.learn_one(x, y)
+    many.learn_many(xs[:77], ys[:77])
+    many.learn_many(xs[77:], ys[77:])
+    (passed.predict_proba_learn_many if classes else passed.predict_learn_many)(xs, ys)
+    cuts = [0, 1000, CHANGE, CHANGE + 50, CHANGE + 51, CHANGE + 100, 1990, END]
+    for start, stop in itertools.pairwise(cuts):
+        saved = streamk.loads(saved.to_bytes())
+        saved.learn_many(xs[start:stop], ys[start:stop])
+    expected = one.to_bytes()
+    assert sum(restarts(one).values()) >= 1
+    for learner in (many, passed, saved):
+        assert learner.to_bytes() == expected
+
+
+def awkward(kind, n=6000):
+    """Streams on which errors jump, and nothing has changed for good."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(n, 3))
+    xs = [dict(zip("abc", row, strict=True)) for row in x.tolist()]
+    y = x[:, 0] + np.sin(x[:, 1]) + 0.1 * rng.normal(size=n)
+    if kind == "a constant":
+        y[:] = 7.0
+    if kind == "absurd outliers":
+        y[[50, 2100, 3000, 3001, 5000]] = 1e12
+    if kind == "absurd inputs":
+        xs[3000]["a"] = 1e90
+    if kind == "noise alone":
+        y = rng.standard_cauchy(n)
+    if kind == "a label that comes late":
+        return xs, ["late" if k in (2500, 4000, 4001) else str(v > 0.0) for k, v in enumerate(y.tolist())]
+    if kind == "one label":
+        return xs, ["same"] * n
+    if kind == "a new class for good":
+        return xs, [str(v > 0.0) if k < 3000 else str(int(v > 1.0) + int(v > 0.0)) for k, v in enumerate(y)]
+    return xs, y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"),
+    [
+        ("a constant", 0), ("absurd outliers", 2), ("absurd inputs", 0), ("noise alone", 0),
+        ("a label that comes late", 0), ("one label", 0), ("a new class for good", 3),
+    ],
+)  # fmt: skip
+def test_it_does_not_begin_anew_for_ever(kind, most):
+    xs, ys = awkward(kind)
+    learner = made(isinstance(ys[0], str))
+    learner.learn_many(xs[:4000], ys[:4000])
+    assert max(restarts(learner).values()) <= most
+    learner.learn_many(xs[4000:], ys[4000:])
+    assert max(restarts(learner).values()) <= most
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_a_merge_with_nothing_keeps_the_watch(classes):
+    xs, ys = stream(classes)
+    learner, other = made(classes), made(classes)
+    learner.learn_many(xs[:1990], ys[:1990])
+    assert streamk.merge([learner, other]).to_bytes() == learner.to_bytes()
+    other.learn_many(xs[:1200], ys[:1200])
+    merged = streamk.merge([learner, other])
+    for expert, one, two in zip(merged._experts, learner._experts, other._experts, strict=True):
+        if getattr(expert, "watched", False):
+            assert expert.watch[0, RISES] == one.watch[0, RISES] + two.watch[0, RISES]
+            assert 0.0 < expert.watch[0, KNOWN] <= 1990 + 1200
+            assert not expert.watch[1:].any()
+
+
+def test_a_closed_learner_keeps_no_watch():
+    xs, ys = stream(True)
+    learner = made(True)
+    learner.learn_many(xs, ys)
+    closed = learner.closed()
+    assert sum(restarts(closed).values()) == 0
+    assert not any("watch" in expert.parts() for expert in closed._experts)
