@@ -65,7 +65,22 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
             ]
             if not dry_run:
                 _set(rows, checkpoint, store, places)
+                if settings.source.kind == "file":
+                    _forget_emitted(settings, store.model, rows[0].position)
     return rows
+
+
+def _forget_emitted(settings: Settings, model: str, position: int) -> None:
+    """Set up to where the predictions of a log are in their topics, if they go there."""
+    sinks = [
+        place.topic
+        for place in (settings.predictions, settings.dead_letters)
+        if place and place.kind == "topic"
+    ]
+    if sinks:
+        from connectors.kafka.positions import emit_from
+
+        emit_from(settings.kafka, sinks[0], f"streamk-{model}", position)
 
 
 def _row(name: str, to: str, checkpoint: Checkpoint | None, committed: Committed | None, places: Any) -> Row:

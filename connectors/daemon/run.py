@@ -183,6 +183,9 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
             sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
         yield source, sinks
         leaving = True
+    except Failure:  # it will not come back by itself
+        leaving = True
+        raise
     finally:
         for sink in sinks.values():
             sink.close()

@@ -25,6 +25,15 @@ from connectors.stream import USAGE, Committed, Failure
 _MS = int(PATIENCE * 1000)
 
 
+def emit_from(kafka: settings.Kafka, topic: str, group: str, position: int) -> None:
+    """Set from where on the outputs of a log are written into topics (:mod:`connectors.kafka.sink`)."""
+    with explained("predictions"), contextlib.closing(administrator(options(kafka))) as admin:
+        place = TopicPartition(topic, 0)
+        errors = admin.alter_group_offsets(group, {place: OffsetAndMetadata(position, "", -1)})
+        if errors[place] is not kafka_errors.NoError:
+            raise Failure(USAGE, f"predictions: their position was not set ({errors[place].__name__})")
+
+
 class GroupPositions:
     """What a group has committed for a topic.
 

@@ -10,7 +10,7 @@ import pytest
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import NewPartitions
 
-from .stand import COMMAND, ROOT, events
+from .stand import COMMAND, ROOT, Stand, events
 
 
 def learned(stand, count, name="daemon"):
@@ -332,3 +332,44 @@ def test_two_daemons_that_share_a_topic_are_left_alone(stand):
     assert not any("belong to nobody" in daemon.text() for daemon in daemons)
     found = [stand.checkpoint(name) for name in ("a", "b")]
     assert sum(c.learner().events for c in found) == 400
+
+
+# ---- batches that are damaged on the broker's disk
+
+
+def test_a_batch_that_cannot_be_read(broker, tmp_path):
+    """What is before it is learned; then the daemon ends, with the cause, and a reset goes on behind it."""
+    with Stand(broker.servers, tmp_path) as stand:
+        stand.topics()
+        stand.send(events(100))
+        stand.send([{**events(1)[0], "note": "DAMAGE-ME"}])
+        stand.send(events(50, 2))
+        log = next(broker.directory.rglob(f"{stand.topic('in')}-0/*.log"))
+        data = log.read_bytes()
+        at = data.index(b"DAMAGE-ME")
+        with log.open("r+b") as file:
+            file.seek(at)
+            file.write(b"d")
+        path = stand.settings(limits__restarts=2)
+        daemon = stand.start(path)
+        assert daemon.wait(60) == 9
+        assert "the batch at offset 100 cannot be read" in daemon.text()
+        assert "sessions have ended without progress (limits.restarts)" in daemon.text()
+        assert position(stand) == 100
+        assert command("reset", path, "--to", "101").returncode == 0
+        run_until(stand, path, learned(stand, 150))
+        assert offsets(stand) == [*range(100), *range(101, 151)]
+
+
+def test_a_log_that_is_reset_is_emitted_again(stand):
+    """The topic holds up to where the log was emitted, and a reset sets that as well."""
+    stand.topics()
+    log = stand.directory / "log.jsonl"
+    log.write_text("".join(json.dumps(x) + "\n" for x in events(100)))
+    path = stand.settings(source={"kind": "file", "path": log})
+    for count in (100, 200):
+        daemon = stand.start(path)
+        assert daemon.wait(30) == 0
+        assert stand.checkpoint().learner().events == count
+        assert len(stand.read()) == count
+        assert command("reset", path, "--to", "earliest").returncode == 0
