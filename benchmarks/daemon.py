@@ -33,9 +33,9 @@ from rich.progress import track
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from connectors.daemon.checkpoint import Store
-from connectors.daemon.run import open_ends, settle
+from connectors.daemon.run import begin_session, open_ends, settle
 from connectors.daemon.session import Session
+from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
 from tests.kafka.broker import Broker
@@ -104,14 +104,14 @@ def session(servers: str, predictions: bool) -> Iterator[Session]:
             "kafka": {"servers": [servers]},
             "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
             "events": {"target": "y"},
-            "learner": {"parameters": {"features": 512}},
+            "learner": {"name": "kaczmarz", "parameters": {"features": 512}},
             "predictions": {"kind": "topic", "topic": OUT} if predictions else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
         store = Store(settings.checkpoints.directory)
         with store.locked(), open_ends(settings, store) as (source, sinks):
-            running = Session(settings, store, source, sinks, Telemetry("classification"))
-            while not running.learner.events:
+            running = begin_session(settings, store, source, sinks, Telemetry("classification"))
+            while not running.processed:
                 running.step()
             settle()  # as the daemon does
             yield running
@@ -120,9 +120,8 @@ def session(servers: str, predictions: bool) -> Iterator[Session]:
 def daemon(servers: str, count: int, predictions: bool) -> float:
     """Let the daemon's session do its work; return events a second."""
     with session(servers, predictions) as running:
-        learner, began = running.learner, time.perf_counter()
-        first = learner.events
-        while learner.events < count:
+        first, began = running.processed, time.perf_counter()
+        while running.processed < count:
             running.step()
         running.finish()
         return (count - first) / (time.perf_counter() - began)
@@ -132,7 +131,7 @@ def grown(servers: str, count: int, console: Console) -> int:
     """Return the bytes by which the process grows between a tenth of the events and all of them."""
     process, sizes, shown = psutil.Process(), [], 0
     with session(servers, False) as running, console.status("learning") as status:
-        while (events := running.learner.events) < count:
+        while (events := running.processed) < count:
             running.step()
             if events >= shown:
                 shown += count // 50

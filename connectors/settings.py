@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from connectors.events import Decoder
 from connectors.learners import DEFAULT, LEARNERS, build
@@ -26,14 +26,28 @@ def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
 
+def _possible(path: Path) -> Path:
+    if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
+        raise ValueError(
+            f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
+        )
+    return path
+
+
+_LONGEST = 255  # bytes of a name of a file
+FilePath = Annotated[Path, AfterValidator(_possible)]
+
+
 class Kafka(Section):
     """The brokers, and how to be let in."""
 
-    servers: list[str] = Field(["localhost:9092"], description="brokers to ask first, host:port")
+    servers: list[str] = Field(
+        ["localhost:9092"], min_length=1, description="brokers to ask first, host:port"
+    )
     tls: bool = Field(False, description="whether to encrypt the connection")
-    ca: Path | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
-    certificate: Path | None = Field(None, description="this client's certificate (PEM)")
-    certificate_key: Path | None = Field(None, description="the key of this client's certificate (PEM)")
+    ca: FilePath | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
+    certificate: FilePath | None = Field(None, description="this client's certificate (PEM)")
+    certificate_key: FilePath | None = Field(None, description="the key of this client's certificate (PEM)")
     certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
     check_hostname: bool = Field(True, description="whether the certificate must name the host")
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
@@ -72,7 +86,11 @@ class TopicSource(Section):
     )
     expired: Literal["fail", "earliest", "latest"] = Field(
         "fail",
-        description="what to do if events were deleted before they were read: fail, earliest or latest",
+        description="what to do if events were deleted before they were read, or the topic was made anew: "
+        "fail, earliest or latest",
+    )
+    blank: bool = Field(
+        False, description="whether a model that knows nothing may go on where the group's others ended"
     )
 
 
@@ -80,7 +98,7 @@ class FileSource(Section):
     """Events from a log on disk."""
 
     kind: Literal["file"]
-    path: Path = Field(description="JSON lines or CSV, plain, gzip or zstd")
+    path: FilePath = Field(description="JSON lines or CSV, plain, gzip or zstd")
     follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
 
 
@@ -95,7 +113,7 @@ class FileSink(Section):
     """Into JSON lines on disk."""
 
     kind: Literal["file"]
-    path: Path = Field(description="the file; lines are added")
+    path: FilePath = Field(description="the file; lines are added")
 
 
 Sink = Annotated[TopicSink | FileSink, Field(discriminator="kind")]
@@ -120,6 +138,9 @@ class Events(Section):
         None, min_length=1, description="field that says when; the record's time by default"
     )
     weight: str | None = Field(None, min_length=1, description="field that says how much the event counts")
+    tombstones: Literal["dead", "skip"] = Field(
+        "dead", description="what to do with records without a value: dead (letters) or skip"
+    )
 
     @field_validator("features", mode="after")
     @classmethod
@@ -134,6 +155,7 @@ class Events(Section):
     def decoder(self, task: str, columns: list[str] | None = None, delimiter: str = ",") -> Decoder:
         """Return the decoder; ``columns`` and ``delimiter`` are those that a file names itself."""
         values = {**dict(self), "columns": self.columns or columns}
+        del values["tombstones"]
         try:
             return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
         except ValueError as error:
@@ -166,18 +188,21 @@ class Learner(Section):
 class Checkpoints(Section):
     """Where the model and the positions are kept, and how often."""
 
-    directory: Path = Field(Path("checkpoints"), description="one for each daemon")
+    directory: FilePath = Field(Path("checkpoints"), description="one for each daemon")
     events: int = Field(100_000, ge=1, description="so many events after the last one")
     seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
     keep: int = Field(3, ge=2, description="how many stay")
 
 
 class Limits(Section):
-    """How much may be refused before the daemon stops."""
+    """How much may be refused, known or tried in vain before the daemon stops."""
 
     consecutive: int = Field(1000, ge=1, description="events refused one after the other")
     ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
     window: int = Field(10_000, ge=1, description="events over which the ratio is taken")
+    labels: int = Field(1000, ge=1, description="classes; an event with one more is refused")
+    names: int = Field(10_000, ge=1, description="names of numbers; an event with one more is refused")
+    restarts: int = Field(10, ge=1, description="sessions in a row without progress that are borne")
 
 
 class Telemetry(Section):

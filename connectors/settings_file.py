@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,9 @@ from connectors.stream import USAGE, Failure
 
 PREFIX = "STREAMK_"
 _TESTS = "STREAMK_TEST_"
+# what Kubernetes tells every pod of a Service whose name begins with streamk
+_SERVICE = re.compile(r"STREAMK(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_[A-Z0-9_]+)?")
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -67,8 +71,22 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
 
 def _overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name in sorted(environment):
-        if name.startswith(PREFIX) and not name.startswith(_TESTS):
-            yield name, tuple(name.removeprefix(PREFIX).lower().split("__"))
+        if not name.startswith(PREFIX) or name.startswith(_TESTS) or _of_service(name, environment[name]):
+            continue
+        if "__" not in name:
+            raise Failure(
+                USAGE,
+                f"{name}: there is no such setting; two underscores stand for the dot, as in "
+                f"{PREFIX}KAFKA__PASSWORD",
+            )
+        yield name, tuple(name.removeprefix(PREFIX).lower().split("__"))
+
+
+def _of_service(name: str, value: str) -> bool:
+    """Return whether Kubernetes made this variable of a Service."""
+    if "__" in name:
+        return False
+    return bool(_SERVICE.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.match(value)))
 
 
 def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...], str]) -> str:

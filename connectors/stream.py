@@ -20,20 +20,28 @@ class Failure(Exception):  # noqa: N818 (not all that ends a run is an error of 
 
 
 class Interruption(Exception):  # noqa: N818
-    """What makes a run begin again from its checkpoint: the connection or the group was lost."""
+    """What makes a run begin again from its checkpoint: the group was lost, or records cannot be read."""
 
 
-USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK = 2, 3, 4, 5, 6, 7, 8
+class Away(Interruption):
+    """An interruption that time may mend: no broker answers."""
+
+
+USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK, STUCK = 2, 3, 4, 5, 6, 7, 8, 9
 EXIT_CODES = {
     0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
     USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
     REFUSED_EVENTS: "too many events were refused, or one was and there are no dead letters",
     CHECKPOINT: "a checkpoint cannot be written, none is whole, or it belongs to other settings",
-    AWAY: "the broker stayed away longer than kafka.away_seconds",
+    AWAY: "no broker answered at the start, or they stayed away longer than kafka.away_seconds",
     DENIED: "the broker refused the credentials, the certificate or the permission",
-    POSITION: "the position of the checkpoint is no longer in the source",
+    POSITION: "the position of the checkpoint is no longer in the source, or was set from outside",
     SINK: "predictions or dead letters cannot be written",
+    STUCK: "sessions ended limits.restarts times in a row without progress",
 }
+
+
+MOST = 2000  # records a poll
 
 
 class Raw(NamedTuple):
@@ -47,7 +55,11 @@ class Raw(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive records of a partition, and the position after them."""
+    """Consecutive records of a partition, none perhaps, and the position after them.
+
+    The position is the source's own: behind the last record there may be others that are no events, as the
+    markers of transactions.
+    """
 
     records: Sequence[Raw]
     next: int
@@ -61,12 +73,24 @@ class Committed(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A partition that this process is to read, what is committed for it, and what is there."""
+    """A partition that this process is to read, what is committed for it, and what is there.
+
+    Attributes
+    ----------
+    identity
+        Of what the partition is a part of: another one if a topic is deleted and made anew. Empty if it has
+        none.
+    number, siblings
+        Which partition it is, counted from 0, and how many there are.
+    """
 
     partition: str
     committed: Committed | None
     first: int
     end: int
+    identity: str = ""
+    number: int = 0
+    siblings: int = 1
 
 
 @dataclass
@@ -86,8 +110,8 @@ class Source(Protocol):
     columns: list[str] | None  # of CSV, where the source names them
     delimiter: str
 
-    def poll(self, seconds: float) -> Polled:
-        """Wait so long at most for records; a partition's records come in order, after :meth:`begin`."""
+    def poll(self, seconds: float, most: int = MOST) -> Polled:
+        """Wait so long at most for so many records at most; they come in order, after :meth:`begin`."""
         ...
 
     def begin(self, partition: str, position: int) -> None:
@@ -100,6 +124,14 @@ class Source(Protocol):
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Tell the group; False if it is rebalancing, Interruption if this process is no longer in it."""
+        ...
+
+    def partitions(self) -> Sequence[str]:
+        """Return all partitions, whoever reads them."""
+        ...
+
+    def alone(self) -> bool:
+        """Return whether no other process reads beside this one."""
         ...
 
     def ends(self) -> Mapping[str, int]:
@@ -119,13 +151,16 @@ class Source(Protocol):
         ...
 
 
-class Output(NamedTuple):
-    """One line for a sink: a prediction, or a dead letter."""
+PREDICTIONS, DEAD_LETTERS = "predictions", "dead_letters"
 
-    dead: bool
+
+class Output(NamedTuple):
+    """One line for a sink, of a kind: a prediction, a dead letter, or what else an operator makes."""
+
+    kind: str
     partition: str
     raw: Raw
-    body: bytes  # the encoded prediction, or the reason of the dead letter
+    body: bytes  # what is written; of a dead letter, the reason
 
 
 class Sink(Protocol):

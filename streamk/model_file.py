@@ -25,6 +25,10 @@ _KEY = "streamk"
 Arrays = dict[str, NDArray[Any]]
 
 
+class FormatError(ValueError):
+    """A model file of another format, which the version of streamk that wrote it can read."""
+
+
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
     """Return the bytes of a model file."""
     header = {"format": FORMAT, **header}
@@ -38,8 +42,10 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
 
     Raises
     ------
+    FormatError
+        If they are of another format.
     ValueError
-        If the bytes are not a model file, were cut short or altered, or are of a later format.
+        If the bytes are not a model file, or were cut short or altered.
     """
     broken = f"{source} is damaged: "
     try:
@@ -56,7 +62,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
         raise ValueError(f"{broken}its header cannot be read ({error})") from None
     version = header.pop("format", None)
     if version != FORMAT:
-        raise ValueError(
+        raise FormatError(
             f"{source} has model format {version!r} and this streamk reads format {FORMAT}; "
             "load it with the version that wrote it"
         )

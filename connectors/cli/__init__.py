@@ -12,6 +12,7 @@ from connectors.cli.checkpoints import checkpoints
 from connectors.cli.init import init_command
 from connectors.cli.record import record_command
 from connectors.cli.replay import replay_command
+from connectors.cli.reset import reset_command
 from connectors.cli.run import run_command
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -19,6 +20,7 @@ app.command("run")(run_command)
 app.command("check")(check_command)
 app.command("record")(record_command)
 app.command("init")(init_command)
+app.command("reset")(reset_command)
 app.add_typer(checkpoints, name="checkpoints")
 app.command("replay")(replay_command)
 

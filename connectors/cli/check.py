@@ -12,7 +12,9 @@ from rich.console import Console
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
-from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.daemon.checkpoint import Checkpoint
+from connectors.daemon.learning import restored
+from connectors.daemon.store import Store
 from connectors.files.source import FileSource
 from connectors.settings import Settings
 from connectors.settings_file import load
@@ -43,8 +45,10 @@ def check(settings: Settings) -> Iterator[str]:
         yield from _topics(settings, topics)
     if source.kind == "file":
         opened = FileSource(source.path, settings.events.format, source.follow)
-        settings.events.decoder(settings.learner.task, opened.columns, opened.delimiter)
-        opened.close(leaving=True)
+        try:
+            settings.events.decoder(settings.learner.task, opened.columns, opened.delimiter)
+        finally:
+            opened.close(leaving=True)
         yield f"source.path: {source.path} can be read"
     for key in ("predictions", "dead_letters"):
         place: Any = named[key]
@@ -91,5 +95,11 @@ def _checkpoints(settings: Settings, source: str) -> str:
         newest = Checkpoint.read(paths[-1])
     except ValueError as error:
         raise Failure(CHECKPOINT, f"{error}; a run would use the one before it") from None
-    newest.require(settings.learner.build(), source, store.directory)
-    return f"checkpoints.directory: checkpoint {newest.number} has learned {newest.learner.events:,} events"
+    where = f"checkpoint {newest.number} in {store.directory}"
+    if newest.source != source:
+        raise Failure(CHECKPOINT, f"{where} belongs to {newest.source!r}, and the source is {source!r}")
+    try:
+        learner = restored(newest.parts, settings.learner.build())
+    except ValueError as error:
+        raise Failure(CHECKPOINT, f"{where} {error}") from None
+    return f"checkpoints.directory: checkpoint {newest.number} has learned {learner.events:,} events"

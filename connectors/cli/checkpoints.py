@@ -12,7 +12,8 @@ from rich.table import Table
 
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
-from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.daemon.checkpoint import Checkpoint
+from connectors.daemon.store import Store
 from connectors.stream import CHECKPOINT, USAGE, Failure
 
 checkpoints = typer.Typer(no_args_is_help=True, help="Look at checkpoints, and go back to one.")
@@ -22,6 +23,7 @@ Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the se
 def _describe(path: Path) -> dict[str, Any]:
     try:
         checkpoint = Checkpoint.read(path)
+        learner = checkpoint.learner()
     except ValueError as error:
         return {"file": path.name, "bytes": path.stat().st_size, "damaged": str(error)}
     return {
@@ -30,15 +32,15 @@ def _describe(path: Path) -> dict[str, Any]:
         "written": checkpoint.written,
         "bytes": path.stat().st_size,
         "source": checkpoint.source,
-        "learner": type(checkpoint.learner).__name__,
-        "events": checkpoint.learner.events,
-        "features": checkpoint.learner.feature_count,
+        "learner": type(learner).__name__,
+        "events": learner.events,
+        "features": learner.feature_count,
         "partitions": {name: vars(progress) for name, progress in sorted(checkpoint.partitions.items())},
     }
 
 
 def _paths(directory: Path) -> list[Path]:
-    paths = Store(directory).paths()
+    paths: list[Path] = Store(directory).paths()
     if not paths:
         raise Failure(USAGE, f"there are no checkpoints in {directory}")
     return paths
@@ -84,9 +86,10 @@ def show_command(
                 console.print(
                     f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}", soft_wrap=True
                 )
-        table = Table("partition", "position", "learned", "predicted only", "refused")
+        kinds = "learned", "predicted", "refused", "skipped"
+        table = Table("partition", "position", *kinds)
         for name, p in row.get("partitions", {}).items():
-            table.add_row(name, *(f"{p[key]:,}" for key in ("position", "learned", "predicted", "refused")))
+            table.add_row(name, *(f"{p[key]:,}" for key in ("position", *kinds)))
         console.print(table)
 
 
@@ -123,7 +126,7 @@ def rollback_command(
                 checkpoint = Checkpoint.read(_numbered(directory, number))
                 if skip:
                     newest = Checkpoint.read(_numbered(directory, None))
-                    newest.learner = checkpoint.learner
+                    newest.parts = checkpoint.parts
                     checkpoint = newest
             except ValueError as error:
                 raise Failure(CHECKPOINT, str(error)) from None

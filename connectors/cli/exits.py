@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import typer
 from rich.console import Console
 
-from connectors.daemon.telemetry import log_to_stderr
+from connectors.daemon.logs import log_to_stderr
 from connectors.stream import AWAY, Failure, Interruption
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start
 from connectors.cli.exits import connected, exits
+from connectors.events import Decoder
 from connectors.files.log import Log
 from connectors.learners import DEFAULT, LEARNERS, parameter_names
 from connectors.replay import report
@@ -115,7 +116,12 @@ def _log(file: str, target: str | None, start: str | None, end: str | None) -> I
     if settings.source.kind == "file":
         if start is not None or end is not None:
             raise ValueError("--from and --to are for topics, and the source is a log on disk")
-        yield Log(settings.source.path, settings.events.target), settings.learner
+        events, task = settings.events, settings.learner.task
+
+        def decoder_of(form: str, columns: list[str] | None, delimiter: str) -> Decoder:
+            return events.decoder(task, columns, delimiter)
+
+        yield Log(settings.source.path, events.target, decoder_of, events.format), settings.learner
         return
     from connectors.kafka.topic_range import TopicLog, TopicRange
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import logging
+from typing import Annotated
 
 import typer
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
+from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.run import run
-from connectors.daemon.telemetry import log_to_stderr
 from connectors.settings_file import load
 from connectors.stream import EXIT_CODES, Failure
 
 log = logging.getLogger(__name__)
 
 
-def run_command(config: Config) -> None:
+def run_command(
+    config: Config,
+    blank: Annotated[
+        bool,
+        typer.Option("--blank", help="Let a model that knows nothing go on where the group's others ended."),
+    ] = False,
+) -> None:
     """Learn from a topic or a log, each event once, until told to stop.
 
     SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there.
     """
     with exits():
         settings = load(config)
+        if blank and settings.source.kind == "topic":
+            source = settings.source.model_copy(update={"blank": True})
+            settings = settings.model_copy(update={"source": source})
         log_to_stderr(settings.telemetry.log)
         try:
             run(settings)

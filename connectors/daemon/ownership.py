@@ -1,13 +1,14 @@
 """Who has learned what: the note that goes with a committed position.
 
 Kafka moves partitions between the members of a group and keeps, for each, one position and one note. A model
-learns into a checkpoint on its own disk. The note joins the two: it lists, oldest first, which model learned
-the partition up to where, *durably*. Its last entry is the owner's:
+learns into a checkpoint on its own disk. The note joins the two: it names the topic, says how many partitions
+it had when the group began to read, and lists, oldest first, which model learned the partition up to where,
+*durably*. The last owner is the present one:
 
-    [["a1f0", 0, 5000], ["77c2", 5000, 9000]]     model, from, up to
+    ["XnT2…/q8Lk…", 4, ["a1f0", 0, 5000], ["77c2", 5000, 9000]]     model, from, up to
 
-The committed position may be ahead of the last entry: predictions were emitted for events that the owner had
-not yet put into a checkpoint. From this follow all starts (:func:`start`):
+The committed position may be ahead of the last owner's: predictions were emitted for events that it had not
+yet put into a checkpoint. From this follow all starts (:func:`start`):
 
 - the owner comes back: it learns from its own checkpoint, replaying without emitting up to the committed
   position;
@@ -28,7 +29,7 @@ from typing import NamedTuple
 
 from connectors.stream import Committed
 
-_MOST_ENTRIES = 40  # of at most 70 characters: brokers keep 4,096 characters of a note
+_MOST_OWNERS = 40  # of at most 70 characters: brokers keep 4,096 characters of a note
 
 
 class Owner(NamedTuple):
@@ -39,27 +40,47 @@ class Owner(NamedTuple):
     until: int
 
 
-def read(note: str) -> list[Owner]:
-    """Return the owners in a note; none if somebody else wrote it.
+class Note(NamedTuple):
+    """What is committed beside a position.
 
-    >>> read('[["a1f0",0,5000]]')
-    [Owner(model='a1f0', since=0, until=5000)]
+    Attributes
+    ----------
+    owners
+        The models that learned the partition, the present one last.
+    identity
+        Of the topic; empty if it is not known.
+    siblings
+        How many partitions the topic had when the group began to read.
+    """
+
+    owners: list[Owner]
+    identity: str = ""
+    siblings: int = 0
+
+
+def read(text: str) -> Note:
+    """Return the note in a text; one without owners if somebody else wrote it.
+
+    >>> read('["XnT2/q8Lk",4,["a1f0",0,5000]]')
+    Note(owners=[Owner(model='a1f0', since=0, until=5000)], identity='XnT2/q8Lk', siblings=4)
     >>> read("not ours")
-    []
+    Note(owners=[], identity='', siblings=0)
     """
     try:
-        entries = [Owner(*entry) for entry in json.loads(note)]
+        identity, siblings, *entries = json.loads(text)
+        owners = [Owner(*entry) for entry in entries]
     except (ValueError, TypeError, RecursionError):
-        return []
-    known = all(type(t.model) is str and type(t.since) is type(t.until) is int for t in entries)
-    return entries if known else []
+        return Note([])
+    known = type(identity) is str and type(siblings) is int
+    known &= all(type(t.model) is str and type(t.since) is type(t.until) is int for t in owners)
+    return Note(owners, identity, siblings) if known else Note([])
 
 
-def write(owners: list[Owner]) -> str:
-    """Return owners as a note, the oldest left out where there are too many."""
-    last = {owner.model: owner for owner in owners}
-    kept = [owner for owner in owners if last[owner.model] is owner]
-    return json.dumps(kept[-_MOST_ENTRIES:], separators=(",", ":"))
+def write(note: Note) -> str:
+    """Return a note as a text, the oldest owners left out where there are too many."""
+    last = {owner.model: owner for owner in note.owners}
+    kept = [owner for owner in note.owners if last[owner.model] is owner]
+    return json.dumps([note.identity, note.siblings, *kept[-_MOST_OWNERS:]], separators=(",", ":"))
 
 
 class Start(NamedTuple):
@@ -86,15 +107,15 @@ def start(model: str, committed: Committed | None, saved: int | None, otherwise:
 
     Examples
     --------
-    >>> start("a1f0", Committed(70, '[["a1f0",0,50]]'), 50, 0)
+    >>> start("a1f0", Committed(70, '["",1,["a1f0",0,50]]'), 50, 0)
     Start(position=50, emitted=70, owners=[Owner(model='a1f0', since=0, until=50)])
-    >>> start("77c2", Committed(70, '[["a1f0",0,50]]'), None, 0).owners
+    >>> start("77c2", Committed(70, '["",1,["a1f0",0,50]]'), None, 0).owners
     [Owner(model='a1f0', since=0, until=50), Owner(model='77c2', since=50, until=50)]
     """
     if committed is None:
         position = otherwise if saved is None else saved
         return Start(position, position, [Owner(model, position, position)])
-    owners = read(committed.note)
+    owners = read(committed.note).owners
     if not owners:  # the group was committed by another program
         position = committed.position if saved is None else saved
         return Start(position, max(position, committed.position), [Owner(model, position, position)])
@@ -107,13 +128,20 @@ def start(model: str, committed: Committed | None, saved: int | None, otherwise:
     return Start(position, max(position, committed.position), owners)
 
 
-def overreaches(model: str, committed: Committed | None, saved: int) -> bool:
-    """Return whether a checkpoint claims more than the group was told.
+def overreaches(model: str, committed: Committed | None, saved: int, identity: str = "") -> bool:
+    """Return whether a checkpoint claims more of a topic of this identity than the group was told.
 
-    >>> committed = Committed(9000, '[["a1f0",0,5000],["77c2",5000,9000]]')
-    >>> overreaches("a1f0", committed, 5000), overreaches("a1f0", committed, 5200)
+    >>> committed = Committed(9000, '["t1",1,["a1f0",0,5000],["77c2",5000,9000]]')
+    >>> overreaches("a1f0", committed, 5000, "t1"), overreaches("a1f0", committed, 5200, "t1")
     (False, True)
+    >>> overreaches("a1f0", committed, 5200, "t0")  # of a topic that was deleted and made anew
+    False
     """
-    owners = [] if committed is None else read(committed.note)
-    mine = [t.until for t in owners if t.model == model]
-    return bool(mine) and saved > mine[-1]
+    note = Note([]) if committed is None else read(committed.note)
+    mine = [t.until for t in note.owners if t.model == model]
+    return bool(mine) and saved > mine[-1] and same(note.identity, identity)
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two identities may be those of one topic; an empty one is not known."""
+    return not one or not other or one == other

@@ -7,21 +7,35 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from connectors.daemon.checkpoint import Store
+from connectors.daemon.beginning import Policy
+from connectors.daemon.learning import Learning
 from connectors.daemon.session import Session
+from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
 from connectors.settings import Settings
-from connectors.stream import AWAY, Failure, Interruption, Sink, Source
+from connectors.stream import (
+    AWAY,
+    DEAD_LETTERS,
+    PREDICTIONS,
+    STUCK,
+    Away,
+    Failure,
+    Interruption,
+    Sink,
+    Source,
+)
 
 log = logging.getLogger(__name__)
 _REPEAT = 60.0  # seconds after which the log says again what has not changed
 _LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
+_LONG = 60.0  # seconds that a session lasts which has not begun in vain, though nothing came
+_START = 10.0  # seconds without an answer at the start: an address is wrong
 
 
 def run(settings: Settings) -> None:
@@ -40,24 +54,64 @@ def run(settings: Settings) -> None:
     log.info("stopped")
 
 
+class _Patience:
+    """How long interruptions are borne: absent brokers for a time, other causes a number of times.
+
+    Parameters
+    ----------
+    away
+        Seconds that the brokers may stay away once they have answered.
+    restarts
+        Sessions in a row that may end without progress.
+    """
+
+    def __init__(self, away: float, restarts: int) -> None:
+        self._away, self._restarts = away, restarts
+        self._answered = False
+        self._away_since: float | None = None
+        self._vain = 0
+        self._furthest: dict[str, int] = {}
+
+    def advanced(self, positions: Mapping[str, int]) -> None:
+        """Note how far a session came."""
+        self._answered = True
+        if any(position > self._furthest.get(name, -1) for name, position in positions.items()):
+            self._furthest |= positions
+            self._vain, self._away_since = 0, None
+
+    def bear(self, error: Interruption, ready: bool, lasted: float) -> None:
+        """Raise Failure if that was one interruption too many, of a session that lasted so many seconds."""
+        now = time.monotonic()
+        if isinstance(error, Away):
+            if self._away_since is None or ready:
+                self._away_since = now
+            gone, limit = now - self._away_since, self._away if self._answered else min(_START, self._away)
+            if gone > limit:
+                why = "kafka.away_seconds" if self._answered else "none has answered since the start"
+                raise Failure(AWAY, f"{error}; it has been so for {gone:.0f} seconds ({why})") from None
+            return
+        self._vain = 1 if lasted > _LONG else self._vain + 1
+        if self._vain > self._restarts:
+            raise Failure(
+                STUCK,
+                f"{error}; {self._vain} sessions have ended without progress (limits.restarts)",
+            ) from None
+
+
 def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
-    away_since: float | None = None
+    patience = _Patience(settings.kafka.away_seconds, settings.limits.restarts)
     pause, said, said_at = 0.1, "", 0.0
     while not stop.is_set():
         begun = time.monotonic()
         try:
-            _session(settings, store, telemetry, stop)
+            _session(settings, store, telemetry, stop, patience)
             return
         except Interruption as error:
             now = time.monotonic()
-            if away_since is None or telemetry.ready:
-                away_since = now
             pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+            ready = telemetry.ready
             telemetry.restarted()
-            if now - away_since > settings.kafka.away_seconds:
-                raise Failure(
-                    AWAY, f"{error}; it has been so for {now - away_since:.0f} seconds (kafka.away_seconds)"
-                ) from None
+            patience.bear(error, ready, now - begun)
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", error)
@@ -68,16 +122,34 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
     log.warning("stopped while interrupted: the next run goes on from the last checkpoint")
 
 
-def _session(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
+def _session(
+    settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event, patience: _Patience
+) -> None:
     """Run one session to its end."""
     with open_ends(settings, store) as (source, sinks):
-        session = Session(settings, store, source, sinks, telemetry)
+        session = begin_session(settings, store, source, sinks, telemetry)
         settled = False
-        while not stop.is_set() and not session.step():
-            if not settled and session.learner.events:
-                settle()
-                settled = True
-        session.finish()
+        patience.advanced({})
+        try:
+            while not stop.is_set() and not session.step():
+                if not settled and session.processed:
+                    settle()
+                    settled = True
+            session.finish()
+        finally:
+            patience.advanced(session.positions)
+
+
+def begin_session(
+    settings: Settings, store: Store, source: Source, sinks: dict[str, Sink], telemetry: Telemetry
+) -> Session:
+    """Return a session that learns."""
+    decoder = settings.events.decoder(settings.learner.task, source.columns, source.delimiter)
+    operator = Learning(settings, decoder, telemetry)
+    policy = Policy()
+    if settings.source.kind == "topic":
+        policy = Policy(settings.source.start, settings.source.expired, settings.source.blank)
+    return Session(operator, store, source, sinks, telemetry, settings.checkpoints, policy)
 
 
 def settle() -> None:
@@ -100,9 +172,9 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
         source = TopicSource(settings.source, settings.kafka, store.model)
     try:
         topics = {}
-        for kind, place in (("predictions", settings.predictions), ("dead_letters", settings.dead_letters)):
+        for kind, place in ((PREDICTIONS, settings.predictions), (DEAD_LETTERS, settings.dead_letters)):
             if place is not None and place.kind == "file":
-                sinks[kind] = FileSink(place.path, dead=kind == "dead_letters")
+                sinks[kind] = FileSink(place.path, kind)
             elif place is not None:
                 topics[kind] = place.topic
         if topics:
@@ -111,6 +183,9 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
             sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
         yield source, sinks
         leaving = True
+    except Failure:  # it will not come back by itself
+        leaving = True
+        raise
     finally:
         for sink in sinks.values():
             sink.close()

@@ -1,38 +1,44 @@
-"""From a checkpoint to the next: poll, decode, predict, learn, emit, checkpoint.
+"""From a checkpoint to the next: poll, process, emit, checkpoint.
 
 A session begins from what is on disk and in the group, and keeps nothing that cannot be made again from them.
 Whatever interrupts it, a crash or a lost connection, the next one begins the same way, so there is one way to
-recover and it is used at every start.
+recover and it is used at every start. What is done with records is the operator's business
+(:mod:`connectors.daemon.operator`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from connectors.daemon import ownership
-from connectors.daemon.checkpoint import Checkpoint, Progress, Store, lag
-from connectors.daemon.operators import Limits, Operator, Tally, encode
-from connectors.daemon.ownership import Owner, Start
+from connectors.daemon.beginning import Policy, begin, require_known
+from connectors.daemon.checkpoint import Checkpoint, Progress, lag
+from connectors.daemon.operator import Operator
+from connectors.daemon.ownership import Note
+from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
-from connectors.settings import Settings
+from connectors.settings import Checkpoints
 from connectors.stream import (
-    POSITION,
-    REFUSED_EVENTS,
+    CHECKPOINT,
+    MOST,
     Assigned,
     Batch,
     Committed,
     Failure,
     Interruption,
+    Raw,
     Sink,
     Source,
 )
-from streamk.learners import Learner
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
 _COMMIT = 0.1  # seconds after which outputs become visible
+_FIRST = 64  # records by which the pace is found
+_PIECE = 0.5  # seconds of work after which it is time to look at the clock
+_POLLED = 20.0  # seconds of work that one poll may bring
 _ASK = 5.0  # seconds between two looks at the ends of the partitions
 _TELL = 10.0  # seconds between two lines of the log about how it goes
 
@@ -42,51 +48,67 @@ class Session:
 
     Parameters
     ----------
-    settings
-        Of the daemon.
+    operator
+        What processes records; it knows nothing yet.
     store
-        Its checkpoints, locked.
+        The checkpoints, locked.
     source, sinks
         Open.
     telemetry
         Told of everything.
+    checkpoints, policy
+        How often to write checkpoints, and where to begin.
+    clock
+        Seconds, growing.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        operator: Operator,
         store: Store,
         source: Source,
         sinks: Mapping[str, Sink],
         telemetry: Telemetry,
+        checkpoints: Checkpoints,
+        policy: Policy,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._settings, self._store, self._telemetry = settings, store, telemetry
+        self._operator, self._store, self._telemetry = operator, store, telemetry
         self._source, self._sinks = source, sinks
+        self._checkpoints, self._policy, self._clock = checkpoints, policy, clock
         self._checkpoint = self._load()
-        task = settings.learner.task
-        decoder = settings.events.decoder(task, source.columns, source.delimiter)
-        self._operator = Operator(self._checkpoint.learner, decoder, task)
-        self._limits = Limits(settings.limits)
-        self._owners: dict[str, list[Owner]] = {}  # of the partitions that are this process's
+        self._knows = bool(self._checkpoint.partitions)
+        self._notes: dict[str, Note] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
-        self._unsaved = self._processed = 0
-        self._saved_at = self._committed_at = self._asked_at = self._told_at = time.monotonic()
+        self._unsaved = self._told = 0
+        self.processed = 0  # records
+        self._pace = 0.0  # seconds a record
+        self._saved_at = self._committed_at = self._asked_at = self._told_at = clock()
         if not self._checkpoint.number:
             self.save()  # a directory that cannot be written is better found now
 
     def _load(self) -> Checkpoint:
-        """Return the newest checkpoint that counts, or a blank one."""
-        learner = self._settings.learner.build()
+        """Return the newest checkpoint that counts, restored, or a blank one."""
         found = self._store.newest(self._granted)
         if found is not None:
-            found.require(learner, self._source.name, self._store.directory)
+            where = f"checkpoint {found.number} in {self._store.directory}"
+            cure = (
+                "put the settings back, or give them a checkpoints.directory and a source.group of their own"
+            )
+            if found.source != self._source.name:
+                belongs = f"belongs to {found.source!r}, and the source is {self._source.name!r}"
+                raise Failure(CHECKPOINT, f"{where} {belongs}; {cure}")
             if found.source_mark is not None:
                 self._source.recognise(found.source_mark)
-            log.info("checkpoint %d: %d events learned", found.number, found.learner.events)
-        marks = (found and found.sink_marks) or {}
+            try:
+                self._operator.restore(found.parts)
+            except ValueError as error:
+                raise Failure(CHECKPOINT, f"{where} {error}; {cure}") from None
+            log.info("checkpoint %d, written %s", found.number, found.written)
+        marks = found.sink_marks if found else {}
         for kind, sink in self._sinks.items():
             sink.restore(marks.get(kind))
-        return found or Checkpoint(learner, self._source.name)
+        return found or Checkpoint(self._source.name)
 
     def _granted(self, checkpoint: Checkpoint) -> bool:
         """Return whether the group was told of all that the checkpoint claims to have learned."""
@@ -94,14 +116,14 @@ class Session:
             return True  # it will be refused by its name
         committed = self._source.committed(list(checkpoint.partitions))
         return not any(
-            ownership.overreaches(self._store.model, committed.get(name), progress.position)
-            for name, progress in checkpoint.partitions.items()
+            ownership.overreaches(self._store.model, committed.get(name), p.position, p.identity)
+            for name, p in checkpoint.partitions.items()
         )
 
     @property
-    def learner(self) -> Learner:
-        """The model, learning."""
-        return self._operator.learner
+    def positions(self) -> dict[str, int]:
+        """Up to where partitions have been read."""
+        return {name: progress.position for name, progress in self._checkpoint.partitions.items()}
 
     @property
     def _partitions(self) -> dict[str, Progress]:
@@ -109,10 +131,10 @@ class Session:
 
     def step(self) -> bool:
         """Go once round the loop; return whether the source is at its end."""
-        telemetry = self._telemetry
-        telemetry.beat()
+        self._telemetry.beat()
+        most = MOST if self._pace * MOST < _POLLED else max(1, int(_POLLED / self._pace))
         try:
-            polled = self._source.poll(_POLL)
+            polled = self._source.poll(_POLL, most)
         except Failure:  # what came before it is good
             self.finish()
             raise
@@ -121,54 +143,51 @@ class Session:
         if polled.revoked:
             self._revoke(polled.revoked)
         for partition, batch in polled.batches.items():
-            self._process(partition, batch)
-        now = time.monotonic()
-        if now - self._committed_at >= _COMMIT:
-            self._commit()
-        checkpoints = self._settings.checkpoints
-        if self._unsaved >= checkpoints.events or (
-            self._unsaved and now - self._saved_at >= checkpoints.seconds
-        ):
-            self.save()
+            if partition in self._notes:  # what has just been handed over is another's
+                self._take(partition, batch)
+        self._look_at_the_clock()  # also where nothing came
+        now = self._clock()
         if now - self._asked_at >= _ASK:
             self._asked_at = now
-            telemetry.waiting(lag(self._source.ends(), self._owned()))
+            self._telemetry.waiting(lag(self._source.ends(), self._owned()))
         if now - self._told_at >= _TELL:
             self._tell(now)
         return polled.finished
 
+    def _look_at_the_clock(self) -> None:
+        """Make outputs visible, and write a checkpoint, if that is due."""
+        now = self._clock()
+        if now - self._committed_at >= _COMMIT:
+            self._commit()
+        due = self._checkpoints
+        if self._unsaved >= due.events or (self._unsaved and now - self._saved_at >= due.seconds):
+            self.save()
+
     def _tell(self, now: float) -> None:
         """Say in the log how it goes."""
-        done, seconds = self._processed, now - self._told_at
-        self._told_at, self._processed = now, 0
-        fields = {
-            "events": self.learner.events,
-            "events_per_second": round(done / seconds),
-            **self._telemetry.figures(),
-        }
+        done, seconds = self.processed - self._told, now - self._told_at
+        self._told_at, self._told = now, self.processed
+        fields = {"events_per_second": round(done / seconds), **self._telemetry.figures()}
         log.info("running", extra={"fields": fields})
 
     def _owned(self) -> dict[str, Progress]:
-        return {name: self._partitions[name] for name in self._owners}
+        return {name: self._partitions[name] for name in self._notes}
 
     def _assign(self, assigned: Assigned) -> None:
         """Begin with a partition where the checkpoint and the group say."""
-        name = assigned.partition
-        progress = self._partitions.get(name)
-        saved = None if progress is None else progress.position
-        otherwise = (
-            assigned.end if getattr(self._settings.source, "start", "") == "latest" else assigned.first
-        )
-        start = ownership.start(self._store.model, assigned.committed, saved, otherwise)
-        if not assigned.first <= start.position <= assigned.end:
-            start = self._expired(assigned, start)
-        position, emitted, owners = start
-        if saved is not None and position > saved:
-            log.info("%s: %d to %d were learned by other models", name, saved, position - 1)
-        if not self._source.commit({name: Committed(emitted, ownership.write(owners))}):
+        name, model = assigned.partition, self._store.model
+        saved = self._partitions.get(name)
+        if not self._knows and not self._notes and assigned.committed is not None:
+            require_known(model, assigned, self._source.alone, self._policy)
+        position, emitted, note = begin(model, assigned, saved, self._siblings, self._policy)
+        others = [owner for owner in note.owners if owner.model != model]
+        if saved is not None and any(saved.position < owner.until <= position for owner in others):
+            log.info("%s: %d to %d were learned by other models", name, saved.position, position - 1)
+        if not self._source.commit({name: Committed(emitted, ownership.write(note))}):
             return  # the group is rebalancing again, and will tell
-        self._partitions.setdefault(name, Progress(position)).position = position
-        self._owners[name], self._emitted[name] = owners, emitted
+        progress = self._partitions.setdefault(name, Progress(position))
+        progress.position, progress.identity = position, note.identity
+        self._notes[name], self._emitted[name] = note, emitted
         for sink in self._sinks.values():
             sink.begin(name, emitted)
         self._source.begin(name, position)
@@ -176,92 +195,85 @@ class Session:
         log.info("%s: from %d%s", name, position, silent)
         self._telemetry.ready = True
 
-    def _expired(self, assigned: Assigned, start: Start) -> Start:
-        policy = getattr(self._settings.source, "expired", "fail")
-        name, position = assigned.partition, start.position
-        there = (
-            f"{name} holds {assigned.first} to {assigned.end - 1}, and the next event to read is {position}"
-        )
-        if policy == "fail":
-            raise Failure(
-                POSITION,
-                f"{there}: events were deleted before they were read, or the topic was made anew. "
-                "source.expired = 'earliest' or 'latest' goes on from there",
-            )
-        position = assigned.first if policy == "earliest" else assigned.end
-        log.warning("%s: going on from the %s, %d", there, policy, position)
-        model = self._store.model
-        return Start(position, position, [*start.owners[:-1], Owner(model, position, position)])
+    def _siblings(self) -> int | None:
+        """Return how many partitions there were when the group began; 0 if that is lost, None if never."""
+        committed = self._source.committed(self._source.partitions())
+        notes = [ownership.read(found.note) for found in committed.values()]
+        known = [note.siblings for note in notes if note.siblings]
+        return max(known, default=0 if self._knows else None)
 
     def _revoke(self, partitions: Sequence[str]) -> None:
         """Put what was learned from partitions that go to others where it lasts."""
-        gone = [name for name in partitions if name in self._owners]
+        gone = [name for name in partitions if name in self._notes]
         if gone:
             if not self.save():
                 raise Interruption("the group did not wait for the checkpoint")
             for name in gone:
-                del self._owners[name]
+                del self._notes[name]
             log.info("revoked: %s", ", ".join(gone))
 
-    def _process(self, partition: str, batch: Batch) -> None:
-        began = time.perf_counter()
-        lenient = self._settings.dead_letters is not None
-        outcomes = self._operator.process(batch.records, lenient)
+    def _take(self, partition: str, batch: Batch) -> None:
+        """Process a batch, in pieces if it takes long: outputs must not wait for it, nor checkpoints."""
+        records, at = batch.records, 0
+        while at < len(records):
+            size = _FIRST if self._pace == 0.0 else max(1, int(_PIECE / self._pace))
+            piece = records[at : at + size]
+            at += len(piece)
+            self._process(partition, piece, batch.next if at >= len(records) else records[at].offset)
+            self._look_at_the_clock()
         progress = self._partitions[partition]
-        outputs = encode(partition, outcomes, self._settings.predictions is not None) if self._sinks else []
+        if progress.position < batch.next:  # what is no event, as the marker of a transaction, counts as read
+            progress.position = batch.next
+            self._unsaved += 1
+
+    def _process(self, partition: str, records: Sequence[Raw], after: int) -> None:
+        began = self._clock()
+        processed = self._operator.process(partition, records)
         for sink in self._sinks.values():
-            sink.write(outputs)
-        stopped = not lenient and outcomes and outcomes[-1].event is None
-        done = outcomes[:-1] if stopped else outcomes
-        progress.position = outcomes[-1].raw.offset if stopped else batch.next
-        tally = Tally.of(done)
+            sink.write(processed.outputs)
+        progress, tally, done = self._partitions[partition], processed.tally, processed.done
+        progress.position = after if done == len(records) else records[done].offset
         progress.learned += tally.learned
         progress.predicted += tally.predicted
         progress.refused += tally.refused
-        self._unsaved += len(done)
-        self._processed += len(done)
-        self._telemetry.worked(done, tally, time.perf_counter() - began, self._operator.learner)
-        if stopped:
+        progress.skipped += tally.skipped
+        self._unsaved += done
+        self.processed += done
+        seconds = self._clock() - began
+        if done:
+            self._pace = seconds / done
+            self._telemetry.worked(tally, seconds, records[done - 1].timestamp)
+        if processed.failure is not None:
             self.save()
-            bad = outcomes[-1]
-            raise Failure(
-                REFUSED_EVENTS,
-                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
-                "let such events go there",
-            )
-        if trouble := self._limits.exceeded(outcomes, tally.refused):
-            self.save()
-            raise Failure(REFUSED_EVENTS, trouble)
+            raise processed.failure
 
-    def _positions(self) -> dict[str, Committed]:
+    def _committable(self) -> dict[str, Committed]:
         """Return what to commit: what is learned again silently stays committed."""
         return {
-            name: Committed(
-                max(self._partitions[name].position, self._emitted[name]), ownership.write(owners)
-            )
-            for name, owners in self._owners.items()
+            name: Committed(max(self._partitions[name].position, self._emitted[name]), ownership.write(note))
+            for name, note in self._notes.items()
         }
 
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
-        self._committed_at = time.monotonic()
+        self._committed_at = self._clock()
         for sink in self._sinks.values():
-            sink.commit(self._positions())
+            sink.commit(self._committable())
 
     def save(self) -> bool:
         """Make the outputs visible, then write a checkpoint, then tell the group; return whether it knows."""
         self._commit()
         checkpoint = self._checkpoint
+        checkpoint.parts = dict(self._operator.snapshot())
         checkpoint.sink_marks = {kind: sink.mark() for kind, sink in self._sinks.items()}
-        positions = {name: progress.position for name, progress in self._partitions.items()}
-        checkpoint.source_mark = self._source.mark(positions)
+        checkpoint.source_mark = self._source.mark(self.positions)
         size = self._store.write(checkpoint)
-        for name, owners in self._owners.items():
-            owners[-1] = owners[-1]._replace(until=self._partitions[name].position)
-        told = self._source.commit(self._positions())
+        for name, note in self._notes.items():
+            note.owners[-1] = note.owners[-1]._replace(until=self._partitions[name].position)
+        told = self._source.commit(self._committable())
         if told:
             self._store.prune()  # until then the one before may be all that is granted
-        self._unsaved, self._saved_at = 0, time.monotonic()
+        self._unsaved, self._saved_at = 0, self._clock()
         self._telemetry.checkpointed(size)
         return told
 

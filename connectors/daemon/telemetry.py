@@ -1,15 +1,11 @@
-"""What the outside sees of a daemon: metrics, health, logs."""
+"""What the outside sees of a daemon: metrics and health."""
 
 from __future__ import annotations
 
-import json
-import logging
 import math
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,11 +19,13 @@ from prometheus_client import (
     generate_latest,
 )
 
-from connectors.daemon.operators import Outcome, Tally
+from connectors.daemon.operator import Tally
+from connectors.daemon.outputs import Outcome
 from connectors.stream import USAGE, Failure
 from streamk.learners import Learner
 
 _LEAST = 1e-15  # probability of a label, below which the loss grows no more
+_REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _GROUP = 32  # events whose mean error the drift detector takes as one observation
 
 
@@ -58,6 +56,7 @@ class Telemetry:
         self._waiting = 0
         self._waited_since = 0.0
         self._checkpointed = math.nan
+        self._model_events = 0
         self.ready = False
         self.registry = r = CollectorRegistry()
         self._events = Counter("streamk_events", "Events by what became of them", ["result"], registry=r)
@@ -80,22 +79,25 @@ class Telemetry:
         self._restarts = Counter("streamk_restarts", "Sessions restarted from the checkpoint", registry=r)
         age = Gauge("streamk_checkpoint_age_seconds", "Time since the last checkpoint", registry=r)
         age.set_function(lambda: time.monotonic() - self._checkpointed)
-        for result in ("learned", "predicted", "refused"):
+        for result in Tally._fields:
             self._events.labels(result)
 
     def beat(self) -> None:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
 
-    def worked(self, outcomes: Sequence[Outcome], tally: Tally, seconds: float, learner: Learner) -> None:
-        """Count a batch."""
+    def worked(self, tally: Tally, seconds: float, timestamp: int | None) -> None:
+        """Count records that took so long; the last has this time, in milliseconds since the epoch."""
         self.beat()
         self._advanced = self._beaten
         self._seconds.observe(seconds)
-        if outcomes and outcomes[-1].raw.timestamp is not None:
-            self._delay.set(time.time() - outcomes[-1].raw.timestamp / 1000)
+        if timestamp is not None:
+            self._delay.set(time.time() - timestamp / 1000)
         for result, count in tally._asdict().items():
             self._events.labels(result).inc(count)
+
+    def learned(self, outcomes: Sequence[Outcome], learner: Learner) -> None:
+        """Follow the losses of predictions, and the model."""
         losses = [
             self._score(outcome.event.target, outcome.prediction)
             for outcome in outcomes
@@ -104,6 +106,7 @@ class Telemetry:
         if losses:
             self._follow(np.array(losses).T)
         self._features.set(learner.feature_count)
+        self._model_events = learner.events
         self._learned.set(learner.events)
 
     def _score(self, target: Any, prediction: Any) -> tuple[float, float]:
@@ -132,9 +135,9 @@ class Telemetry:
                 self._drifts.inc()
 
     def figures(self) -> dict[str, float]:
-        """Return the running loss and error, and how many records wait, for a line of the log."""
+        """Return events learned, the running loss and error, and how many records wait, for the log."""
         means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._means), strict=False))
-        return {**means, "waiting": self._waiting}
+        return {"events": self._model_events, **means, "waiting": self._waiting}
 
     def waiting(self, lag: Mapping[str, int]) -> None:
         """Take the lag of every partition."""
@@ -176,6 +179,8 @@ class Telemetry:
         telemetry = self
 
         class Answers(BaseHTTPRequestHandler):
+            timeout = _REQUEST  # seconds: a client that says nothing must not hold a thread
+
             def do_GET(self) -> None:
                 code, kind, body = telemetry._answer(self.path.partition("?")[0])
                 self.send_response(code)
@@ -188,10 +193,10 @@ class Telemetry:
                 pass
 
         try:
-            server = ThreadingHTTPServer((host, port), Answers)
-        except OSError as error:
-            raise Failure(USAGE, f"telemetry.port: {host}:{port} cannot be used: {error.strerror}") from None
-        server.daemon_threads = True
+            server = _Server((host, port), Answers)
+        except (OSError, TypeError, UnicodeError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise Failure(USAGE, f"telemetry.port: {host}:{port} cannot be used: {why}") from None
         threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
         return server
 
@@ -207,35 +212,26 @@ class Telemetry:
         return 404, text, b"there are /metrics, /healthz and /ready\n"
 
 
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
-        }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+class _Server(ThreadingHTTPServer):
+    """Answers so many requests at once at most; one more is hung up on."""
 
+    daemon_threads = True
 
-class _Text(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f" {key}={value}" for key, value in getattr(record, "fields", {}).items())
-        moment = datetime.fromtimestamp(record.created).isoformat(" ", "seconds")
-        text = f"{moment} {record.levelname.lower():7} {record.getMessage()}{fields}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+    def __init__(self, *arguments: Any) -> None:
+        self._free = threading.BoundedSemaphore(_AT_ONCE)
+        super().__init__(*arguments)
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
-def log_to_stderr(form: str) -> None:
-    """Write the log of the connectors to standard error, as ``text`` or as ``json`` lines.
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
-    Kafka's client tells every retry; what matters of it is said by the daemon, once.
-    """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if form == "json" else _Text())
-    logger = logging.getLogger("connectors")
-    logger.handlers[:], logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that hang up or are silent."""

@@ -1,26 +1,17 @@
-"""A log on disk as a source of events: CSV or JSON lines, plain, gzip or zstd.
-
-What a file is, is read from its first bytes, not from its name: compression by its magic number, JSON
-lines by an opening brace. CSV has a header line; each value is a number if it reads as one, missing
-if it is empty, and otherwise a string; the target is a label until the task is known.
-"""
+"""A log on disk as events to replay, read and decoded as by the daemon."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import json
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import zstandard
+from connectors.events import Decoder, Record
+from connectors.files.reader import DamagedError, Reader
+from connectors.stream import Raw
 
-from connectors.events import Record, read_label, read_value
-from connectors.files.compression import unpacked
+DecoderOf = Callable[[str, list[str] | None, str], Decoder]  # of a form, columns and what is between values
 
 
 class Log:
@@ -32,16 +23,28 @@ class Log:
         The file, or ``-`` for standard input.
     target
         The field to predict; it is taken out of the events.
+    decoder
+        Makes the decoder, if not every other field is a feature; a record that it refuses, or that has no
+        target, is then left out and counted, and else ends the reading.
+    form
+        ``"json"`` or ``"csv"``; told from the first line if it is None.
     """
 
-    def __init__(self, path: str | Path, target: str) -> None:
+    def __init__(
+        self, path: str | Path, target: str, decoder: DecoderOf | None = None, form: str | None = None
+    ) -> None:
         self.name, self.target = str(path), target
+        self._decoder, self._form = decoder, form
         self._raw: BinaryIO | None = None
         self.size = 0 if self.name == "-" else Path(path).stat().st_size
+        self.unreadable = self.unlabelled = 0
 
     def left_out(self) -> str:
-        """Return nothing: a line that cannot be read ends the reading."""
-        return ""
+        """Return what was left out, as a sentence; empty if nothing was."""
+        if not self.unreadable + self.unlabelled:
+            return ""
+        unreadable = f"{self.unreadable:,} records that cannot be decoded"
+        return f"left out: {unreadable}, {self.unlabelled:,} without a target"
 
     def position(self) -> int:
         """Return how many bytes of the file have been read."""
@@ -52,106 +55,48 @@ class Log:
         return self._raw.tell() if self._raw.seekable() else 0
 
     def __iter__(self) -> Iterator[Record]:
+        name = "standard input" if self.name == "-" else self.name
         with sys.stdin.buffer if self.name == "-" else Path(self.name).open("rb") as raw:
             self._raw = raw
-            reader = _Counted(_text(raw))
             try:
-                head = reader.peek()
-                if not head:
-                    raise ValueError(f"{self.name} is empty")
-                if head.lstrip().startswith("["):
-                    raise ValueError(f"{self.name} is a JSON array; JSON lines have one object a line")
-                read = self._json if head.lstrip().startswith("{") else self._csv
-                yield from read(reader)
-            except (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error) as error:
-                raise ValueError(
-                    f"{self.name}, after line {reader.line}: the compressed data is cut short or "
-                    f"damaged ({error})"
-                ) from None
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{self.name}, after line {reader.line}: the text is not UTF-8 ({error.reason})"
-                ) from None
-
-    def _json(self, reader: _Counted) -> Iterator[Record]:
-        for text in reader:
-            if not text.strip():
-                continue
+                reader = Reader(raw, name, self._form)
+            except DamagedError as error:
+                raise ValueError(f"{name}, after line 0: {error}") from None
             try:
-                fields = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{self.place(reader.line)}: not valid JSON ({error})") from None
-            if not isinstance(fields, dict):
-                raise ValueError(
-                    f"{self.place(reader.line)}: a JSON line must be an object, not {type(fields).__name__}"
-                )
-            if self.target not in fields:
-                raise ValueError(
-                    f"{self.place(reader.line)}: there is no field {self.target!r}; "
-                    f"there are {', '.join(fields) or 'none'}"
-                )
-            target = fields.pop(self.target)
-            yield Record(reader.line, fields, target)
+                decode = self._decoder_of(reader)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+            try:
+                for record in reader.records():
+                    if (found := self._record(reader.line, record, decode)) is not None:
+                        yield found
+            except DamagedError as error:
+                raise ValueError(f"{name}, after line {reader.line}: {error}") from None
 
-    def _csv(self, reader: _Counted) -> Iterator[Record]:
-        delimiter = "\t" if "\t" in reader.peek() and "," not in reader.peek() else ","
-        rows = csv.reader(reader, delimiter=delimiter, strict=True)
+    def _decoder_of(self, reader: Reader) -> Decoder:
+        if self._decoder is not None:
+            return self._decoder(reader.form, reader.columns, reader.delimiter)
+        return Decoder(reader.form, self.target, columns=reader.columns, delimiter=reader.delimiter)
+
+    def _record(self, line: int, record: Raw, decode: Decoder) -> Record | None:
+        """Return the event of a record, None if it is left out."""
         try:
-            header = next(rows)
-            if self.target not in header:
+            event = decode(record.value or b"")
+        except ValueError as error:
+            if self._decoder is None:
+                raise ValueError(f"{self.place(line)}: {error}") from None
+            self.unreadable += 1
+            return None
+        if event.target is None:
+            if self._decoder is None:
+                there = ", ".join(map(str, event.fields)) or "none"
                 raise ValueError(
-                    f"{self.name}: there is no column {self.target!r}; there are {', '.join(header)}"
+                    f"{self.place(line)}: the target {self.target!r} is missing; there are {there}"
                 )
-            if len(set(header)) != len(header):
-                twice = next(name for name in header if header.count(name) > 1)
-                raise ValueError(f"{self.name}: two columns are named {twice!r}")
-            at = header.index(self.target)
-            names = header[:at] + header[at + 1 :]
-            for values in rows:
-                if not values:
-                    continue
-                if len(values) != len(header):
-                    raise ValueError(
-                        f"{self.place(reader.line)}: {len(values)} values for {len(header)} columns"
-                    )
-                target = read_label(values.pop(at))
-                yield Record(reader.line, dict(zip(names, map(read_value, values), strict=True)), target)
-        except csv.Error as error:
-            raise ValueError(f"{self.place(reader.line)}: not valid CSV ({error})") from None
+            self.unlabelled += 1
+            return None
+        return Record(line, event.fields, event.target)
 
     def place(self, line: int) -> str:
         """Return how messages name a line of this log."""
         return f"{'standard input' if self.name == '-' else self.name}, line {line}"
-
-
-class _Counted:
-    """Lines of a text, counted, the first of which can be looked at before it is read."""
-
-    def __init__(self, text: io.TextIOBase) -> None:
-        self._text, self._first, self.line = text, "", 0
-
-    def peek(self) -> str:
-        """Return the first line that is not blank, empty if there is none."""
-        while not self._first.strip():
-            self._first = self._text.readline()
-            if not self._first:
-                break
-            self.line += 1
-        return self._first
-
-    def __iter__(self) -> _Counted:
-        return self
-
-    def __next__(self) -> str:
-        if self._first:
-            text, self._first = self._first, ""
-            return text
-        text = self._text.readline()
-        if not text:
-            raise StopIteration
-        self.line += 1
-        return text
-
-
-def _text(raw: BinaryIO) -> io.TextIOBase:
-    return io.TextIOWrapper(unpacked(raw), encoding="utf-8-sig", newline="")

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from connectors.stream import SINK, Committed, Failure, Output
+from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Output
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ class FileSink:
     ----------
     path
         Made if it is not there.
-    dead
-        Whether it takes dead letters.
+    kind
+        Of the outputs that it takes.
     """
 
-    def __init__(self, path: Path, dead: bool) -> None:
-        self._path, self._dead = path, dead
+    def __init__(self, path: Path, kind: str) -> None:
+        self._path, self._kind = path, kind
         self._lines: list[bytes] = []
         self._written: dict[str, int] = {}  # offsets up to which a partition's outputs are in the file
         try:
@@ -93,8 +93,8 @@ class FileSink:
     def write(self, outputs: Sequence[Output]) -> None:
         """Take those outputs that belong here and are not here yet."""
         for output in outputs:
-            if output.dead == self._dead and output.raw.offset > self._written.get(output.partition, -1):
-                self._lines.append(_letter(output) if self._dead else output.body)
+            if output.kind == self._kind and output.raw.offset > self._written.get(output.partition, -1):
+                self._lines.append(_letter(output) if self._kind == DEAD_LETTERS else output.body)
 
     def commit(self, positions: Mapping[str, Committed]) -> None:
         """Hand the lines to the file."""

@@ -1,30 +1,32 @@
-"""A log on disk as a source of records: JSON lines or CSV, plain, gzip or zstd.
+"""A log on disk as a source of records; one that is followed may be rotated.
 
-A position is a byte of the uncompressed log, at the beginning of a record.
+A position is a byte of the uncompressed log, at the beginning of a record. A log that is followed goes on
+in the next file when it is renamed and made anew: then positions count on from the end of the one before.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
+import glob
 import hashlib
 import os
 import sys
 import time
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import zstandard
-
 from connectors.files.compression import unpacked
-from connectors.stream import POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
+from connectors.files.reader import DamagedError, Reader
+from connectors.stream import MOST, POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
 
-_MOST = 1000  # records a poll
 _HEAD = 4096  # bytes by which a log is known
-_DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
-_MARK = b"\xef\xbb\xbf"
+_GRACE = 1.0  # seconds for the last lines of a log that was renamed
+_ABSENT = 10.0  # seconds until a log that was renamed must have been made anew
+_RESET = (
+    "`streamk reset SETTINGS --to earliest` reads it from its beginning, `--to latest` from its end; the "
+    "model stays as it is"
+)
 
 
 class FileSource:
@@ -39,6 +41,13 @@ class FileSource:
     follow
         Whether to wait for more at the end.
 
+    Attributes
+    ----------
+    begins
+        The position of the first record.
+    columns, delimiter
+        Of CSV.
+
     Raises
     ------
     Failure
@@ -47,145 +56,127 @@ class FileSource:
 
     def __init__(self, path: Path, form: str = "json", follow: bool = False) -> None:
         self.name, self._path, self._form, self._follow = path.name, path, form, follow
+        self._base = 0  # bytes of the files before this one
+        self._next: deque[Path] = deque()  # files that came after this one
+        self._finished = False  # whether nothing more is written to this one
+        self._missed: float | None = None  # when the log was first seen to be another file, or none
+        self._open(path)
+        if follow and not self._reader.plain:
+            self.close(True)
+            raise Failure(USAGE, f"{path} is compressed; only a plain log can be followed")
+        self.columns, self.delimiter = self._reader.columns, self._reader.delimiter
+        self.begins = self._reader.begins
+        self._assigned = False
+
+    def _open(self, path: Path) -> None:
         try:
             self._raw: BinaryIO = path.open("rb")
         except OSError as error:
             raise Failure(USAGE, f"{path}: {error.strerror}") from None
-        self._file = unpacked(self._raw)
-        self._plain = self._file is self._raw
-        if follow and not self._plain:
+        self._finished, self._missed = False, None
+        try:
+            self._reader = Reader(self._raw, str(path), self._form, self._follow)
+        except OSError as error:
             self._raw.close()
-            raise Failure(USAGE, f"{path} is compressed; only a plain log can be followed")
-        self._position = 0
-        self._assigned = False
-        self._rest = b""  # of a line that is being written
-        self.delimiter = ","
-        try:
-            self.columns = self._header() if form == "csv" else None
-        except BaseException:
-            self.close(True)
-            raise
-        self._after_header = self._position
+            raise Failure(USAGE, f"{path}: {error.strerror}") from None
+        except DamagedError as error:
+            self._raw.close()
+            raise Failure(POSITION, f"{path}: {error}") from None
+        except ValueError as error:
+            self._raw.close()
+            raise Failure(USAGE, str(error)) from None
 
-    def _header(self) -> list[str]:
-        line = self._line()
-        while line is not None and not line.removeprefix(_MARK).strip():
-            line = self._line()
-        if line is None:
-            raise Failure(USAGE, f"{self._path} is empty; the first line of CSV names the columns")
-        try:
-            text = line.removeprefix(_MARK).decode()
-        except UnicodeDecodeError:
-            raise Failure(USAGE, f"{self._path}: the first line is not UTF-8") from None
-        self.delimiter = "\t" if "\t" in text and "," not in text else ","
-        return next(csv.reader([text], delimiter=self.delimiter))
-
-    def poll(self, seconds: float) -> Polled:
+    def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records; wait for them only if the log is followed."""
         if not self._assigned:
             self._assigned = True
-            return Polled(assigned=[Assigned(self.name, None, self._after_header, sys.maxsize)])
+            return Polled(assigned=[Assigned(self.name, None, self.begins, sys.maxsize)])
         deadline = time.monotonic() + seconds
         while True:
-            records = []
-            try:
-                for raw in self._records():
-                    records.append(raw)
-                    if len(records) == _MOST:
-                        break
-            except Failure:
-                if not records:
-                    raise  # it comes again when those before it have been taken
-            if records:
-                return Polled({self.name: Batch(records, self._position)})
+            if records := self._read(most):
+                return Polled({self.name: Batch(records, self._base + self._reader.position)})
             if not self._follow:
                 return Polled(finished=True)
-            try:
-                now = self._path.stat()
-            except OSError as error:
-                raise Failure(POSITION, f"{self._path} has gone away: {error.strerror}") from None
-            if not os.path.samestat(now, os.fstat(self._raw.fileno())):
-                raise Failure(POSITION, f"{self._path} has been replaced by another file")
-            if now.st_size < self._position:
-                raise Failure(POSITION, f"{self._path} has become shorter than what was read of it")
+            if self._rotated():
+                continue
             if time.monotonic() >= deadline:
                 return Polled()
             time.sleep(min(0.02, seconds))
 
-    def _records(self) -> Iterator[Raw]:
-        if self._form == "csv":
-            yield from self._rows()
-            return
-        while (line := self._line()) is not None:
-            end = self._position
-            start = end - len(line)
-            if (line.removeprefix(_MARK) if start == 0 else line).strip():
-                yield Raw(start, line.removeprefix(_MARK if start == 0 else b"").rstrip(b"\r\n"))
-
-    def _rows(self) -> Iterator[Raw]:
-        """Yield rows of CSV, of which one may have several lines."""
-        lines: list[bytes] = []
-        ended = False
-
-        def texts() -> Iterator[str]:
-            nonlocal ended
-            ended = False
-            while (line := self._line()) is not None:
-                lines.append(line)
-                # a row is judged by the decoder; here only its quotes count
-                yield line.decode("latin-1")
-            ended = True
-
-        reader = csv.reader(texts(), delimiter=self.delimiter)
-        while True:
-            try:
-                row = next(reader, None)
-            except csv.Error:  # a quote that never closes: the decoder will refuse it
-                row, reader = ["?"], csv.reader(texts(), delimiter=self.delimiter)
-            whole = b"".join(lines)
-            start = self._position - len(whole)
-            lines.clear()
-            if self._follow and ended and whole:
-                self.begin(self.name, start)  # the row is still being written
-                return
-            if row is None:
-                return
-            if row:
-                yield Raw(start, whole.rstrip(b"\r\n"))
-
-    def _line(self) -> bytes | None:
-        """Return the next line, None at the end, or where the last line may still grow."""
+    def _read(self, most: int) -> list[Raw]:
+        records: list[Raw] = []
         try:
-            line = self._rest + self._file.readline()
-        except _DAMAGE as error:
-            raise self._damaged(error) from None
-        self._rest = b""
-        if self._follow and not line.endswith(b"\n"):
-            self._rest = line
-            return None
-        self._position += len(line)
-        return line or None
+            for raw in self._reader.records():
+                records.append(raw._replace(offset=self._base + raw.offset) if self._base else raw)
+                if len(records) == most:
+                    break
+        except DamagedError as error:
+            if not records:  # else it comes again when those before it have been taken
+                raise self._failure(f"after byte {self._reader.position}: {error}") from None
+        except OSError as error:
+            if not records:
+                raise self._failure(f"cannot be read: {error.strerror}") from None
+        return records
 
-    def _damaged(self, error: Exception) -> Failure:
-        return Failure(
-            POSITION, f"{self._path}, after byte {self._position}: the compressed data is damaged ({error})"
-        )
+    def _failure(self, what: str) -> Failure:
+        return Failure(POSITION, f"{self._path} {what}")
+
+    def _rotated(self) -> bool:
+        """Go on in the next file if this one was renamed, and nothing more was written to it for a while."""
+        here = os.fstat(self._raw.fileno())
+        if self._reader.plain and here.st_size < self._reader.position:
+            raise self._failure(f"has become shorter than what was read of it. {_RESET}")
+        if not self._next:
+            try:
+                if os.path.samestat(self._path.stat(), here):
+                    self._missed = None
+                    return False
+                there = True
+            except OSError:
+                there = False
+            now = time.monotonic()
+            self._missed = now if self._missed is None else self._missed
+            if now - self._missed < _GRACE:
+                return False
+            if not there:
+                if now - self._missed > _ABSENT:
+                    raise self._failure("has gone away, and was not made anew")
+                return False
+            self._next.append(self._path)
+        if not self._finished:  # the last line may have no end
+            self._reader.finish()
+            self._finished = True
+            return True
+        return self._go_on()
+
+    def _go_on(self) -> bool:
+        """Open the next file, unless its header is still to be written."""
+        path, columns = self._next[0], self.columns
+        if columns is not None and not self._has_line(path):
+            return False
+        self._next.popleft()
+        self._base += self._reader.position
+        self.close(True)
+        self._open(path)
+        if self._reader.columns != columns:
+            raise self._failure(f"has other columns than the file before it. {_RESET}")
+        return True
+
+    def _has_line(self, path: Path) -> bool:
+        with path.open("rb") as file:
+            return b"\n" in unpacked(file).read(1 << 16)
 
     def begin(self, partition: str, position: int) -> None:
         """Read from this position on."""
-        size = self._size()
-        if self._plain and position > size:
-            raise Failure(
-                POSITION, f"{self._path} has {size} bytes, fewer than the {position} that were read of it"
-            )
-        self._rest = b""
+        size, byte = self._size(), position - self._base
+        if self._reader.plain and not 0 <= byte <= size:
+            raise self._failure(f"has {size} bytes, fewer than the {byte} that were read of it. {_RESET}")
         try:
-            self._file.seek(position)
-        except _DAMAGE as error:
-            raise self._damaged(error) from None
-        if self._file.tell() != position:
-            raise Failure(POSITION, f"{self._path} ends before byte {position}, up to which it was read")
-        self._position = position
+            self._reader.seek(byte)
+        except DamagedError as error:
+            raise self._failure(f"after byte {self._reader.position}: {error}") from None
+        except ValueError as error:
+            raise self._failure(f"is another log: {error}. {_RESET}") from None
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return nothing: the checkpoint says it all."""
@@ -195,35 +186,73 @@ class FileSource:
         """Do nothing, since nobody else reads the log."""
         return True
 
+    def partitions(self) -> list[str]:
+        """Return the one partition."""
+        return [self.name]
+
+    def alone(self) -> bool:
+        """Return True: nobody else reads the log."""
+        return True
+
     def ends(self) -> Mapping[str, int]:
-        """Return the size of a plain log; nothing is known of a compressed one's."""
-        return {self.name: self._size()} if self._plain else {}
+        """Return the end of a plain log; nothing is known of a compressed one's."""
+        return {self.name: self._base + self._size()} if self._reader.plain else {}
 
     def mark(self, positions: Mapping[str, int]) -> dict[str, Any]:
-        """Return a checksum of the head of what was read."""
-        length = min(positions.get(self.name, 0), _HEAD)
-        return {"head": length, "sha256": self._checksum(length)}
+        """Return what tells this file: a checksum of the head of what was read, and its number on disk."""
+        length = min(max(positions.get(self.name, 0) - self._base, 0), _HEAD)
+        here = os.fstat(self._raw.fileno())
+        return {
+            "head": length, "sha256": self._checksum(self._reader, length), "base": self._base,
+            "node": [here.st_dev, here.st_ino],
+        }  # fmt: skip
 
-    def _checksum(self, length: int) -> str:
-        with self._path.open("rb") as raw:
-            try:
-                return hashlib.sha256(unpacked(raw).read(length)).hexdigest()
-            except _DAMAGE as error:
-                raise self._damaged(error) from None
+    def _checksum(self, reader: Reader, length: int) -> str:
+        try:
+            return hashlib.sha256(reader.head(length)).hexdigest()
+        except DamagedError as error:
+            raise self._failure(f"cannot be read: {error}") from None
 
     def recognise(self, mark: dict[str, Any]) -> None:
-        """Raise Failure if the log does not begin as it did."""
-        if self._checksum(mark["head"]) != mark["sha256"]:
-            raise Failure(
-                POSITION,
-                f"{self._path} is another log than the one of the checkpoint: its beginning differs; use "
-                "another checkpoints.directory for it",
+        """Go on with the file of the mark: the log, or what it was renamed to while nobody read it.
+
+        Raises
+        ------
+        Failure
+            If there is none.
+        """
+        self._base = mark["base"]
+        if self._is(mark):
+            return
+        family = sorted(self._family(), key=lambda path: path.stat().st_mtime_ns) if self._follow else []
+        for k, path in enumerate(family):
+            self.close(True)
+            self._open(path)
+            if self._is(mark):
+                self._next.extend([*family[k + 1 :], self._path])
+                return
+        if family:
+            self.close(True)
+            self._open(self._path)
+        if mark["head"]:
+            raise self._failure(
+                f"is another log than the one of the checkpoint: its beginning differs. {_RESET}"
             )
 
+    def _family(self) -> list[Path]:
+        """Return the files beside the log whose names begin with its name, as ``log.1``."""
+        return [p for p in self._path.parent.glob(f"{glob.escape(self._path.name)}?*") if p.is_file()]
+
+    def _is(self, mark: dict[str, Any]) -> bool:
+        here = os.fstat(self._raw.fileno())
+        if not mark["head"] and self._follow:  # nothing was read of it: only its place on disk tells it
+            return bool(mark["node"] == [here.st_dev, here.st_ino])
+        return bool(self._checksum(self._reader, mark["head"]) == mark["sha256"])
+
     def _size(self) -> int:
-        return self._path.stat().st_size
+        return os.fstat(self._raw.fileno()).st_size
 
     def close(self, leaving: bool) -> None:
         """Close the file."""
-        self._file.close()
+        self._reader.close()
         self._raw.close()

@@ -14,11 +14,26 @@ from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
 from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
+from connectors.kafka.records import UnreadableBatchError
 from connectors.settings import Kafka
-from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Failure, Interruption
+from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
+# what brokers answer; that they stay away is all other errors
+_NOT_AWAY = (
+    UnreadableBatchError,
+    kafka_errors.CorruptRecordError,
+    kafka_errors.UnsupportedCodecError,
+    kafka_errors.LogTruncationError,
+    kafka_errors.OffsetOutOfRangeError,
+    kafka_errors.CommitFailedError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.ProducerFencedError,
+    kafka_errors.InvalidProducerEpochError,
+)
 # of every consumer: offsets are committed with checkpoints, and what no transaction has committed is not read
 READING = {
     "enable_auto_commit": False, "isolation_level": "read_committed", "allow_auto_create_topics": False,
@@ -28,6 +43,13 @@ READING = {
 def partition_name(partition: TopicPartition) -> str:
     """Return the name of a partition, as ``clicks-3``."""
     return f"{partition.topic}-{partition.partition}"
+
+
+def identify(consumer: KafkaConsumer, topic: str) -> str:
+    """Return what tells a topic from another of its name, made later or on another cluster."""
+    cluster = consumer._cluster
+    found = cluster.topic_id(topic)
+    return f"{cluster.cluster_id or ''}/{'' if found is None else found.hex}".rstrip("/")
 
 
 def options(kafka: Kafka) -> dict[str, Any]:
@@ -82,7 +104,10 @@ def _context(kafka: Kafka) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn the client's errors into a Failure, where trying again is of no use, or an Interruption."""
+    """Turn the client's errors into a Failure, where trying again is of no use, or an Interruption.
+
+    It is :class:`Away` unless it says that a broker has answered.
+    """
     try:
         yield
     except REFUSALS as error:
@@ -107,15 +132,17 @@ def explained(what: str) -> Iterator[None]:
         raise Failure(USAGE, f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaConfigurationError as error:
         raise Failure(USAGE, f"{what}: {error}") from None
+    except _NOT_AWAY as error:
+        raise Interruption(f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaTimeoutError as error:
         hint = (
             "; the port is open, so are kafka.tls and kafka.mechanism right?"
             if "bootstrap" in str(error)
             else ""
         )
-        raise Interruption(f"{what}: {_words(error)}{hint}") from None
+        raise Away(f"{what}: {_words(error)}{hint}") from None
     except kafka_errors.KafkaError as error:
-        raise Interruption(f"{what}: {_words(error)}") from None
+        raise Away(f"{what}: {_words(error)}") from None
 
 
 def _words(error: BaseException) -> str:
@@ -164,7 +191,7 @@ class Worker:
         try:
             value, error = answer.get(timeout=seconds)
         except queue.Empty:
-            raise Interruption(f"the broker has not answered for {seconds:.0f} seconds") from None
+            raise Away(f"the broker has not answered for {seconds:.0f} seconds") from None
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]

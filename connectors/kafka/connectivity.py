@@ -16,7 +16,7 @@ from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 
 from connectors.settings import Kafka
-from connectors.stream import DENIED, USAGE, Failure, Interruption
+from connectors.stream import DENIED, USAGE, Away, Failure
 
 REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -50,9 +50,11 @@ def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
                 DENIED,
                 f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
             ) from None
+        except (UnicodeError, OverflowError, ValueError) as error:
+            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})") from None
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
-    raise Interruption(f"no broker answers ({'; '.join(reasons)})")
+    raise Away(f"no broker answers ({'; '.join(reasons)})")
 
 
 def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:

@@ -16,7 +16,7 @@ from kafka import errors as kafka_errors
 from connectors.kafka.client import PATIENCE, READING, Worker, explained, options, require_topics
 from connectors.kafka.source import TopicSource
 from connectors.settings import Kafka
-from connectors.stream import SINK, Committed, Failure, Interruption, Output, Source
+from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Source
 
 _LONGEST = 60.0  # seconds for the end of a transaction
 _LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
@@ -111,13 +111,13 @@ class TopicSink:
             raw = output.raw
             if raw.offset < self._emitted.get(output.partition, 0):
                 continue
-            topic = self._topics.get("dead_letters" if output.dead else "predictions")
+            topic = self._topics.get(output.kind)
             if topic is None:
                 continue
             if not self._open:
                 self._producer.begin_transaction()
                 self._open = True
-            if output.dead:
+            if output.kind == DEAD_LETTERS:
                 future = self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
             else:
                 future = self._producer.send(topic, output.body, raw.key)

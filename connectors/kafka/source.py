@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import MemberToRemove
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.base import MemberState
 
@@ -23,56 +21,32 @@ from connectors import settings
 from connectors.kafka.client import (
     PATIENCE,
     READING,
-    administrator,
     explained,
+    identify,
     options,
     partition_name,
     require_topics,
 )
-from connectors.stream import Assigned, Batch, Committed, Interruption, Polled
+from connectors.kafka.group import Group
+from connectors.kafka.listener import Listener, RevokedError
+from connectors.kafka.records import unpack_quickly
+from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw
 
 log = logging.getLogger(__name__)
-_MOST = 2000  # records a poll
+_METADATA = 30_000  # milliseconds after which new partitions are looked for
 _MS = int(PATIENCE * 1000)
 
 
-class _Revoked(Exception):  # noqa: N818
-    """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
-
-
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes what the coordinator says; it is called on the client's thread, which must not wait."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.consumer: Any = None
-        self.assigned: set[TopicPartition] = set()
-        self.revoked: set[TopicPartition] = set()
-        self.lost = self.closing = False
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        with self._lock:
-            self.assigned |= set(assigned)
-        self.consumer.pause(*assigned)
-        for partition in assigned:
-            self.consumer.seek(partition, 0)  # nowhere yet: without it the client asks for a position itself
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        with self._lock:
-            self.revoked |= set(revoked)
-            self.assigned -= set(revoked)
-        if not self.closing:
-            raise _Revoked  # the client hands it to whoever polls
-
-    def on_partitions_lost(self, lost: Any) -> None:
-        self.lost = True
-
-    def take(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return what was assigned and revoked since the last time."""
-        with self._lock:
-            news = self.assigned, self.revoked
-            self.assigned, self.revoked = set(), set()
-        return news
+@contextlib.contextmanager
+def _readable(topic: str) -> Iterator[None]:
+    """Turn what is wrong with the bytes of records into an Interruption."""
+    try:
+        yield
+    except (kafka_errors.KafkaError, Interruption, Failure):
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise Interruption(f"{topic}: records cannot be read: {what}") from None
 
 
 class TopicSource:
@@ -97,24 +71,30 @@ class TopicSource:
     delimiter = ","
 
     def __init__(self, source: settings.TopicSource, kafka: settings.Kafka, member: str) -> None:
-        self.name, self.group, self._member = source.topic, source.group, f"streamk-{member}"
-        self._options = options(kafka)
-        self._listener = _Listener()
+        self.name, member = source.topic, f"streamk-{member}"
+        found = options(kafka)
+        self._group = Group(found, source.group, member)
+        self._listener = Listener()
         self._unbegun: set[TopicPartition] = set()
+        self._told: dict[TopicPartition, int] = {}  # positions that polls have given
+        self._identity = ""
+        self._orphaned = 0  # times in a row that partitions were found to belong to nobody
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
-                **self._options,
-                group_id=self.group,
-                group_instance_id=self._member,
+                **found,
+                group_id=source.group,
+                group_instance_id=member,
                 auto_offset_reset="none",
                 **READING,
                 partition_assignment_strategy=[CooperativeStickyAssignor],
-                max_poll_records=_MOST,
+                max_poll_records=MOST,
+                metadata_max_age_ms=_METADATA,
                 session_timeout_ms=session,
                 heartbeat_interval_ms=max(session // 5, 200),
                 fetch_max_wait_ms=200,
             )
+        unpack_quickly(self._consumer)
         self._listener.consumer = self._consumer
         try:
             with explained("source.topic"):
@@ -125,33 +105,48 @@ class TopicSource:
             self._consumer.close(timeout_ms=1000)
             raise
 
-    def poll(self, seconds: float) -> Polled:
+    def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records, what the group gave and has not been begun, and what it takes.
 
         Raises
         ------
         Interruption
-            If the group has given everything to others already.
+            If the group has given everything to others already, the topic was made anew, or records cannot be
+            read.
         """
         polled: Mapping[TopicPartition, Any] = {}
-        with explained("source.topic"):
+        with explained("source.topic"), _readable(self.name):
             try:
-                polled = self._consumer.poll(int(seconds * 1000))
+                polled = self._consumer.poll(int(seconds * 1000), max_records=most)
             except kafka_errors.KafkaError as error:
-                if not isinstance(error.__cause__, _Revoked):
+                if not isinstance(error.__cause__, RevokedError):
                     raise
         if self._consumer.group_metadata().state is MemberState.REBALANCING:
             # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
             self._consumer._coordinator.request_rejoin()
         if self._listener.lost:
             raise Interruption("the group has given the partitions to others")
+        if self._told and identify(self._consumer, self.name) != self._identity:
+            raise Interruption(f"the topic {self.name} was made anew")
         given, taken = self._listener.take()
         self._unbegun = (self._unbegun | given) & self._consumer.assignment()
-        batches = {
-            partition_name(partition): Batch(records, records[-1].offset + 1)
-            for partition, records in polled.items()
-        }
-        return Polled(batches, self._describe(self._unbegun), [partition_name(p) for p in taken])
+        for partition in taken:
+            self._told.pop(partition, None)
+        return Polled(
+            self._batches(polled), self._describe(self._unbegun), [partition_name(p) for p in taken]
+        )
+
+    def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, Batch]:
+        """Return what was polled, with the consumer's positions: it has also passed what is no record."""
+        found: dict[str, Batch] = {}
+        for partition, told in self._told.items():
+            state = self._consumer._subscription.assignment.get(partition)
+            at = state.position.offset if state is not None and state.position is not None else told
+            records = polled.get(partition, ())
+            if records or at > told:
+                self._told[partition] = at
+                found[partition_name(partition)] = Batch(records, at)
+        return found
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
         if not partitions:
@@ -161,11 +156,19 @@ class TopicSource:
             first = self._consumer.beginning_offsets(ordered, _MS)
             end = self._consumer.end_offsets(ordered, _MS)
         names = [partition_name(p) for p in ordered]
-        committed = self.committed(names)
+        committed, identity = self.committed(names), identify(self._consumer, self.name)
+        if self._told and identity != self._identity:
+            raise Interruption(f"the topic {self.name} was made anew")
+        self._identity = identity
+        siblings = len(self.partitions())
         return [
-            Assigned(name, committed.get(name), first[p], end[p])
+            Assigned(name, committed.get(name), first[p], end[p], identity, p.partition, siblings)
             for name, p in zip(names, ordered, strict=True)
         ]
+
+    def partitions(self) -> list[str]:
+        """Return the names of all partitions of the topic."""
+        return [f"{self.name}-{n}" for n in sorted(self._consumer.partitions_for_topic(self.name) or ())]
 
     def _partition(self, name: str) -> TopicPartition:
         return TopicPartition(self.name, int(name.rpartition("-")[2]))
@@ -189,6 +192,7 @@ class TopicSource:
             raise Interruption(f"the group took {partition} back at once") from None
         self._consumer.resume(place)
         self._unbegun.discard(place)
+        self._told[place] = position
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Tell the group; False if it is rebalancing."""
@@ -223,18 +227,42 @@ class TopicSource:
             raise Interruption("the group has given the partitions to others")
         return found
 
+    def _require_owners(self, mine: int) -> None:
+        """Leave the group if it has forgotten partitions, so that it gives all of them anew.
+
+        A member that comes back under its name gets what it had, which is nothing if the topic was not there,
+        and nobody would notice that it is there again.
+        """
+        there = len(self.partitions())
+        if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
+            self._orphaned = 0
+            return
+        given = self._group.given(self.name)
+        self._orphaned = self._orphaned + 1 if given is not None and given < there else 0
+        if self._orphaned > 1:
+            self._group.leave()
+            raise Interruption(
+                f"some of the {there} partitions of {self.name} belong to nobody; joining anew"
+            )
+
     def require_identity(self) -> None:
         """Raise Failure if the group knows another process by this one's name."""
-        mine = self._consumer.group_metadata().member_id
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            found = admin.describe_groups([self.group])
-            for member in found[self.group]["members"]:
-                if member["group_instance_id"] == self._member and member["member_id"] != mine:
-                    raise kafka_errors.FencedInstanceIdError
+        self._group.require_identity(self._consumer.group_metadata().member_id)
+
+    def alone(self) -> bool:
+        """Return whether this is the only member of the group."""
+        return self._group.alone()
 
     def ends(self) -> Mapping[str, int]:
-        """Return where each partition ends now."""
+        """Return where each partition ends now.
+
+        Raises
+        ------
+        Interruption
+            If nobody has been given some partitions: the group may then wait for ever.
+        """
         partitions = sorted(self._consumer.assignment())
+        self._require_owners(len(partitions))
         with explained("source.topic"):
             found = self._consumer.end_offsets(partitions, _MS) if partitions else {}
         return {partition_name(partition): end for partition, end in found.items()}
@@ -251,12 +279,4 @@ class TopicSource:
         with contextlib.suppress(kafka_errors.KafkaError):
             self._consumer.close(timeout_ms=2000)
         if leaving:
-            self._leave()
-
-    def _leave(self) -> None:
-        """Give up the place that the group keeps for this member's name."""
-        try:
-            with contextlib.closing(administrator(self._options)) as admin:
-                admin.remove_group_members(self.group, [MemberToRemove(group_instance_id=self._member)])
-        except kafka_errors.KafkaError as error:
-            log.warning("the group was not left (%s): others wait for kafka.session_seconds", error)
+            self._group.leave()

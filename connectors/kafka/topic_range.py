@@ -17,6 +17,7 @@ from kafka import KafkaConsumer, TopicPartition
 
 from connectors.events import Decoder, Record
 from connectors.kafka.client import PATIENCE, READING, explained, options, partition_name, require_topics
+from connectors.kafka.records import unpack_quickly
 from connectors.settings import Kafka
 from connectors.stream import USAGE, Failure, Interruption, Raw
 
@@ -70,6 +71,7 @@ class TopicRange:
                 **READING,
                 max_poll_records=2000,
             )
+        unpack_quickly(self._consumer)
         try:
             with explained("source.topic"):
                 require_topics(self._consumer, {"source.topic": topic})

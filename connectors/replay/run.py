@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from connectors.events import Record, label
+from connectors.events import Record, label, read_value
 from connectors.files.log import Log
 from connectors.learners import DEFAULT, build, parameter_names
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
@@ -27,18 +27,16 @@ def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]
     Raises
     ------
     ValueError
-        If the target is missing, or is not a number where one is needed; the line is named.
+        If the target is not a number where one is needed; the line is named.
     """
     target = record.target
-    if target is None or target == "":
-        raise ValueError(f"{log.place(record.line)}: the target {log.target!r} is missing")
     if task == "regression":
-        try:
-            return record.fields, float(target)
-        except (TypeError, ValueError):
+        number = read_value(target) if isinstance(target, str) else target
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise ValueError(
                 f"{log.place(record.line)}: the target {log.target!r} is {target!r}, not a number"
-            ) from None
+            )
+        return record.fields, float(number)
     return record.fields, label(target)
 
 

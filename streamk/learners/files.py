@@ -10,11 +10,12 @@ from streamk.exact import EXACT
 from streamk.learners import LEARNERS
 from streamk.learners.learner import Learner
 
+MODEL = "model"  # name of the learner's file among the parts of a checkpoint
 _CLASSES: dict[str, type[Learner]] = {**LEARNERS, **EXACT}
 
 
 def load(path: str | Path) -> Learner:
-    """Return the learner saved at ``path``.
+    """Return the learner saved at ``path``, which may also be a checkpoint of the daemon.
 
     Raises
     ------
@@ -46,6 +47,8 @@ def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, A
     """Return the learner in the bytes of a model file, and what was saved beside it as ``extra``."""
     header, arrays = model_file.unpack(data, source)
     extra = header.pop("extra", None)
+    if not header and MODEL in arrays:
+        return loads(arrays[MODEL].tobytes(), source), extra
     name = header.get("class")
     learner = _CLASSES.get(name) if isinstance(name, str) else None
     if learner is None:

@@ -88,6 +88,12 @@ class Learner(base.Estimator):
         """
         self._pass(X, y, w, names, wanted=False)
 
+    @property
+    def number_names(self) -> list[str] | None:
+        """Names of the numbers that it knows, None if it needs no names (``scale_inputs=False``)."""
+        inputs = self._codec.inputs
+        return list(inputs.numbers) if inputs.registers else None
+
     def save(self, path: str | Path, extra: Any = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 

@@ -1,6 +1,6 @@
 import pytest
 
-from connectors.daemon.checkpoint import Store
+from connectors.daemon.store import Store
 
 
 @pytest.fixture

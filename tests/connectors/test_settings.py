@@ -133,8 +133,10 @@ def test_features_that_are_wrong(tmp_path, value):
         ({"SOURCE__START": "now"}, "STREAMK_SOURCE__START: source.start: Input should be"),
         ({"SOURCE__PATH": "x"}, "STREAMK_SOURCE__PATH: source.path: there is no such setting"),
         ({"KAFKA__PASSWRD": "x"}, "STREAMK_KAFKA__PASSWRD: kafka.passwrd: there is no such setting"),
-        ({"KAFKA": "x"}, "STREAMK_KAFKA: kafka: Input should be a valid dictionary"),
-        ({"DEBUG": "1"}, "STREAMK_DEBUG: debug: there is no such setting"),
+        ({"KAFKA": "x"}, "STREAMK_KAFKA: there is no such setting; two underscores stand for the dot"),
+        ({"DEBUG": "1"}, "STREAMK_DEBUG: there is no such setting"),
+        ({"KAFKA_PASSWORD": "x"}, "STREAMK_KAFKA_PASSWORD: there is no such setting; two underscores"),
+        ({"TELEMETRY_PORT": "9100"}, "STREAMK_TELEMETRY_PORT: there is no such setting; two underscores"),
         ({"EVENTS__TARGET__X": "1"}, "STREAMK_EVENTS__TARGET__X: events.target is not a table"),
         ({"EVENTS__TARGET__X__Z": "1"}, "STREAMK_EVENTS__TARGET__X__Z: events.target"),
         ({"TELEMETRY__PORT": "http"}, "STREAMK_TELEMETRY__PORT: telemetry.port: Input should be"),
@@ -142,6 +144,17 @@ def test_features_that_are_wrong(tmp_path, value):
 )
 def test_a_variable_that_is_wrong_is_named(tmp_path, variables, sentence):
     assert [line.startswith(sentence) for line in refused(tmp_path, BASE, **variables)] == [True]
+
+
+def test_what_kubernetes_tells_of_services_is_no_setting(tmp_path):
+    """A Service called streamk, or one whose name begins so, gives every pod such variables."""
+    told = {
+        "SERVICE_HOST": "10.0.0.11", "SERVICE_PORT": "9100", "SERVICE_PORT_HTTP": "9100",
+        "PORT": "tcp://10.0.0.11:9100", "PORT_9100_TCP": "tcp://10.0.0.11:9100", "PORT_9100_TCP_PROTO": "tcp",
+        "PORT_9100_TCP_PORT": "9100", "PORT_9100_TCP_ADDR": "10.0.0.11",
+        "KAFKA_SERVICE_HOST": "10.0.0.12", "KAFKA_EU_1_SERVICE_PORT": "9092", "KAFKA_PORT": "tcp://10.0.0.12:9092",
+    }  # fmt: skip
+    assert read(tmp_path, BASE, **told) == read(tmp_path, BASE)
 
 
 @pytest.mark.parametrize(

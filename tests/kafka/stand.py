@@ -16,7 +16,8 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from connectors.daemon.checkpoint import Checkpoint, Store
+from connectors.daemon.checkpoint import Checkpoint
+from connectors.daemon.store import Store
 
 from .broker import lacking
 
@@ -93,6 +94,12 @@ class Stand:
                     found += records
                     quiet = time.monotonic()
         return found
+
+    def end(self, topic="in", partition=0):
+        """Return the offset after the last record of a partition, markers of transactions included."""
+        place = TopicPartition(self.topic(topic), partition)
+        with contextlib.closing(KafkaConsumer(bootstrap_servers=self.servers)) as consumer:
+            return consumer.end_offsets([place])[place]
 
     def settings(self, name="daemon", **changes):
         """Write the settings of a daemon, and return their path; ``section__key`` changes a key."""

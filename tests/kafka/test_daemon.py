@@ -19,7 +19,7 @@ from .stand import COMMAND, ROOT, events
 
 
 def learned(stand, count, name="daemon"):
-    return lambda: (c := stand.checkpoint(name)) and c.learner.events >= count
+    return lambda: (c := stand.checkpoint(name)) and c.learner().events >= count
 
 
 def test_learns_predicts_and_stops(stand):
@@ -55,7 +55,7 @@ def test_goes_on_where_it_stopped(stand):
     learner.learn_many(
         [{k: v for k, v in x.items() if k not in ("id", "y")} for x in sent], [x["y"] for x in sent]
     )
-    assert stand.checkpoint().learner.to_bytes() == learner.to_bytes()
+    assert stand.checkpoint().learner().to_bytes() == learner.to_bytes()
 
 
 def test_an_event_without_a_target_is_predicted_only(stand):
@@ -133,7 +133,7 @@ def test_ten_thousand_fuzzed_messages(stand):
     learner = streamk.KaczmarzClassifier(features=64, seed=0)
     for x in events(5000):
         learner.learn_one({k: v for k, v in x.items() if k not in ("id", "y")}, x["y"])
-    assert stand.checkpoint().learner.to_bytes() == learner.to_bytes()
+    assert stand.checkpoint().learner().to_bytes() == learner.to_bytes()
 
 
 def test_records_without_values(stand):
@@ -160,7 +160,7 @@ def test_a_dead_letter_that_the_topic_does_not_take(stand):
     daemon = stand.start(stand.settings())
     assert daemon.wait(60) == 8
     assert "raise the topic's max.message.bytes" in daemon.text()
-    assert stand.checkpoint().learner.events == 0
+    assert stand.checkpoint().learner().events == 0
     assert stand.read() == []
 
 
@@ -177,7 +177,7 @@ def test_a_copy_of_a_directory_is_found_out(stand):
     assert "another process has this one's identity" in first.text()
     second.until(learned(stand, 1000, "b"))
     assert second.stop() == 0
-    assert stand.checkpoint("a").learner.events == 0
+    assert stand.checkpoint("a").learner().events == 0
     assert [json.loads(r.value)["offset"] for r in stand.read()] == list(range(1000))
 
 
@@ -187,7 +187,7 @@ def test_too_many_bad_events_in_a_row_stop_it(stand):
     daemon = stand.start(stand.settings(limits={"consecutive": 20}))
     assert daemon.wait(30) == 3
     assert "20 events in a row were refused (limits.consecutive)" in daemon.text()
-    assert stand.checkpoint().learner.events == 50
+    assert stand.checkpoint().learner().events == 50
     assert len(stand.read("dead")) == 30
 
 
@@ -199,7 +199,7 @@ def test_without_dead_letters_the_first_bad_event_stops_it(stand):
         daemon = stand.start(path)
         assert daemon.wait(30) == 3
         assert f"{stand.topic('in')}-0, offset 50: cannot be decoded" in daemon.text()
-    assert stand.checkpoint().learner.events == 50
+    assert stand.checkpoint().learner().events == 50
     assert len(stand.read()) == 50
     daemon = stand.start(stand.settings())
     daemon.until(learned(stand, 100))
@@ -235,11 +235,11 @@ def test_events_deleted_before_they_were_read(stand, policy):
         return
     expected = 250 if policy == "earliest" else 110
     if policy == "latest":
-        daemon.until(lambda: "going on from the latest, 300" in daemon.text())
+        daemon.until(lambda: "going on from 300" in daemon.text())
         stand.send(events(10, 3))
     daemon.until(learned(stand, expected))
     assert daemon.stop() == 0
-    assert stand.checkpoint().learner.events == expected
+    assert stand.checkpoint().learner().events == expected
 
 
 def test_settings_that_do_not_fit_the_checkpoint(stand):
@@ -251,7 +251,7 @@ def test_settings_that_do_not_fit_the_checkpoint(stand):
     daemon = stand.start(stand.settings(learner={"name": "kaczmarz", "parameters": {"features": 128}}))
     assert daemon.wait(30) == 4
     assert "holds a learner with features=64, and the settings ask for 128" in daemon.text()
-    assert stand.checkpoint().learner.events == 100
+    assert stand.checkpoint().learner().events == 100
 
 
 def test_a_damaged_checkpoint_is_set_aside(stand):
@@ -273,7 +273,7 @@ def test_a_damaged_checkpoint_is_set_aside(stand):
     learner = streamk.KaczmarzClassifier(features=64, seed=0)
     for x in events(1500):
         learner.learn_one({k: v for k, v in x.items() if k not in ("id", "y")}, x["y"])
-    assert stand.checkpoint().learner.to_bytes() == learner.to_bytes()
+    assert stand.checkpoint().learner().to_bytes() == learner.to_bytes()
     assert [json.loads(r.value)["offset"] for r in stand.read()] == list(range(1500))
 
 
@@ -299,8 +299,8 @@ def test_messagepack_and_csv(stand):
     )
     other.until(learned(stand, 300, "b"))
     assert daemon.stop() == other.stop() == 0
-    assert stand.checkpoint("a").learner.labels == [False, True]
-    assert set(stand.checkpoint("b").learner.labels) == {"false", "true"}
+    assert stand.checkpoint("a").learner().labels == [False, True]
+    assert set(stand.checkpoint("b").learner().labels) == {"false", "true"}
 
 
 def test_from_a_log_into_topics(stand):

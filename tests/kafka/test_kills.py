@@ -67,7 +67,7 @@ def test_one_partition(stand, count):
         kills += kill_somewhere(stand.start(path), directory, rng)
     daemon = stand.start(path)
     traffic.stop()
-    daemon.until(lambda: (c := newest(directory)) and c.learner.events == traffic.count)
+    daemon.until(lambda: (c := newest(directory)) and c.learner().events == traffic.count)
     assert daemon.stop() == 0
     progress = newest(directory).partitions[f"{stand.topic('in')}-0"]
     assert (progress.position, progress.learned) == (traffic.count, traffic.count)
@@ -77,9 +77,9 @@ def test_one_partition(stand, count):
     )
     daemon = stand.start(undisturbed)
     other = stand.directory / "undisturbed-checkpoints"
-    daemon.until(lambda: (c := newest(other)) and c.learner.events == traffic.count)
+    daemon.until(lambda: (c := newest(other)) and c.learner().events == traffic.count)
     assert daemon.stop() == 0
-    assert newest(directory).learner.to_bytes() == newest(other).learner.to_bytes()
+    assert newest(directory).learner().to_bytes() == newest(other).learner().to_bytes()
 
     offsets = [json.loads(r.value)["offset"] for r in stand.read()]
     assert offsets == list(range(traffic.count))
@@ -120,7 +120,7 @@ def test_four_partitions_and_two_daemons(stand):
     assert running["a"].stop() == 0
     assert running["b"].stop() == 0
     assert learned() == {f"{stand.topic('in')}-{p}": traffic.count // 4 for p in range(4)}
-    both = sum(newest(directory).learner.events for directory in directories.values())
+    both = sum(newest(directory).learner().events for directory in directories.values())
     assert both == traffic.count
     found = Counter((v["partition"], v["offset"]) for r in stand.read() if (v := json.loads(r.value)))
     assert len(found) == traffic.count
@@ -156,7 +156,7 @@ def test_a_log_on_disk(tmp_path, count):
         kills += kill_somewhere(stand.start(path), directory, rng)
     daemon = stand.start(path)
     traffic.stop()
-    daemon.until(lambda: (c := newest(directory)) and c.learner.events == traffic.count)
+    daemon.until(lambda: (c := newest(directory)) and c.learner().events == traffic.count)
     assert daemon.stop() == 0
     undisturbed = stand.settings(
         "undisturbed",
@@ -167,7 +167,7 @@ def test_a_log_on_disk(tmp_path, count):
     )
     assert stand.start(undisturbed).wait(60) == 0
     other = newest(tmp_path / "undisturbed-checkpoints")
-    assert newest(directory).learner.to_bytes() == other.learner.to_bytes()
+    assert newest(directory).learner().to_bytes() == other.learner().to_bytes()
     offsets = [json.loads(line)["offset"] for line in out.read_text().splitlines()]
     assert len(offsets) == traffic.count
     assert offsets == sorted(set(offsets))

@@ -39,7 +39,7 @@ def test_a_broker_that_goes_away_in_the_middle(broker, own, seconds):
     own.send(sent[:1000], lambda i: i % 2)
     daemon.until(lambda: total(own) == 41_000, 90)
     assert daemon.stop() == 0
-    assert own.checkpoint().learner.events == 41_000
+    assert own.checkpoint().learner().events == 41_000
     found = Counter((v["partition"], v["offset"]) for r in own.read() if (v := json.loads(r.value)))
     assert len(found) == 41_000
     assert set(found.values()) == {1}

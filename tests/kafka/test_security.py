@@ -26,7 +26,7 @@ def secure(broker, mechanism="SCRAM-SHA-512", password=PASSWORD, ca=None):
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
 def test_scram_over_tls(broker, own, mechanism):
     daemon = own.start(own.settings(kafka=secure(broker, mechanism)))
-    daemon.until(lambda: (c := own.checkpoint()) and c.learner.events == 500)
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
     assert daemon.stop() == 0
     assert len(own.read()) == 500
 
@@ -34,7 +34,7 @@ def test_scram_over_tls(broker, own, mechanism):
 def test_a_password_from_the_environment(broker, own):
     path = own.settings(kafka={**secure(broker), "password": None})
     daemon = own.start(path, {"STREAMK_KAFKA__PASSWORD": PASSWORD})
-    daemon.until(lambda: (c := own.checkpoint()) and c.learner.events == 500)
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
     assert daemon.stop() == 0
 
 

@@ -166,7 +166,7 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
     done = run("replay", cut, "--target", "y", "--save", model)
     assert done.returncode == 2
     line = len(cut.read_bytes().splitlines())
-    assert f"cut.jsonl, line {line}: not valid JSON" in done.stderr
+    assert f"cut.jsonl, line {line}: cannot be decoded" in done.stderr
     assert f"{line - 1:,} events" in done.stdout
     assert streamk.load(model).events == line - 1
 
@@ -174,7 +174,7 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["replay", "{log}", "--target", "nothing"], "there is no field 'nothing'; there are"),
+        (["replay", "{log}", "--target", "nothing"], "the target 'nothing' is missing; there are"),
         (["replay", "{log}.missing", "--target", "y"], "No such file"),
         (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of features, label_memory"),
         (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),

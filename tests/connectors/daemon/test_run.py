@@ -12,10 +12,10 @@ import pytest
 
 import streamk
 from connectors.daemon import run as daemon
-from connectors.daemon.checkpoint import Store
+from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
-from connectors.stream import EXIT_CODES, Failure, Interruption
+from connectors.stream import EXIT_CODES, Away, Failure
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
 
@@ -63,7 +63,7 @@ def test_learns_a_log_to_its_end(stand):
     sent = events(3000)
     write(stand.directory / "log.jsonl", [*sent[:100], "bad\n", *sent[100:]])
     assert run("run", settings(stand)).returncode == 0
-    assert newest(directory(stand)).learner.to_bytes() == learner_of(sent).to_bytes()
+    assert newest(directory(stand)).learner().to_bytes() == learner_of(sent).to_bytes()
     out = [json.loads(line) for line in (stand.directory / "out.jsonl").read_text().splitlines()]
     assert [f["target"] for f in out] == [x["y"] for x in sent]
     dead = json.loads((stand.directory / "dead.jsonl").read_text())
@@ -85,7 +85,7 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     began = time.monotonic()
     assert process.stop(number) == 0
     assert time.monotonic() - began < 5
-    assert newest(directory(stand)).learner.events == 1000
+    assert newest(directory(stand)).learner().events == 1000
     assert f"{number.name}: finishing" in process.text()
 
 
@@ -100,7 +100,7 @@ def test_failures_are_lines_of_a_json_log_too(stand):
 
 def test_a_model_rolled_back(stand):
     log = stand.directory / "log.jsonl"
-    path = settings(stand, checkpoints__keep=10)
+    path = settings(stand, checkpoints__keep=10, checkpoints__seconds=100.0)
     sent = events(900)
     for n in (300, 600):
         write(log, sent[n - 300 : n])
@@ -109,10 +109,10 @@ def test_a_model_rolled_back(stand):
     assert [c["events"] for c in listed] == [0, 300, 600]
     back = listed[1]["number"]
     assert f"the model of checkpoint {back}" in run("checkpoints", "rollback", directory(stand), back).stdout
-    assert newest(directory(stand)).learner.events == 300
+    assert newest(directory(stand)).learner().events == 300
     write(log, sent[600:])
     assert run("run", path).returncode == 0
-    assert newest(directory(stand)).learner.to_bytes() == learner_of(sent).to_bytes()
+    assert newest(directory(stand)).learner().to_bytes() == learner_of(sent).to_bytes()
     assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 900
     shown = run("checkpoints", "show", directory(stand))
     assert "events: 900" in shown.stdout
@@ -121,7 +121,7 @@ def test_a_model_rolled_back(stand):
 
 def test_a_rollback_that_skips(stand):
     log = stand.directory / "log.jsonl"
-    path = settings(stand, checkpoints__keep=10)
+    path = settings(stand, checkpoints__keep=10, checkpoints__seconds=100.0)
     sent = events(900)
     for n in (300, 600):
         write(log, sent[n - 300 : n])
@@ -131,7 +131,7 @@ def test_a_rollback_that_skips(stand):
     write(log, sent[600:])
     assert run("run", path).returncode == 0
     expected = learner_of([*sent[:300], *sent[600:]])
-    assert newest(directory(stand)).learner.to_bytes() == expected.to_bytes()
+    assert newest(directory(stand)).learner().to_bytes() == expected.to_bytes()
 
 
 def fails(stand, path, code, message):
@@ -187,7 +187,7 @@ def test_a_full_disk(stand):
     assert newest(directory(stand)).number == before
     assert not list(directory(stand).glob(".*.checkpoint.*"))
     assert run("run", path).returncode == 0
-    assert newest(directory(stand)).learner.events == 1000
+    assert newest(directory(stand)).learner().events == 1000
 
 
 def test_a_full_disk_for_predictions(stand):
@@ -196,7 +196,7 @@ def test_a_full_disk_for_predictions(stand):
     done = limited(path)
     assert done.returncode == 8, done.stderr
     assert "out.jsonl cannot be written: File too large; the checkpoint is intact" in done.stderr
-    assert newest(directory(stand)).learner.events == 0
+    assert newest(directory(stand)).learner().events == 0
     assert run("run", path).returncode == 0
     offsets = [
         json.loads(line)["offset"] for line in (stand.directory / "out.jsonl").read_text().splitlines()
@@ -212,11 +212,12 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
         threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
     )
 
-    def session(settings, store, telemetry, stop):
+    def session(settings, store, telemetry, stop, patience):
+        patience.advanced({})
         lasts, ready = sessions.pop(0)
         clock[0] += lasts
         telemetry.ready = ready
-        raise Interruption("gone")
+        raise Away("gone")
 
     monkeypatch.setattr(daemon, "_session", session)
     read = {

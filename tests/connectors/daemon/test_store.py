@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from connectors.daemon.checkpoint import Store
+from connectors.daemon.store import Store
 from connectors.stream import CHECKPOINT, Failure
 from streamk import model_file
 
@@ -17,7 +17,7 @@ from .test_checkpoint import checkpoint, fill, names
 HOLD = """
 import sys, time
 from pathlib import Path
-from connectors.daemon.checkpoint import Store
+from connectors.daemon.store import Store
 with Store(Path(sys.argv[1])).locked() as store:
     print(store.model, flush=True)
     time.sleep(60)
@@ -34,14 +34,34 @@ def test_how_many_stay(tmp_path, keep, left):
     assert store.paths() == paths[-left:]
 
 
-def test_pruning_spares_what_was_set_aside(tmp_path):
+def test_what_was_set_aside_goes_when_it_is_older_than_all(tmp_path):
     store = Store(tmp_path, 2)
     paths = fill(store, 3)
     paths[2].write_bytes(b"")
     store.newest()
     fill(store, 3)
     store.prune()
-    assert names(store) == ["0000000003.checkpoint.damaged", "0000000005.checkpoint", "0000000006.checkpoint"]
+    assert names(store) == ["0000000005.checkpoint", "0000000006.checkpoint"]
+
+
+def test_what_was_set_aside_lately_stays(tmp_path):
+    store = Store(tmp_path, 2)
+    paths = fill(store, 3)
+    paths[1].write_bytes(b"")
+    paths[2].write_bytes(b"")
+    assert store.newest().number == 1
+    fill(store, 1)
+    store.prune()
+    assert names(store) == [
+        "0000000001.checkpoint", "0000000002.checkpoint.damaged", "0000000003.checkpoint.damaged",
+        "0000000004.checkpoint",
+    ]  # fmt: skip
+    for path in store.directory.glob("000000000[14]*"):
+        path.write_bytes(b"")
+    with pytest.raises(Failure):
+        store.newest()
+    store.prune()
+    assert len(names(store)) == 4
 
 
 def test_the_directory_is_made(tmp_path):

@@ -5,6 +5,8 @@ import random
 import re
 import socket
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -13,8 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from connectors.daemon import telemetry as module
-from connectors.daemon.operators import Outcome, Tally
-from connectors.daemon.telemetry import Telemetry, log_to_stderr
+from connectors.daemon.learning import tally
+from connectors.daemon.logs import log_to_stderr
+from connectors.daemon.outputs import Outcome
+from connectors.daemon.telemetry import Telemetry
 from connectors.events import Event
 from connectors.stream import USAGE, Failure, Raw
 
@@ -48,7 +52,8 @@ REFUSED = Outcome(Raw(0, b""), None, None, "cannot be decoded")
 
 
 def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
-    telemetry.worked(outcomes, Tally.of(outcomes), seconds, learner)
+    telemetry.learned(outcomes, learner)
+    telemetry.worked(tally(outcomes, 0), seconds, outcomes[-1].raw.timestamp if outcomes else None)
 
 
 def metrics(telemetry):
@@ -296,6 +301,34 @@ def test_the_port():
         assert get(f"{url}/ready")[0] == 503
         for path in ("/", "/metric", "/metrics/", "/healthz/x"):
             assert get(url + path)[::2] == (404, "there are /metrics, /healthz and /ready\n")
+
+
+def test_silent_clients_do_not_pile_up(monkeypatch):
+    """Each would hold a thread for ever; those beyond are hung up on, and the page answers again."""
+    monkeypatch.setattr(module, "_REQUEST", 0.5)
+    with served(Telemetry("regression")) as url:
+        host, port = url.removeprefix("http://").split(":")
+        before = threading.active_count()
+        silent = [socket.create_connection((host, int(port))) for _ in range(60)]
+        time.sleep(0.2)
+        assert threading.active_count() - before <= module._AT_ONCE
+        deadline = time.monotonic() + 10.0
+        while threading.active_count() > before and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert get(f"{url}/healthz")[0] == 200
+        for client in silent:
+            client.close()
+
+
+@pytest.mark.parametrize("host", ["", "a b", "x" * 100, "\0", "é" * 70, "256.0.0.1"])
+def test_a_host_that_is_none(host):
+    if host == "":  # every address
+        server = Telemetry("regression").serve(host, 0)
+        server.shutdown()
+        server.server_close()
+        return
+    with pytest.raises(Failure, match=r"telemetry.port: .* cannot be used"):
+        Telemetry("regression").serve(host, 0)
 
 
 def test_nothing_is_logged_of_requests(capfd):

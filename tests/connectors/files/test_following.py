@@ -1,8 +1,13 @@
-"""A log that grows while it is read."""
+"""A log that grows while it is read, and is rotated."""
+
+import gzip
+import json
+import os
 
 import pytest
 
 from connectors.events import Decoder
+from connectors.files import source as module
 from connectors.stream import POSITION, Failure
 
 from .test_source import (
@@ -10,6 +15,7 @@ from .test_source import (
     JSON,
     ROWS,
     TEXT,
+    made,
     opened,
     sources,  # noqa: F401 (a fixture that closes what was opened)
     write,
@@ -81,18 +87,133 @@ def test_a_followed_log_that_is_shortened(tmp_path):
     assert raised.value.code == POSITION
 
 
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_followed_log_that_goes_away(tmp_path, how):
+# ---- rotation
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Wait less for what a writer still has to do."""
+    monkeypatch.setattr(module, "_GRACE", 0.0)
+    monkeypatch.setattr(module, "_ABSENT", 0.05)
+
+
+def offsets(source):
+    return [record.offset for batch in source.poll(0.3).batches.values() for record in batch.records]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_log_that_is_renamed_and_made_anew(tmp_path):
+    path = write(tmp_path, '{"a": 1}\n{"a": 2')
+    source = followed(path)
+    assert came(source) == [b'{"a": 1}']
+    path.rename(tmp_path / "log.1")
+    add(tmp_path / "log.1", "0}\n")  # the writer has not noticed yet
+    assert came(source) == [b'{"a": 20}']
+    assert came(source) == []
+    write(tmp_path, '{"a": 3}\n')
+    assert came(source) == [b'{"a": 3}']
+    add(path, '{"a": 4}\n')
+    polled = source.poll(0)
+    (batch,) = polled.batches.values()
+    assert [(record.offset, record.value) for record in batch.records] == [(28, b'{"a": 4}')]
+    assert batch.next == 37
+    assert source.ends() == {"log": 37}
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_last_line_of_a_renamed_log_may_have_no_end(tmp_path):
+    path = write(tmp_path, '{"a": 1}\n{"a": 2}')
+    source = followed(path)
+    assert came(source) == [b'{"a": 1}']
+    path.rename(tmp_path / "log.1")
+    write(tmp_path, '{"a": 3}\n')
+    assert came(source) == [b'{"a": 2}']
+    assert came(source) == [b'{"a": 3}']
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_renamed_log_of_csv(tmp_path):
+    path = write(tmp_path, "a,c\n1,x\n")
+    source = followed(path, "csv")
+    assert came(source) == [b"1,x"]
+    path.rename(tmp_path / "log.1")
+    write(tmp_path, "a,")  # the header is still being written
+    assert came(source) == came(source) == []
+    add(path, "c\n2,y\n")
+    assert came(source) == [b"2,y"]
+    path.rename(tmp_path / "log.2")
+    write(tmp_path, "a,d\n3,z\n")
+    with pytest.raises(Failure, match="has other columns than the file before it") as raised:
+        source.poll(0.5)
+    assert raised.value.code == POSITION
+
+
+def test_a_writer_is_given_time(tmp_path):
+    path = write(tmp_path, '{"a": 1}\n')
+    source = followed(path)
+    assert len(came(source)) == 1
+    path.rename(tmp_path / "log.1")
+    write(tmp_path, '{"a": 3}\n')
+    assert came(source) == []
+    add(tmp_path / "log.1", '{"a": 2}\n')
+    assert came(source) == [b'{"a": 2}']
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_followed_log_that_goes_away(tmp_path):
     path = write(tmp_path, JSON)
     source = followed(path)
     assert len(came(source)) == len(ROWS)
     path.unlink()
-    if how == "replaced":
-        write(tmp_path, JSON * 2)
-    with pytest.raises(Failure) as raised:
-        source.poll(0)
+    assert source.ends() == {"log": len(JSON.encode())}
+    with pytest.raises(Failure, match="log has gone away, and was not made anew") as raised:
+        source.poll(0.5)
     assert raised.value.code == POSITION
-    assert str(path) in str(raised.value)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("read", [0, 2, 5])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_log_that_is_rotated_while_nobody_reads(tmp_path, times, read, packed):
+    """What was not read of the renamed files comes first, the oldest before the newer ones."""
+    path = write(tmp_path, "".join(f'{{"a": {i}}}\n' for i in range(5)))
+    source = followed(path)
+    records = next(iter(source.poll(0).batches.values())).records
+    position = records[read].offset if read < 5 else records[-1].offset + 9
+    mark = source.mark({"log": position})
+    source.close(True)
+    for k in range(times):
+        renamed = path.rename(tmp_path / f"log.{k + 1}")
+        if packed and read:
+            (tmp_path / f"log.{k + 1}.gz").write_bytes(gzip.compress(renamed.read_bytes()))
+            renamed.unlink()
+            renamed = tmp_path / f"log.{k + 1}.gz"
+        os.utime(renamed, (1000 + k, 1000 + k))
+        write(tmp_path, "".join(f'{{"a": {i}}}\n' for i in range(5 + 3 * k, 8 + 3 * k)))
+    source = made(path, follow=True)
+    source.poll(0)
+    source.recognise(mark)
+    source.begin("log", position)
+    found, last = [], -1
+    for _ in range(12):
+        for batch in source.poll(0).batches.values():
+            found += [json.loads(record.value)["a"] for record in batch.records]
+            assert batch.records[0].offset > last
+            last = batch.records[-1].offset
+    assert found == list(range(read, 5 + 3 * times))
+
+
+def test_another_log_in_the_place_of_the_one_that_was_read(tmp_path):
+    path = write(tmp_path, JSON)
+    source = followed(path)
+    mark = source.mark({"log": 20})
+    path.unlink()
+    write(tmp_path, '{"b": 1}\n' * 9)
+    (tmp_path / "log.1").write_text('{"c": 1}\n' * 9)
+    again = made(path, follow=True)
+    with pytest.raises(Failure, match=r"is another log than the one of the checkpoint.* `streamk reset"):
+        again.recognise(mark)
 
 
 @pytest.mark.parametrize("row", ['5" pipe,x', '"5,x'])

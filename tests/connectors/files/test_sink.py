@@ -9,16 +9,16 @@ from itertools import accumulate
 import pytest
 
 from connectors.files.sink import FileSink
-from connectors.stream import SINK, Committed, Failure, Output, Raw
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, SINK, Committed, Failure, Output, Raw
 
 
 def prediction(offset, partition="p-0"):
     body = json.dumps({"partition": partition, "offset": offset, "prediction": f"é{offset * 7919 % 97}"})
-    return Output(False, partition, Raw(offset, b"{}"), body.encode())
+    return Output(PREDICTIONS, partition, Raw(offset, b"{}"), body.encode())
 
 
 def letter(offset, partition="p-0", raw=b"\xff"):
-    return Output(True, partition, Raw(offset, raw, b"k", 12), b"cannot be decoded")
+    return Output(DEAD_LETTERS, partition, Raw(offset, raw, b"k", 12), b"cannot be decoded")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def sinks():
     made = []
 
     def make(path, dead=False, mark=None):
-        made.append(FileSink(path, dead))
+        made.append(FileSink(path, DEAD_LETTERS if dead else PREDICTIONS))
         made[-1].restore(mark)
         return made[-1]
 
@@ -77,7 +77,10 @@ def test_each_takes_its_own(tmp_path, sinks):
 
 
 def test_dead_letters_without_key_and_value(tmp_path, sinks):
-    outputs = [Output(True, "p", Raw(3, None), "é\n".encode()), Output(True, "p", Raw(4, b"a" * 100), b"so")]
+    outputs = [
+        Output(DEAD_LETTERS, "p", Raw(3, None), "é\n".encode()),
+        Output(DEAD_LETTERS, "p", Raw(4, b"a" * 100), b"so"),
+    ]
     emit(sinks(tmp_path / "dead", dead=True), outputs)
     first, second = map(json.loads, (tmp_path / "dead").read_text().splitlines())
     assert first == {"partition": "p", "offset": 3, "reason": "é\n", "time": None, "key": None, "value": ""}
@@ -94,7 +97,7 @@ def test_a_crash_at_any_byte(tmp_path, sinks, dead, saved):
     whole = path.read_bytes()
     for length in range(marks[saved], len(whole) + 1):
         path.write_bytes(whole[:length])
-        sink = FileSink(path, dead)
+        sink = FileSink(path, DEAD_LETTERS if dead else PREDICTIONS)
         sink.restore(marks[saved])
         assert path.read_bytes() == whole[: max(mark for mark in marks if mark <= length)]
         assert emit(sink, outputs[saved:], 5)[-1:] in ([len(whole)], [])
@@ -168,7 +171,7 @@ def test_a_file_that_is_shorter_than_its_mark(tmp_path, sinks, caplog):
 def test_lines_of_somebody_else(tmp_path, line):
     path = tmp_path / "out"
     path.write_bytes(WHOLE + line + LINES[0])
-    sink = FileSink(path, dead=False)
+    sink = FileSink(path, PREDICTIONS)
     with pytest.raises(Failure) as raised:
         sink.restore(0)
     sink.close()
@@ -184,7 +187,7 @@ def test_lines_of_somebody_else(tmp_path, line):
 def test_stranger_lines_of_somebody_else(tmp_path, line):
     path = tmp_path / "out"
     path.write_text(f"{line}\n")
-    sink = FileSink(path, dead=False)
+    sink = FileSink(path, PREDICTIONS)
     try:
         with pytest.raises(Failure, match="use another file"):
             sink.restore(0)
@@ -205,7 +208,7 @@ def test_what_was_not_committed_is_forgotten(tmp_path, sinks):
 def test_places_that_cannot_be_written(tmp_path):
     for path in (tmp_path / "no" / "out", tmp_path):
         with pytest.raises(Failure, match=r"cannot be written: .*; the checkpoint is intact") as raised:
-            FileSink(path, dead=False)
+            FileSink(path, PREDICTIONS)
         assert raised.value.code == SINK
         assert str(path) in str(raised.value)
 
@@ -237,7 +240,7 @@ def test_a_disk_that_is_full(tmp_path, sinks):
 
 
 def test_closing_while_a_disk_is_full(tmp_path):
-    sink = FileSink(tmp_path / "out", dead=False)
+    sink = FileSink(tmp_path / "out", PREDICTIONS)
     sink.write(OUTPUTS)
     with full(40):
         with pytest.raises(Failure):

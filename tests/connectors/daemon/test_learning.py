@@ -7,21 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import streamk
-from connectors.daemon.operators import Operator, Outcome, Tally
-from connectors.events import Decoder
+from connectors.daemon.learning import Learning, tally
+from connectors.daemon.operator import Tally
+from connectors.daemon.outputs import Outcome
+from connectors.daemon.telemetry import Telemetry
+from connectors.settings import Settings
 from connectors.stream import Raw
 
 TASKS = {
-    "classes": (streamk.KaczmarzClassifier, {}, "classification"),
-    "classes in blocks": (streamk.KaczmarzClassifier, {"block_size": 5}, "classification"),
+    "classes": ("kaczmarz", {}, "classification"),
+    "classes in blocks": ("kaczmarz", {"block_size": 5}, "classification"),
     "classes, growing": (
-        streamk.MatchingPursuitClassifier,
+        "matching-pursuit",
         {"features": 64, "period": 10, "max_features": 128},
         "classification",
     ),
-    "numbers": (streamk.KaczmarzRegressor, {}, "regression"),
+    "numbers": ("kaczmarz", {}, "regression"),
 }
+TELEMETRY = {task: Telemetry(task) for task in ("classification", "regression")}
 GOOD = ["labelled", "labelled", "labelled", "unlabelled", "weighted", "weightless"]
 BAD = ["malformed", "none", "cut", "array", "huge", "wrong target", "nested target", "bad weight", "all bad"]
 KINDS = st.lists(st.sampled_from(GOOD + BAD), max_size=30)
@@ -69,10 +72,20 @@ def refusals(kinds, numbers):
     return refused
 
 
-def made(name):
-    cls, extra, task = TASKS[name]
-    learner = cls(**{"features": 32, "seed": 3, **extra})
-    return learner, Operator(learner, Decoder("json", target="y", weight="w"), task)
+def made(name, lenient=True, **tables):
+    """Return a learner that knows nothing, and the operator in which it learns."""
+    learner, extra, task = TASKS[name]
+    values = {
+        "source": {"kind": "file", "path": "log"},
+        "events": {"target": "y", "weight": "w"},
+        "learner": {"name": learner, "task": task, "parameters": {"features": 32, "seed": 3, **extra}},
+        **tables,
+    }
+    if lenient:
+        values["dead_letters"] = {"kind": "file", "path": "dead"}
+    settings = Settings.model_validate(values)
+    operator = Learning(settings, settings.events.decoder(task), TELEMETRY[task])
+    return operator.learner, operator
 
 
 def parts(raws, cuts):
@@ -97,7 +110,7 @@ def alike(one, two, exactly):
 def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
     learner, operator = made(name)
-    outcomes = [outcome for part in parts(raws, cuts) for outcome in operator.process(part)]
+    outcomes = [outcome for part in parts(raws, cuts) for outcome in operator.outcomes(part)]
     assert [outcome.raw for outcome in outcomes] == raws
     assert [outcome.event is None for outcome in outcomes] == refused
     assert all(bool(outcome.reason) == (outcome.event is None) for outcome in outcomes)
@@ -118,14 +131,14 @@ def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
     assert learner.to_bytes() == plain.to_bytes()
 
     whole, operator = made(name)
-    alike(operator.process(raws), outcomes, exactly="blocks" not in name)
+    alike(operator.outcomes(raws), outcomes, exactly="blocks" not in name)
     assert whole.to_bytes() == learner.to_bytes()
 
-    tally = Tally.of(outcomes)
+    found = tally(outcomes, 0)
     unlearned = [kind in ("unlabelled", "weightless") for kind in kinds]
-    assert tally.predicted == sum(a and not b for a, b in zip(unlearned, refused, strict=True))
-    assert tally.refused == sum(refused)
-    assert sum(tally) == len(kinds)
+    assert found.predicted == sum(a and not b for a, b in zip(unlearned, refused, strict=True))
+    assert found.refused == sum(refused)
+    assert sum(found) == len(kinds)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -133,16 +146,16 @@ def test_cuts_and_bad_records_change_nothing(name, kinds, cuts):
 def test_work_that_is_not_lenient_ends_at_the_first_refused(name, kinds, cuts):
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
     bad = refused.index(True) if True in refused else len(kinds)
-    learner, operator = made(name)
+    learner, operator = made(name, lenient=False)
     outcomes = []
     for part in parts(raws, cuts):
-        outcomes += operator.process(part, lenient=False)
+        outcomes += operator.outcomes(part)
         if outcomes and outcomes[-1].event is None:
             break
     assert [outcome.raw for outcome in outcomes] == raws[: bad + 1]
     assert [outcome.event is None for outcome in outcomes] == refused[: bad + 1]
     before, operator = made(name)
-    operator.process(raws[:bad])
+    operator.outcomes(raws[:bad])
     assert learner.to_bytes() == before.to_bytes()
 
 
@@ -153,26 +166,26 @@ def test_a_stream_that_begins_badly(name, kind):
     kinds = [kind] * 70 + ["unlabelled"] + ["labelled"] * 70 + [kind]
     raws, refused = records(kinds, name == "numbers"), refusals(kinds, name == "numbers")
     learner, operator = made(name)
-    outcomes = operator.process(raws)
+    outcomes = operator.outcomes(raws)
     assert [outcome.event is None for outcome in outcomes] == refused
     assert refused.count(True) == (70 if kind == "wrong target" and name != "numbers" else 71)
     good, operator = made(name)
-    operator.process([raw for raw, bad in zip(raws, refused, strict=True) if not bad])
+    operator.outcomes([raw for raw, bad in zip(raws, refused, strict=True) if not bad])
     assert learner.to_bytes() == good.to_bytes()
 
 
 def test_labels_are_not_foretold():
     raws = records(["labelled"] * 40, False)
     _, operator = made("classes")
-    whole = [outcome.prediction for outcome in operator.process(raws)]
+    whole = [outcome.prediction for outcome in operator.outcomes(raws)]
     _, operator = made("classes")
-    assert whole == [operator.process([raw])[0].prediction for raw in raws]
+    assert whole == [operator.outcomes([raw])[0].prediction for raw in raws]
 
 
 def test_reasons_say_what_is_wrong():
     _, operator = made("classes")
-    operator.process(records(["labelled"], False))
-    reasons = [outcome.reason for outcome in operator.process(records(BAD, False))]
+    operator.outcomes(records(["labelled"], False))
+    reasons = [outcome.reason for outcome in operator.outcomes(records(BAD, False))]
     said = ["cannot be decoded"] * 3 + ["field 'a' is a list", "field 'b' is -1e+200", "the label is 1"]
     said += ["the label is {'z': 1.5}", "the weight is -1", "[8]"]
     for reason, words in zip(reasons, said, strict=True):
@@ -183,24 +196,23 @@ def test_reasons_say_what_is_wrong():
 def test_no_records():
     learner, operator = made("numbers")
     blank = learner.to_bytes()
-    assert operator.process([]) == []
-    assert operator.process([], lenient=False) == []
+    assert operator.outcomes([]) == []
+    assert operator.outcomes([]) == []
     assert learner.to_bytes() == blank
-    assert Tally.of([]) == (0, 0, 0)
+    assert tally([], 0) == Tally()
 
 
 def test_tally():
     raws = records(["labelled", "unlabelled", "malformed", "array"], True)
     _, operator = made("numbers")
-    assert Tally.of(operator.process(raws)) == (1, 1, 2)
-    assert Tally.of([Outcome(raws[0], None, None, "so")]) == (0, 0, 1)
+    assert tally(operator.outcomes(raws), 0) == (1, 1, 2, 0)
+    assert tally([Outcome(raws[0], None, None, "so")], 3) == (0, 0, 1, 3)
 
 
 @pytest.mark.parametrize("field", ["w", "y"])
 def test_reasons_are_short(field):
-    learner = streamk.KaczmarzClassifier(features=8, seed=1)
-    operator = Operator(learner, Decoder("json", target="y", weight="w"), "classification")
+    _, operator = made("classes")
     good = Raw(0, b'{"a": 1, "y": true}')
     long = Raw(1, json.dumps({"a": 1, "y": True, field: "x" * 100_000}).encode())
-    outcome = operator.process([good, long])[1]
+    outcome = operator.outcomes([good, long])[1]
     assert 0 < len(outcome.reason) <= 300

@@ -1,0 +1,208 @@
+"""The operator that learns: decode, predict, learn; count what is refused; encode what goes out.
+
+The model after a sequence of records depends on the records alone, not on how they were cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from connectors.daemon.limits import Limits, Room
+from connectors.daemon.operator import Processed, Tally
+from connectors.daemon.outputs import Outcome, encode
+from connectors.daemon.telemetry import Telemetry
+from connectors.events import Decoder, Event
+from connectors.settings import Settings
+from connectors.stream import REFUSED_EVENTS, Failure, Raw
+from streamk.encoding.rows import RowError
+from streamk.learners import Learner
+from streamk.learners.files import MODEL, loads
+
+_PIECE = 64  # events tried together where one of them is refused
+_LONGEST = 300  # characters of a reason, which may quote what it refuses
+
+
+def _known(prediction: Any) -> Any:
+    """Return a prediction without labels that were not known then, but later in the same batch."""
+    if isinstance(prediction, dict) and 0.0 in prediction.values():
+        return {label: p for label, p in prediction.items() if p > 0.0}
+    return prediction
+
+
+def tally(outcomes: Sequence[Outcome], skipped: int) -> Tally:
+    """Count outcomes."""
+    events = [outcome.event for outcome in outcomes if outcome.event is not None]
+    predicted = sum(event.target is None or event.weight == 0.0 for event in events)
+    return Tally(len(events) - predicted, predicted, len(outcomes) - len(events), skipped)
+
+
+def restored(parts: Mapping[str, bytes], wanted: Learner) -> Learner:
+    """Return the model of a checkpoint.
+
+    Raises
+    ------
+    ValueError
+        If it is not of the class and the parameters of the one that is wanted.
+    """
+    if set(parts) != {MODEL}:
+        raise ValueError(f"holds {', '.join(sorted(parts)) or 'nothing'}, and a model is needed")
+    try:
+        learner = loads(parts[MODEL])
+    except ValueError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    if type(learner) is not type(wanted):
+        raise ValueError(
+            f"holds a {type(learner).__name__}, and the settings ask for a {type(wanted).__name__}"
+        )
+    have, want = learner._get_params(), wanted._get_params()
+    key = next((key for key in want if have[key] != want[key]), None)
+    if key is not None:
+        raise ValueError(f"holds a learner with {key}={have[key]!r}, and the settings ask for {want[key]!r}")
+    return learner
+
+
+class Learning:
+    """Decodes, predicts and learns.
+
+    Parameters
+    ----------
+    settings
+        Of the daemon.
+    decoder
+        Of its events.
+    telemetry
+        Told of losses and of the model.
+
+    Attributes
+    ----------
+    learner : Learner
+        The model, learning.
+    """
+
+    def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
+        self._task, self._decode, self._telemetry = settings.learner.task, decoder, telemetry
+        self._lenient = settings.dead_letters is not None
+        self._predicts = settings.predictions is not None
+        self._outputs = self._lenient or self._predicts
+        self._skips = settings.events.tombstones == "skip"
+        self._limits = Limits(settings.limits)
+        self._room = Room(settings.limits, settings.learner.task == "classification")
+        self._take(settings.learner.build())
+
+    def _take(self, learner: Learner) -> None:
+        self.learner, model = learner, learner
+        many: Any = model
+        self._pass: Callable[..., Sequence[Any]] = (
+            many.predict_proba_learn_many if self._task == "classification" else many.predict_learn_many
+        )
+        self._room.look(learner)
+        self._telemetry.learned([], learner)
+
+    def snapshot(self) -> Mapping[str, bytes]:
+        """Return the model."""
+        return {MODEL: self.learner.to_bytes()}
+
+    def restore(self, parts: Mapping[str, bytes]) -> None:
+        """Go on with a model.
+
+        Raises
+        ------
+        ValueError
+            If it is one of other settings.
+        """
+        self._take(restored(parts, self.learner))
+
+    def process(self, partition: str, records: Sequence[Raw]) -> Processed:
+        """Predict each event, then learn it if it has a target; what is refused becomes a dead letter.
+
+        Without dead letters, the first record that is refused ends the run.
+        """
+        live = [raw for raw in records if raw.value is not None] if self._skips else records
+        outcomes = self.outcomes(live)
+        stopped = not self._lenient and bool(outcomes) and outcomes[-1].event is None
+        done = outcomes[:-1] if stopped else outcomes
+        skipped = len(records) - len(live)
+        if stopped and skipped:
+            skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
+        found = tally(done, skipped)
+        self._telemetry.learned(done, self.learner)
+        failure = None
+        if stopped:
+            bad = outcomes[-1]
+            failure = Failure(
+                REFUSED_EVENTS,
+                f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
+                "let such events go there",
+            )
+        elif trouble := self._limits.exceeded(outcomes, found.refused):
+            failure = Failure(REFUSED_EVENTS, trouble)
+        outputs = encode(partition, done, self._predicts) if self._outputs else []
+        return Processed(outputs, found, len(done) + skipped, failure)
+
+    def outcomes(self, records: Sequence[Raw]) -> list[Outcome]:
+        """Return what became of records; unless bad ones may be left out, up to the first of them."""
+        outcomes: list[Outcome] = []
+        good: list[tuple[Raw, Event]] = []
+        bad: list[Outcome] = []
+        decode, room = self._decode, self._room
+        for raw in records:
+            try:
+                event = decode(raw.value or b"")
+                if room.enters(event):
+                    # only what has been learned counts, so that batches do not matter
+                    self._learn(good, outcomes)
+                    good.clear()
+                    if self._ended(outcomes):
+                        return outcomes
+                    room.look(self.learner)
+                    room.enters(event)
+                    self._learn([(raw, event)], outcomes)
+                    room.look(self.learner)
+                    if self._ended(outcomes):
+                        return outcomes
+                    continue
+                good.append((raw, event))
+            except ValueError as error:
+                bad.append(Outcome(raw, None, None, str(error)[:_LONGEST]))
+                if not self._lenient:
+                    break
+        self._learn(good, outcomes)
+        if self._ended(outcomes):
+            return outcomes
+        outcomes += bad
+        if bad:
+            outcomes.sort(key=lambda outcome: outcome.raw.offset)
+        return outcomes
+
+    def _ended(self, outcomes: list[Outcome]) -> bool:
+        return not self._lenient and bool(outcomes) and outcomes[-1].event is None
+
+    def _learn(self, found: Sequence[tuple[Raw, Event]], outcomes: list[Outcome]) -> None:
+        """Learn events in order; those that the learner refuses change nothing."""
+        pairs, step = list(found), len(found)
+        while pairs:
+            part = pairs[:step]
+            try:
+                predictions = self._ask([event for _, event in part])
+            except RowError as error:
+                if error.row == 0:
+                    outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST]))
+                    if not self._lenient:
+                        return
+                    pairs, step = pairs[1:], _PIECE
+                else:
+                    # what comes before the bad row first: what it teaches may decide about the row
+                    step = error.row
+                continue
+            outcomes += [
+                Outcome(raw, event, _known(p), "") for (raw, event), p in zip(part, predictions, strict=True)
+            ]
+            pairs, step = pairs[len(part) :], _PIECE
+
+    def _ask(self, events: Sequence[Event]) -> Sequence[Any]:
+        xs, ys = [event.fields for event in events], [event.target for event in events]
+        if None not in ys and all(event.weight is None for event in events):
+            return self._pass(xs, ys)
+        weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
+        return self._pass(xs, ys, weights)

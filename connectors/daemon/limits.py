@@ -1,0 +1,93 @@
+"""Where a run refuses to go on, or an event: too many are bad, or there are too many labels or names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from connectors import settings
+from connectors.daemon.outputs import Outcome
+from connectors.events import Event
+from streamk.learners import Learner
+
+
+class Room:
+    """Refuses labels and names of numbers beyond what the settings allow.
+
+    An identifier as target would otherwise be a class an event, and one as a name a number an event.
+
+    Parameters
+    ----------
+    limits
+        Of the settings.
+    classes
+        Whether targets are labels.
+    """
+
+    def __init__(self, limits: settings.Limits, classes: bool) -> None:
+        self._limits, self._classes = limits, classes
+        self._labels: set[Any] = set()
+        self._names: set[str] | None = None
+
+    def look(self, learner: Learner) -> None:
+        """Take what a learner knows now."""
+        self._labels = set(getattr(learner, "labels", ()))
+        names = learner.number_names
+        self._names = None if names is None else set(names)
+
+    def enters(self, event: Event) -> bool:
+        """Return whether an event to be learned has a label or a name of a number that is not known.
+
+        Raises
+        ------
+        ValueError
+            If there is no room for it.
+        """
+        if event.target is None or event.weight == 0.0:
+            return False
+        # what is no label, or no text as a name, is left to the learner to refuse
+        label = self._classes and type(event.target) in (str, int, float, bool)
+        new_label = label and event.target not in self._labels
+        if new_label and len(self._labels) >= self._limits.labels:
+            raise ValueError(
+                f"the label {event.target!r} would be one more than {self._limits.labels} (limits.labels): "
+                "is events.target an identifier?"
+            )
+        if self._names is None or event.fields.keys() <= self._names:
+            return new_label
+        new = sum(
+            type(name) is str and type(event.fields[name]) in (int, float)
+            for name in event.fields.keys() - self._names
+        )
+        if new and len(self._names) + new > self._limits.names:
+            raise ValueError(
+                f"{new} names of numbers are new, and there would be more than {self._limits.names} "
+                "(limits.names): is an identifier used as a name?"
+            )
+        return new_label or new > 0
+
+
+class Limits:
+    """Refuses to go on where too many events are refused."""
+
+    def __init__(self, limits: settings.Limits) -> None:
+        self._limits = limits
+        self._row = 0
+        self._seen: list[bool] = []  # of the events in the window, whether each was refused
+
+    def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
+        """Count outcomes, and return the sentence that ends the run, empty if there is none."""
+        limits = self._limits
+        if not refused:
+            self._row = 0
+        for outcome in outcomes if refused else ():
+            self._row = self._row + 1 if outcome.event is None else 0
+            if self._row >= limits.consecutive:
+                return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
+        self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
+        del self._seen[: -limits.window]
+        refused = sum(self._seen) if refused else 0
+        if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
+            reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
+            return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
+        return ""

@@ -1,0 +1,135 @@
+"""Setting positions by hand: of the newest checkpoint and of the group, together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from connectors.daemon import ownership
+from connectors.daemon.checkpoint import Checkpoint, Progress
+from connectors.daemon.ownership import Note, Owner
+from connectors.daemon.store import Store
+from connectors.settings import Settings
+from connectors.stream import USAGE, Committed, Failure
+
+EARLIEST, LATEST, GROUP, CHECKPOINT = "earliest", "latest", "group", "checkpoint"
+
+
+class Row(NamedTuple):
+    """A partition: what the model has read, what the group has committed, and where it goes on."""
+
+    partition: str
+    saved: int | None
+    committed: int | None
+    position: int
+
+
+def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: bool) -> list[Row]:
+    """Set positions, and return them.
+
+    Parameters
+    ----------
+    settings
+        Of the daemon, which is not running.
+    to
+        ``"earliest"``, ``"latest"``, ``"group"``, ``"checkpoint"``, an offset, or a time in ISO 8601.
+    numbers
+        Of the partitions; all of them if None.
+    dry_run
+        Whether to set nothing.
+
+    Raises
+    ------
+    Failure
+        If a position cannot be had, or the daemon or another member of its group is running.
+    """
+    store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
+    with store.locked():
+        paths = store.paths()
+        checkpoint = Checkpoint.read(paths[-1]) if paths else None
+        places: Any
+        if settings.source.kind == "file":
+            from connectors.files.positions import LogPositions
+
+            if numbers:
+                raise Failure(USAGE, "--partition: a log has none")
+            places = LogPositions(settings.source.path, settings.events.format, settings.source.follow)
+        else:
+            from connectors.kafka.positions import GroupPositions
+
+            places = GroupPositions(settings.source, settings.kafka, numbers)
+        with places:
+            rows = [
+                _row(name, to, checkpoint, places.committed(name), places) for name in places.partitions()
+            ]
+            if not dry_run:
+                _set(rows, checkpoint, store, places)
+                if settings.source.kind == "file":
+                    _forget_emitted(settings, store.model, rows[0].position)
+    return rows
+
+
+def _forget_emitted(settings: Settings, model: str, position: int) -> None:
+    """Set up to where the predictions of a log are in their topics, if they go there."""
+    sinks = [
+        place.topic
+        for place in (settings.predictions, settings.dead_letters)
+        if place and place.kind == "topic"
+    ]
+    if sinks:
+        from connectors.kafka.positions import emit_from
+
+        emit_from(settings.kafka, sinks[0], f"streamk-{model}", position)
+
+
+def _row(name: str, to: str, checkpoint: Checkpoint | None, committed: Committed | None, places: Any) -> Row:
+    progress = None if checkpoint is None else checkpoint.partitions.get(name)
+    saved = None if progress is None else progress.position
+    told = None if committed is None else committed.position
+    first, end = places.range(name)
+    position: int | None
+    if to in (EARLIEST, LATEST):
+        position = first if to == EARLIEST else end
+    elif to in (GROUP, CHECKPOINT):
+        position = told if to == GROUP else saved
+        if position is None:
+            missing = "the group has committed nothing" if to == GROUP else "the checkpoint has no position"
+            raise Failure(USAGE, f"--to {to}: {missing} for {name}")
+    else:
+        position = int(to) if to.isdigit() else places.at(name, _moment(to))
+    if not first <= position <= end:
+        raise Failure(USAGE, f"--to {to}: {name} holds {first} to {end}, and not {position}")
+    return Row(name, saved, told, position)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise Failure(
+            USAGE,
+            f"--to {text}: give {EARLIEST}, {LATEST}, {GROUP}, {CHECKPOINT}, an offset, or a time, as "
+            "2026-11-21T08:00",
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, places: Any) -> None:
+    """Write the checkpoint, then tell the group: until it knows, the position is refused and not guessed."""
+    if checkpoint is not None:
+        for row in rows:
+            progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
+            progress.position, progress.identity = row.position, places.identity
+        positions = {name: progress.position for name, progress in checkpoint.partitions.items()}
+        checkpoint.source_mark = places.mark(positions)
+        store.write(checkpoint)
+    notes = {}
+    for row in rows:
+        before = places.committed(row.partition)
+        note = Note([]) if before is None else ownership.read(before.note)
+        owners = [Owner(store.model, row.position, row.position)] if checkpoint is not None else []
+        others = [owner for owner in note.owners if owner.model != store.model]
+        kept = Note([*others, *owners], places.identity, note.siblings or places.siblings)
+        notes[row.partition] = Committed(row.position, ownership.write(kept) if owners else "")
+    places.commit(notes)

@@ -1,0 +1,140 @@
+"""The positions of a group that nobody is in, to look at and to set."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from connectors import settings
+from connectors.kafka.client import (
+    PATIENCE,
+    READING,
+    administrator,
+    explained,
+    identify,
+    options,
+    partition_name,
+    require_topics,
+)
+from connectors.stream import USAGE, Committed, Failure
+
+_MS = int(PATIENCE * 1000)
+
+
+def emit_from(kafka: settings.Kafka, topic: str, group: str, position: int) -> None:
+    """Set from where on the outputs of a log are written into topics (:mod:`connectors.kafka.sink`)."""
+    with explained("predictions"), contextlib.closing(administrator(options(kafka))) as admin:
+        place = TopicPartition(topic, 0)
+        errors = admin.alter_group_offsets(group, {place: OffsetAndMetadata(position, "", -1)})
+        if errors[place] is not kafka_errors.NoError:
+            raise Failure(USAGE, f"predictions: their position was not set ({errors[place].__name__})")
+
+
+class GroupPositions:
+    """What a group has committed for a topic.
+
+    Parameters
+    ----------
+    source, kafka
+        Settings.
+    numbers
+        Of the partitions; all of them if None.
+
+    Raises
+    ------
+    Failure
+        If the topic or a partition is not there, or somebody is in the group.
+    Interruption
+        If no broker answers.
+    """
+
+    def __init__(
+        self, source: settings.TopicSource, kafka: settings.Kafka, numbers: Sequence[int] | None
+    ) -> None:
+        self._group, self._options = source.group, options(kafka)
+        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
+            members = admin.describe_groups([self._group])[self._group]["members"]
+        if members:
+            raise Failure(
+                USAGE,
+                f"source.group: {len(members)} members are in the group {self._group!r}; stop them first "
+                "(one that was killed is a member for kafka.session_seconds)",
+            )
+        with explained("kafka"):
+            self._consumer = KafkaConsumer(**self._options, group_id=self._group, **READING)
+        try:
+            with explained("source.topic"):
+                require_topics(self._consumer, {"source.topic": source.topic})
+                there = self._consumer.partitions_for_topic(source.topic)
+                self.siblings, self.identity = len(there), identify(self._consumer, source.topic)
+                if strange := set(numbers or ()) - there:
+                    raise Failure(USAGE, f"--partition: {source.topic} has no partition {min(strange)}")
+                self._places = {
+                    partition_name(p): p
+                    for p in (TopicPartition(source.topic, n) for n in sorted(numbers or there))
+                }
+                self._first = self._consumer.beginning_offsets(list(self._places.values()), _MS)
+                self._end = self._consumer.end_offsets(list(self._places.values()), _MS)
+        except BaseException:
+            self.close()
+            raise
+
+    def partitions(self) -> Sequence[str]:
+        """Return the names of the partitions."""
+        return list(self._places)
+
+    def committed(self, partition: str) -> Committed | None:
+        """Return what the group has committed."""
+        with explained("source.group"):
+            found = self._consumer.committed(self._places[partition], metadata=True, timeout_ms=_MS)
+        return None if found is None else Committed(found.offset, found.metadata or "")
+
+    def range(self, partition: str) -> tuple[int, int]:
+        """Return the first offset that is there, and the one after the last."""
+        place = self._places[partition]
+        return self._first[place], self._end[place]
+
+    def at(self, partition: str, moment: datetime) -> int:
+        """Return the offset of the first record of this time or later."""
+        place = self._places[partition]
+        with explained("source.topic"):
+            found = self._consumer.offsets_for_times({place: int(moment.timestamp() * 1000)}, _MS)[place]
+        return int(self._end[place] if found is None else found.offset)
+
+    def mark(self, positions: Mapping[str, int]) -> None:
+        """Return nothing: a topic is known by its identity."""
+
+    def commit(self, positions: Mapping[str, Committed]) -> None:
+        """Tell the group.
+
+        Raises
+        ------
+        Failure
+            If somebody has joined it.
+        """
+        offsets = {
+            self._places[name]: OffsetAndMetadata(position, note, -1)
+            for name, (position, note) in positions.items()
+        }
+        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
+            for place, error in admin.alter_group_offsets(self._group, offsets).items():
+                if error is not kafka_errors.NoError:
+                    raise Failure(
+                        USAGE,
+                        f"source.group: the position of {partition_name(place)} was not set "
+                        f"({error.__name__}): has a daemon of it been started? Stop it, reset again",
+                    )
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        self._consumer.close(timeout_ms=1000)
+
+    def __enter__(self) -> GroupPositions:
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self.close()

@@ -1,0 +1,226 @@
+"""What a consumer fetched, unpacked by compiled code where the library would go through it byte by byte.
+
+The library keeps a fetched part of a log in a ``PartitionRecords``, which hands out records, so many at a
+time. The one here does the same with the same batches, checksums, codecs and transactions, and gives the rest
+of a fetch to the library's own reader as soon as it meets a batch that is not plain format 2.
+
+It differs on purpose in three ways:
+
+- records are :class:`~connectors.stream.Raw`, and header names need not be UTF-8;
+- the position is past markers of transactions, aborted records and gaps that end a fetch as soon as the last
+  record before them was taken; the library's is so one poll later;
+- what cannot be read raises one kind of error, with its place, each time it is asked for, until the consumer
+  is sent elsewhere. The library raises errors of several kinds, once, and its next poll never returns.
+"""
+
+from __future__ import annotations
+
+from itertools import dropwhile, islice
+from typing import Any
+
+import kafka
+import numpy as np
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import CorruptRecordError, KafkaError
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record.default_records import DefaultRecordBatch
+from numpy.typing import NDArray
+
+from connectors.kafka.record_batches import unpack
+from connectors.stream import Raw
+
+KNOWN = "3.0."  # versions of kafka-python whose inside is known
+
+
+class UnreadableBatchError(KafkaError):  # type: ignore[misc]
+    """A batch that cannot be read: its partition, its offset, and why; the cause is the library's error.
+
+    Parameters
+    ----------
+    partition
+        A ``TopicPartition``.
+    offset
+        Where the batch begins, by its own account.
+    why
+        The error of the library, or a sentence.
+    """
+
+    def __init__(self, partition: Any, offset: int, why: object) -> None:
+        name, reason = f"{partition.topic}-{partition.partition}", str(why) or type(why).__name__
+        super().__init__(f"{name}: the batch at offset {offset} cannot be read: {reason}")
+        self.partition, self.offset = partition, offset
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def unpack_quickly(consumer: Any) -> None:
+    """Let a consumer's :meth:`poll` return records that compiled code unpacked.
+
+    Nothing changes for a version of the library that is not known, or where it is to decode keys or values.
+    """
+    fetcher = consumer._fetcher
+    decodes = fetcher.config["key_deserializer"] or fetcher.config["value_deserializer"]
+    if kafka.__version__.startswith(KNOWN) and not decodes:
+        fetcher.PartitionRecords = QuickRecords
+
+
+class _Batches:
+    """The batches of a fetch, of which the last one can be put back."""
+
+    def __init__(self, records: Any) -> None:
+        self._records, self._back = records, None
+        self.last: Any = None
+
+    def next_batch(self) -> Any:
+        """Return the next batch, None at the end."""
+        batch, self._back = self._back, None
+        if batch is None:
+            batch = self._records.next_batch()
+        if batch is not None:
+            self.last = batch
+        return batch
+
+    def put_back(self, batch: Any) -> None:
+        """Let a batch be the next one."""
+        self._back = batch
+
+
+class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
+    """The records of a partition that one fetch brought; parameters are the library's."""
+
+    def __init__(
+        self, fetch_offset: int, tp: Any, records: Any, *deserializers: None, **options: Any
+    ) -> None:
+        super().__init__(fetch_offset, tp, records, *deserializers, **options)
+        self._batches = _Batches(records)
+        self._waiting: list[Raw] = []  # of the batch that was unpacked last
+        self._sizes: NDArray[np.int64] = np.empty(0, np.int64)
+        self._given = 0  # of those
+        self._epoch = -1
+        self._begun = False  # whether the fetched offset has been reached
+        self._handed_over = False  # whether the library reads the rest
+
+    def take(self, n: int | None = None) -> list[Any]:
+        """Return the next records, as many as there are but ``n`` at most.
+
+        Raises
+        ------
+        UnreadableBatchError
+            If what comes next cannot be read.
+        """
+        self._maybe_raise_next_inline_exception()
+        taken: list[Any] = []
+        try:
+            while self and len(taken) != n and not self._handed_over:
+                if self._given < len(self._waiting):
+                    taken += self._give(None if n is None else n - len(taken))
+                else:
+                    self._read_on()
+            if self and len(taken) != n:
+                taken.extend(islice(self.record_iterator, None if n is None else n - len(taken)))
+        except Exception as error:
+            self._keep(error)
+            if not taken:
+                self._maybe_raise_next_inline_exception()
+        if self and taken and len(taken) == n:
+            self._look_past()
+        return taken
+
+    def drain(self) -> None:
+        """Forget what has not been taken."""
+        super().drain()
+        self._waiting, self._given = [], 0
+
+    def _maybe_raise_next_inline_exception(self) -> None:
+        if self._next_inline_exception:
+            raise self._next_inline_exception.with_traceback(None)
+
+    def _keep(self, error: Exception) -> None:
+        """Have an error raised by whoever asks for more."""
+        last = self._batches.last
+        offset = self.next_fetch_offset if last is None else last.base_offset
+        unreadable = UnreadableBatchError(self.topic_partition, offset, error)
+        unreadable.__cause__ = error
+        self._next_inline_exception = unreadable
+
+    def _give(self, most: int | None) -> list[Raw]:
+        """Return records of the batch that was unpacked last."""
+        begin = self._given
+        end = len(self._waiting) if most is None else min(begin + most, len(self._waiting))
+        self._count(end)
+        self.leader_epoch = self._epoch
+        return self._waiting[begin:end]
+
+    def _count(self, end: int) -> None:
+        """Note that the records before ``end`` have been gone through."""
+        self.records_read += end - self._given
+        before = self._sizes[self._given - 1] if self._given else 0
+        self.bytes_read += int(self._sizes[end - 1] - before)
+        self.next_fetch_offset = self._waiting[end - 1].offset + 1
+        self._given = end
+
+    def _look_past(self) -> None:
+        """Let the position be that of the end, if no records are left."""
+        if self._handed_over or self._given < len(self._waiting):
+            return
+        place = self.next_fetch_offset, self.leader_epoch
+        try:
+            while self and not self._handed_over and self._given == len(self._waiting):
+                self._read_on()
+        except Exception as error:
+            self._keep(error)
+        if self:
+            self.next_fetch_offset, self.leader_epoch = place
+
+    def _read_on(self) -> None:
+        """Unpack the next batch, or go past it, or come to the end."""
+        batch = self._batches.next_batch()
+        if batch is None:
+            if (last := self._batches.last) is not None:
+                self.next_fetch_offset = last.next_offset  # past what compaction took from its end
+            self.drain()
+        elif batch.magic != 2:
+            self._hand_over(batch)
+        elif self.check_crcs and not batch.validate_crc():
+            raise CorruptRecordError("its checksum is not that of its bytes")
+        else:
+            self.leader_epoch = self._epoch = batch.leader_epoch
+            if self._brings_nothing(batch):
+                self.next_fetch_offset = batch.next_offset
+            else:
+                self._unpack(batch)
+
+    def _brings_nothing(self, batch: Any) -> bool:
+        """Return whether a batch is a marker or was aborted, keeping account of who aborts what."""
+        if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
+            self._consume_aborted_transactions_up_to(batch.last_offset)
+            if self._contains_abort_marker(batch):
+                self.aborted_producer_ids.discard(batch.producer_id)
+            elif self._is_batch_aborted(batch):
+                return True
+        return bool(batch.is_control_batch)
+
+    def _unpack(self, batch: Any) -> None:
+        """Have the records of a batch ready."""
+        untouched = batch._buffer
+        unpacked = unpack(batch)
+        if unpacked is None:
+            self._hand_over(DefaultRecordBatch(untouched))
+            return
+        self._waiting, self._sizes = unpacked
+        self._given = 0
+        if not self._begun and self._waiting:
+            # a batch comes whole, also if it was asked for from its middle
+            reached = (k for k, raw in enumerate(self._waiting) if raw.offset >= self.fetch_offset)
+            first = next(reached, len(self._waiting))
+            if first:
+                self._count(first)
+            self._begun = first < len(self._waiting)
+
+    def _hand_over(self, batch: Any) -> None:
+        """Let the library read this batch and the rest."""
+        self._batches.put_back(batch)
+        rest = self._unpack_records(self.topic_partition, self._batches, None, None)
+        self.record_iterator = rest if self._begun else dropwhile(self._maybe_skip_record, rest)
+        self._handed_over = True

@@ -1,0 +1,174 @@
+"""When a run stops because of what it refuses, and what is refused because there is too much of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors import settings
+from connectors.daemon.limits import Limits
+from connectors.daemon.outputs import Outcome
+from connectors.stream import REFUSED_EVENTS, Raw
+
+from .test_learning import made
+
+GOOD, BAD = "good", None
+
+
+def outcomes(kinds):
+    return [Outcome(Raw(i, b""), kind, None, "" if kind else f"reason {i}") for i, kind in enumerate(kinds)]
+
+
+def stops(kinds, sizes=(1,), **limits):
+    """Return after how many records a run stops, and the sentence; None if it goes on."""
+    found = Limits(settings.Limits(**limits))
+    all_of_them, at = outcomes(kinds), 0
+    while at < len(kinds):
+        part = all_of_them[at : at + sizes[at % len(sizes)]]
+        at += len(part)
+        if said := found.exceeded(part, sum(o.event is None for o in part)):
+            return at, said
+    return None
+
+
+def test_so_many_in_a_row():
+    limits = {"consecutive": 3, "ratio": 1.0}
+    assert stops([BAD, BAD, GOOD] * 50, **limits) is None
+    after, said = stops([GOOD, BAD, BAD, GOOD, BAD, BAD, BAD, GOOD], **limits)
+    assert after == 7
+    assert said == "3 events in a row were refused (limits.consecutive): reason 6"
+    assert stops([BAD] * 2 + [GOOD] + [BAD] * 2, (3, 2), **limits) is None
+
+
+def test_too_large_a_share():
+    limits = {"consecutive": 1000, "ratio": 0.4, "window": 10}
+    assert stops([BAD] * 9, **limits) is None  # the window is not full
+    assert stops(([BAD] * 4 + [GOOD] * 6) * 30, **limits) is None  # four in ten are not more than 0.4
+    after, said = stops(([BAD] * 4 + [GOOD] * 6) * 3 + [BAD] * 5, **limits)
+    assert after == 35
+    assert said == "5 of the last 10 events were refused (limits.ratio): reason 34"
+    # what fell out of the window does not count
+    assert stops([BAD] * 4 + [GOOD] * 10 + [BAD] * 4 + [GOOD] * 10, **limits) is None
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=60), st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_however_records_are_cut(bad, sizes):
+    """A batch stops where one of its records would have stopped the run alone."""
+    kinds = [BAD if b else GOOD for b in bad]
+    limits = {"consecutive": 4, "ratio": 1.0}
+    one, many = stops(kinds, **limits), stops(kinds, sizes, **limits)
+    assert (one is None) == (many is None)
+    if one is not None:
+        assert one[1] == many[1]
+        assert one[0] <= many[0] < one[0] + max(sizes)
+
+
+def test_a_run_that_stops_has_a_code():
+    _, operator = made("classes", limits={"ratio": 0.2, "window": 5})
+    good = [Raw(i, b'{"a": %d, "y": true}' % i) for i in range(5)]
+    assert operator.process("p-0", good).failure is None
+    done = operator.process("p-0", [Raw(5, b"{"), Raw(6, b"{")])
+    assert done.failure.code == REFUSED_EVENTS
+    assert "2 of the last 5 events were refused (limits.ratio)" in str(done.failure)
+    assert (done.done, done.tally.refused, len(done.outputs)) == (2, 2, 2)
+
+
+# ---- room for labels and names
+
+
+def labelled(labels, name="a"):
+    return [Raw(i, f'{{"{name}": 1, "y": "{label}"}}'.encode()) for i, label in enumerate(labels)]
+
+
+@given(st.lists(st.integers(0, 9), max_size=60), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_labels_beyond_the_limit_are_refused_wherever_records_are_cut(labels, sizes):
+    known, expected = set(), []
+    for label in labels:
+        if label in known or len(known) < 4:
+            known.add(label)
+            expected.append(True)
+        else:
+            expected.append(False)
+    learner, operator = made("classes", limits={"labels": 4})
+    records, found, at = labelled(labels), [], 0
+    while at < len(records):
+        size = sizes[at % len(sizes)]
+        found += operator.outcomes(records[at : at + size])
+        at += size
+    assert [outcome.event is not None for outcome in found] == expected
+    assert all("(limits.labels)" in outcome.reason for outcome in found if outcome.event is None)
+    assert sorted(learner.labels) == sorted(map(str, known))
+    assert learner.events == sum(expected)
+
+
+def test_a_label_of_an_event_that_is_refused_takes_no_room():
+    learner, operator = made("classes", limits={"labels": 1})
+    bad = Raw(0, b'{"a": [1], "y": "one"}')
+    found = operator.outcomes([bad, *labelled(["two", "two", "one"])])
+    assert [o.event is not None for o in found] == [False, True, True, False]
+    assert learner.labels == ["two"]
+
+
+def test_only_labels_that_would_be_learned_count():
+    _, operator = made("classes", limits={"labels": 1})
+    sent = [b'{"a": 1, "y": "one"}', b'{"a": 1, "y": "two", "w": 0}', b'{"a": 2}', b'{"a": 1, "y": "three"}']
+    found = operator.outcomes([Raw(i, body) for i, body in enumerate(sent)])
+    assert [o.event is not None for o in found] == [True, True, True, False]
+    numbers, operator = made("numbers", limits={"labels": 1})
+    operator.outcomes([Raw(i, b'{"a": 1, "y": %d}' % i) for i in range(5)])
+    assert numbers.events == 5
+
+
+def test_names_beyond_the_limit_are_refused():
+    """What names a number is kept for ever; a text or a missing value is not."""
+    learner, operator = made("numbers", limits={"names": 2})
+    sent = [
+        '"a": 1',
+        '"b": 1',
+        '"a": 2, "b": 2',
+        '"c": 1',
+        '"a": 1, "d": 2',
+        '"e": "text"',
+        '"f": true',
+        '"g": null',
+    ]
+    records = [Raw(i, f'{{{fields}, "y": {i}}}'.encode()) for i, fields in enumerate(sent)]
+    found = operator.outcomes(records)
+    assert [o.event is not None for o in found] == [True, True, True, False, False, True, True, True]
+    assert "1 names of numbers are new, and there would be more than 2 (limits.names)" in found[3].reason
+    assert learner.number_names == ["a", "b"]
+
+
+def test_a_learner_that_keeps_no_names_has_room():
+    learner, operator = made(
+        "numbers",
+        limits={"names": 2},
+        learner={
+            "name": "kaczmarz",
+            "task": "regression",
+            "parameters": {"features": 32, "scale_inputs": False},
+        },
+    )
+    records = [Raw(i, b'{"n%d": 1, "y": 1}' % i) for i in range(9)]
+    assert all(o.event is not None for o in operator.outcomes(records))
+    assert learner.number_names is None
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_tombstones(lenient):
+    sent = [
+        Raw(0, b'{"a": 1, "y": 1}'),
+        Raw(1, None, b"k"),
+        Raw(2, b""),
+        Raw(3, None),
+        Raw(4, b'{"a": 1, "y": 2}'),
+    ]
+    _, skipping = made("numbers", lenient, events={"target": "y", "tombstones": "skip"})
+    done = skipping.process("p-0", sent)
+    if lenient:
+        assert (done.tally, done.done) == ((2, 0, 1, 2), 5)
+        _, dead = made("numbers", True)
+        assert dead.process("p-0", sent).tally == (2, 0, 3, 0)
+    else:
+        # the record that ends the run is the empty one, and the tombstone before it is done
+        assert (done.tally, done.done) == ((1, 0, 0, 1), 2)
+        assert "p-0, offset 2: " in str(done.failure)

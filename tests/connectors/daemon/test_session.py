@@ -1,0 +1,174 @@
+"""Real sessions in a played world: whatever ends between any two effects, nothing is lost or done twice."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connectors.daemon import ownership
+from connectors.daemon.ownership import Owner
+
+from .world import World
+
+CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)
+
+
+@settings(max_examples=250)
+@given(CHOICES, st.booleans())
+def test_every_record_is_learned_and_emitted_once(choices, sinks):
+    World(sinks=sinks).live(choices).finish()
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("k", range(24))
+def test_a_crash_before_any_effect(k, sinks):
+    """One member, every effect of its first steps in turn: joining, committing, writing, telling, pruning."""
+    world = World(("a", "b"), ("p-0",), sinks)
+    world.members["a"].until_crash = k
+    for _ in range(12):
+        world.take("step", "a")
+    assert world.members["a"].until_crash is None
+    world.finish()
+
+
+@pytest.mark.parametrize("k", range(10))
+@pytest.mark.parametrize("sinks", [False, True])
+def test_a_crash_while_a_partition_is_handed_over(k, sinks):
+    world = World(("a", "b"), ("p-0",), sinks)
+    for _ in range(4):
+        world.take("step", "a")
+    world.take("want", "b", "p-0")
+    world.members["a"].until_crash = k
+    for _ in range(3):
+        world.take("step", "a")
+        world.take("step", "b")
+    world.finish()
+
+
+def expelled(sinks=False):
+    """Return a world where ``a`` has been put out of the group while it learned."""
+    world = World(("a", "b"), ("p-0",), sinks)
+    for what in ("step", "step", "step", "save", "step"):
+        world.take(what, "a")
+    world.take("expel", "a")
+    return world
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+def test_what_the_dead_wrote_does_not_count(sinks):
+    world = expelled(sinks)
+    told = ownership.read(world.broker.committed["p-0"].note).owners
+    world.take("want", "b", "p-0")
+    world.take("save", "a")  # written, and refused by the group
+    assert world.members["a"].session is None
+    assert ownership.read(world.broker.committed["p-0"].note).owners == told
+    for _ in range(3):
+        world.take("step", "b")
+    taken = ownership.read(world.broker.committed["p-0"].note).owners[-1]
+    assert (taken.model, taken.since) == ("b", told[-1].until)
+    world.finish()
+
+
+def test_a_hand_over_that_cannot_be_told_ends_the_session():
+    """Going on would let another begin where the note ends, with what was learned since in both models."""
+    world = World(("a", "b"), ("p-0",), False)
+    for _ in range(3):
+        world.take("step", "a")
+    member = world.members["a"]
+    world.broker.wanted["p-0"] = "b"
+    session = member.session
+    refuse = session._source.commit
+    session._source.commit = lambda positions: False
+    world.take("step", "a")
+    assert member.session is None
+    session._source.commit = refuse
+    world.finish()
+
+
+def test_only_what_was_told_is_pruned():
+    """Until the group knows the newest checkpoint, the one before may be all that counts."""
+    world = World(("a",), ("p-0",), False)
+    member = world.members["a"]
+    for _ in range(3):
+        world.take("step", "a")
+    numbers = []
+    member.session._source.commit = lambda positions: False
+    for _ in range(6):
+        world.take("step", "a")
+        world.take("save", "a")
+        numbers.append(len(member.session._store.paths()))
+    assert numbers[-1] == numbers[0] + 5
+
+
+def test_markers_move_the_position():
+    """A partition whose last records are no events is read to its end, and its checkpoint says so."""
+    world = World(("a",), ("p-0",), False)
+    world.broker.end["p-0"] = 11  # offset 10 is a marker
+    for _ in range(20):
+        world.take("step", "a")
+    session = world.members["a"].session
+    assert session.positions == {"p-0": 11}
+    assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 11)]
+    world.finish()
+
+
+# ---- slow work
+
+
+def slow(world, seconds):
+    """Let a record take so long, by the played clock; return when outputs became visible."""
+    member, visible = world.members["a"], []
+    member.start()
+    process, commit = member.operator.process, member.session._sinks["topics"].commit
+
+    def taking_long(partition, records):
+        world.clock[0] += seconds * len(records)
+        return process(partition, records)
+
+    def seen(positions):
+        visible.append(world.clock[0])
+        commit(positions)
+
+    member.operator.process = taking_long
+    member.session._sinks["topics"].commit = seen
+    return visible
+
+
+def test_outputs_do_not_wait_for_a_slow_batch():
+    """Seventy milliseconds a record, hundreds of records a poll: transactions end within a second."""
+    world = World(("a",), ("p-0", "p-1"))
+    world.broker.wanted = {"p-0": "a", "p-1": "a"}
+    world.broker.end = {"p-0": 1500, "p-1": 1500}
+    world.members["a"].most = 400
+    world.members["a"].events = 10**6
+    beats = []
+    visible = slow(world, 0.07)
+    telemetry = world.members["a"].session._telemetry
+    worked = telemetry.worked
+    telemetry.worked = lambda *what: beats.append(world.clock[0]) or worked(*what)
+    try:
+        for _ in range(40):
+            world.members["a"].step()
+    finally:
+        telemetry.worked = worked
+    assert sum(map(len, world.members["a"].operator.seen.values())) > 500
+    for times in (visible, beats):
+        waits = [b - a for a, b in pairwise(times)]
+        assert max(waits[2:]) < 1.0  # the first pieces find the pace
+        assert max(waits) < 6.0
+
+
+def test_a_poll_brings_no_more_than_can_be_done_in_time():
+    """The group takes partitions from a member that does not poll."""
+    world = World(("a",), ("p-0",))
+    world.broker.end["p-0"] = 10_000
+    world.members["a"].most = 10_000
+    slow(world, 0.5)
+    asked = []
+    poll = world.members["a"].session._source.poll
+    world.members["a"].session._source.poll = lambda seconds, most: asked.append(most) or poll(seconds, most)
+    for _ in range(4):
+        world.members["a"].step()
+    assert asked[0] == 2000
+    assert asked[-1] == 40
