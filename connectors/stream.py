@@ -27,6 +27,10 @@ class Away(Interruption):
     """An interruption that time may mend: no broker answers."""
 
 
+class Unreadable(Interruption):
+    """An interruption by records that cannot be read, behind others that could."""
+
+
 USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK, STUCK = 2, 3, 4, 5, 6, 7, 8, 9
 EXIT_CODES = {
     0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",

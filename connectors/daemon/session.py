@@ -31,6 +31,7 @@ from connectors.stream import (
     Raw,
     Sink,
     Source,
+    Unreadable,
 )
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ class Session:
         most = MOST if self._pace * MOST < _POLLED else max(1, int(_POLLED / self._pace))
         try:
             polled = self._source.poll(_POLL, most)
-        except Failure:  # what came before it is good
+        except (Failure, Unreadable):  # what came before it is good
             self.finish()
             raise
         for assigned in polled.assigned:

@@ -6,9 +6,11 @@ in the next file when it is renamed and made anew: then positions count on from 
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
+import re
 import sys
 import time
 from collections import deque
@@ -23,6 +25,8 @@ from connectors.stream import MOST, POSITION, USAGE, Assigned, Batch, Committed,
 _HEAD = 4096  # bytes by which a log is known
 _GRACE = 1.0  # seconds for the last lines of a log that was renamed
 _ABSENT = 10.0  # seconds until a log that was renamed must have been made anew
+_PACKED = (".gz", ".zst")
+_ROTATED = re.compile(r"[.-]\d[\d.:T_-]*(\.gz|\.zst)?")
 _RESET = (
     "`streamk reset SETTINGS --to earliest` reads it from its beginning, `--to latest` from its end; the "
     "model stays as it is"
@@ -142,7 +146,7 @@ class FileSource:
                 if now - self._missed > _ABSENT:
                     raise self._failure("has gone away, and was not made anew")
                 return False
-            self._next.append(self._path)
+            self._next.extend([*self._family(here.st_mtime_ns), self._path])
         if not self._finished:  # the last line may have no end
             self._reader.finish()
             self._finished = True
@@ -224,7 +228,7 @@ class FileSource:
         self._base = mark["base"]
         if self._is(mark):
             return
-        family = sorted(self._family(), key=lambda path: path.stat().st_mtime_ns) if self._follow else []
+        family = self._family() if self._follow else []
         for k, path in enumerate(family):
             self.close(True)
             self._open(path)
@@ -239,9 +243,18 @@ class FileSource:
                 f"is another log than the one of the checkpoint: its beginning differs. {_RESET}"
             )
 
-    def _family(self) -> list[Path]:
-        """Return the files beside the log whose names begin with its name, as ``log.1``."""
-        return [p for p in self._path.parent.glob(f"{glob.escape(self._path.name)}?*") if p.is_file()]
+    def _family(self, after: int = 0) -> list[Path]:
+        """Return what the log was renamed to, as ``log.1`` or ``log-20261122.gz``, the oldest first.
+
+        Only files that were last written after a time, in nanoseconds; one that is being packed counts once.
+        """
+        found = {}
+        for path in self._path.parent.glob(f"{glob.escape(self._path.name)}?*"):
+            packed = path.suffix in _PACKED and path.with_suffix("").exists()
+            if _ROTATED.fullmatch(path.name.removeprefix(self._path.name)) and not packed:
+                with contextlib.suppress(OSError):  # it has just been packed, or removed
+                    found[path] = path.stat().st_mtime_ns
+        return sorted((path for path in found if found[path] > after), key=lambda path: found[path])
 
     def _is(self, mark: dict[str, Any]) -> bool:
         here = os.fstat(self._raw.fileno())

@@ -16,15 +16,13 @@ from kafka.admin import KafkaAdminClient
 from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
 from connectors.kafka.records import UnreadableBatchError
 from connectors.settings import Kafka
-from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption
+from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption, Unreadable
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
+_UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 # what brokers answer; that they stay away is all other errors
 _NOT_AWAY = (
-    UnreadableBatchError,
-    kafka_errors.CorruptRecordError,
-    kafka_errors.UnsupportedCodecError,
     kafka_errors.LogTruncationError,
     kafka_errors.OffsetOutOfRangeError,
     kafka_errors.CommitFailedError,
@@ -132,6 +130,8 @@ def explained(what: str) -> Iterator[None]:
         raise Failure(USAGE, f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaConfigurationError as error:
         raise Failure(USAGE, f"{what}: {error}") from None
+    except _UNREADABLE as error:
+        raise Unreadable(f"{what}: {_words(error)}") from None
     except _NOT_AWAY as error:
         raise Interruption(f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaTimeoutError as error:

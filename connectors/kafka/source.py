@@ -30,7 +30,7 @@ from connectors.kafka.client import (
 from connectors.kafka.group import Group
 from connectors.kafka.listener import Listener, RevokedError
 from connectors.kafka.records import unpack_quickly
-from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw
+from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw, Unreadable
 
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
@@ -39,14 +39,14 @@ _MS = int(PATIENCE * 1000)
 
 @contextlib.contextmanager
 def _readable(topic: str) -> Iterator[None]:
-    """Turn what is wrong with the bytes of records into an Interruption."""
+    """Turn what is wrong with the bytes of records into an :class:`Unreadable`."""
     try:
         yield
     except (kafka_errors.KafkaError, Interruption, Failure):
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        raise Interruption(f"{topic}: records cannot be read: {what}") from None
+        raise Unreadable(f"{topic}: records cannot be read: {what}") from None
 
 
 class TopicSource:

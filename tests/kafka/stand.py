@@ -20,6 +20,7 @@ from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
 
 from .broker import lacking
+from .nursery import Born
 
 # a broker that is not ours may allow no less than six seconds
 SESSION = 6.0 if os.environ.get("STREAMK_TEST_KAFKA") or lacking() else 2.0
@@ -164,11 +165,10 @@ class Daemon:
 
     def __init__(self, path, environment=None):
         self.log = path.with_suffix(".log")
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, "run", str(path)], stdout=log, stderr=log, cwd=ROOT,
-                env={**os.environ, **(environment or {})},
-            )  # fmt: skip
+        self.log.touch()
+        self.process = Born(
+            ["run", str(path)], str(self.log), str(ROOT), {**os.environ, **(environment or {})}
+        )
 
     def text(self):
         return self.log.read_text()

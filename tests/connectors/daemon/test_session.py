@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from connectors.daemon import ownership
 from connectors.daemon.ownership import Owner
+from connectors.stream import Unreadable
 
 from .world import World
 
@@ -172,3 +173,26 @@ def test_a_poll_brings_no_more_than_can_be_done_in_time():
         world.members["a"].step()
     assert asked[0] == 2000
     assert asked[-1] == 40
+
+
+# ---- records that cannot be read
+
+
+def test_what_is_before_a_record_that_cannot_be_read_is_kept():
+    """The session ends, and the next one begins behind what this one has learned."""
+    world = World(("a",), ("p-0",))
+    member = world.members["a"]
+    member.events = 10**6
+    member.start()
+    for _ in range(4):
+        member.session.step()
+    source, done = member.session._source, member.session.positions
+
+    def unreadable(seconds, most):
+        raise Unreadable("the batch at offset 15 cannot be read")
+
+    source.poll = unreadable
+    with pytest.raises(Unreadable):
+        member.session.step()
+    assert done["p-0"] > 0
+    assert member.learned()["p-0"] == [k for k in range(done["p-0"]) if k % 11 != 10]

@@ -132,6 +132,28 @@ def test_the_last_line_of_a_renamed_log_may_have_no_end(tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_log_that_is_rotated_faster_than_it_is_read(tmp_path):
+    """What is between the file at hand and the newest one is read, packed or not; other files are not."""
+    path = write(tmp_path, '{"a": 0}\n')
+    source = followed(path)
+    for k in range(1, 5):
+        renamed = path.rename(tmp_path / f"log.{k}")
+        os.utime(renamed, ns=(k * 10**9, k * 10**9))
+        write(tmp_path, f'{{"a": {k}}}\n')
+    packed = tmp_path / "log.3.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "log.3").read_bytes()))
+    os.utime(packed, ns=(3 * 10**9, 3 * 10**9))
+    (tmp_path / "log.3").unlink()
+    (tmp_path / "log.4.gz").write_bytes(gzip.compress(b'{"a": 4}\n'))  # of one that is still there
+    for other in ("log.bak", "log.1.copy", "logs", "log.txt"):
+        (tmp_path / other).write_text('{"a": "other"}\n')
+    found = []
+    for _ in range(12):
+        found += came(source)
+    assert [json.loads(value)["a"] for value in found] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_renamed_log_of_csv(tmp_path):
     path = write(tmp_path, "a,c\n1,x\n")
     source = followed(path, "csv")

@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import json
 import random
@@ -179,6 +180,32 @@ def test_files_that_cannot_be_read(tmp_path):
         with pytest.raises(Failure, match="is compressed; only a plain log can be followed") as raised:
             made(write(tmp_path, JSON, pack), "json", follow=True)
         assert raised.value.code == USAGE
+
+
+@pytest.mark.parametrize("header", ["x" * 200_000, '"' + "a,b\n" * 50_000, "\0"])
+def test_headers_that_are_none(tmp_path, header):
+    """Whatever is said of them, it is said by a failure."""
+    with contextlib.suppress(Failure):
+        made(write(tmp_path, header + "\n1\n"), "csv")
+
+
+def test_an_over_long_header_is_named(tmp_path):
+    with pytest.raises(Failure, match=r"the first line names no columns \(field larger than field limit"):
+        made(write(tmp_path, "a," + "x" * 200_000 + "\n"), "csv")
+
+
+def test_a_log_that_is_deleted_while_it_is_read(tmp_path):
+    path = write(tmp_path, JSON)
+    source, assigned = opened(path)
+    source.begin(source.name, assigned.first)
+    path.unlink()
+    assert next(iter(source.poll(0, 2).batches.values())).next > 0
+    assert source.ends() == {"log": len(JSON.encode())}
+    mark = source.mark({"log": 10})
+    assert mark["head"] == 10
+    source.recognise(mark)
+    while not source.poll(0).finished:
+        pass
 
 
 def test_a_mark_and_a_blank_line(tmp_path):
