@@ -4,9 +4,10 @@
 
 One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a
 parser and nothing else, and the daemon's session (decode, predict, learn, count, checkpoint), without and
-with predictions into a topic, written by either producer. Ratios are medians over the turns of what was
-measured in the same turn, the least and the largest behind them. With ``--memory``, so many events go through the daemon, and what the process
-grows by after the first tenth is shown. Starts a Kafka of its own unless ``STREAMK_TEST_KAFKA`` names one.
+with predictions into a topic, written by either producer. A ratio is the median over the turns of what was
+measured in the same turn, with the least and the largest behind it. With ``--memory``, so many events go
+through the daemon, and what the process grows by after the first tenth is shown. Starts a Kafka of its own
+unless ``STREAMK_TEST_KAFKA`` names one.
 """
 
 from __future__ import annotations

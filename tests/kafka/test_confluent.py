@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from kafka import errors as kafka_errors
 
 import streamk
 from connectors.daemon import ownership
@@ -346,6 +347,28 @@ def test_another_version_of_the_library(monkeypatch):
     monkeypatch.setattr(librdkafka, "version", lambda name: "2.17.0")
     with pytest.raises(Failure, match=r"is 2\.17\.0, and 2\.16\.x is wanted"):
         librdkafka.load()
+
+
+@pytest.mark.parametrize(
+    ("name", "fatal", "error"),
+    [
+        ("ILLEGAL_GENERATION", False, kafka_errors.IllegalGenerationError),
+        ("TOPIC_AUTHORIZATION_FAILED", False, kafka_errors.TopicAuthorizationFailedError),
+        ("INVALID_PRODUCER_EPOCH", True, kafka_errors.InvalidProducerEpochError),
+        ("_INCONSISTENT", True, kafka_errors.ProducerFencedError),
+        ("_FENCED", False, kafka_errors.ProducerFencedError),
+        ("_STATE", False, kafka_errors.InvalidProducerEpochError),
+        ("_TIMED_OUT", False, kafka_errors.KafkaTimeoutError),
+        ("_ALL_BROKERS_DOWN", False, kafka_errors.KafkaConnectionError),
+        ("_UNKNOWN_TOPIC", False, kafka_errors.UnknownTopicOrPartitionError),
+    ],
+)
+def test_errors_in_the_other_librarys_words(name, fatal, error):
+    import confluent_kafka
+
+    code = getattr(confluent_kafka.KafkaError, name)
+    with pytest.raises(error, match="so it is"), librdkafka.translated(confluent_kafka):
+        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(code, "so it is", fatal))
 
 
 def test_settings_in_the_librarys_words(tmp_path):

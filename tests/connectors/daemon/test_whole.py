@@ -69,6 +69,8 @@ def operator_of(name, telemetry=None, limits=None):
 
 @pytest.mark.parametrize("name", TASKS)
 @given(kinds=KINDS, cuts=CUTS, labels=st.sampled_from([3, 1000]))
+@example(kinds=["labelled"] * 5 + ["new label"] * 5 + ["labelled"], cuts=[5], labels=3)
+@example(kinds=["labelled"] * 5 + ["new name"] * 5 + ["labelled"], cuts=[5], labels=3)
 def test_as_one_by_one(name, kinds, cuts, labels):
     keys = [None, b"k", b"\xff%s"]
     raws = [
@@ -88,6 +90,14 @@ def test_as_one_by_one(name, kinds, cuts, labels):
     assert seen._group == pytest.approx(other._group)
     assert seen._model_events == other._model_events
     assert loads(quick.learner.to_bytes()).events == slow.learner.events
+
+
+def test_labels_that_are_whole_numbers():
+    operator, _ = operator_of("classes")
+    raws = [Raw(i, record(i, "whole", False)) for i in range(20)]
+    operator.process("p", raws[:10])
+    assert operator.whole(raws[10:]).targets == [0, 1] * 5
+    assert operator.learner.labels == [0, 1]
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -157,7 +167,8 @@ def test_numbers_encoded(data):
 def test_losses_as_told_singly(data, count):
     labels = list("abcd"[:count])
     if data is None:
-        rows, targets = [[0.5, 0.5], [0.0, 1.0], [1e-30, 0.2], [0.3, 0.3]], ["a", "a", "a", "b"]
+        rows = [[0.5, 0.5], [0.0, 1.0], [1e-30, 0.2], [0.3, 0.3], [0.6, 0.9]]
+        targets = ["a", "a", "a", "b", "a"]
     else:
         width = {"min_size": count, "max_size": count}
         rows = data.draw(st.lists(st.lists(PROBABILITIES, **width), min_size=1))
