@@ -66,10 +66,11 @@ class Stand:
     def topic(self, name):
         return f"{self.name}-{name}"
 
-    def send(self, values, partition=0, topic="in", keys=None):
+    def send(self, values, partition=0, topic="in", keys=None, **options):
         producer = KafkaProducer(
-            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26
-        )
+            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26,
+            **options,
+        )  # fmt: skip
         for i, value in enumerate(values):
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
             place = partition(i) if callable(partition) else partition
