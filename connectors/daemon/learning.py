@@ -175,13 +175,11 @@ class Learning:
             try:
                 event = decode(raw.value or b"")
                 if room.enters(event):
-                    # only what has been learned counts, so that batches do not matter
+                    # alone, since it takes room only if it is learned: so batches do not matter
                     self._learn(good, outcomes)
                     good.clear()
                     if self._ended(outcomes):
                         return outcomes
-                    room.look(self.learner)
-                    room.enters(event)
                     self._learn([(raw, event)], outcomes)
                     room.look(self.learner)
                     if self._ended(outcomes):
