@@ -166,6 +166,7 @@ class Daemon:
     def __init__(self, path, environment=None):
         self.log = path.with_suffix(".log")
         with self.log.open("ab") as log:
+            self._since = log.tell()
             self.process = subprocess.Popen(
                 [*COMMAND, "run", str(path)], stdout=log, stderr=log, cwd=ROOT,
                 env={**os.environ, **(environment or {})},
@@ -173,6 +174,10 @@ class Daemon:
 
     def text(self):
         return self.log.read_text()
+
+    def begun(self):
+        """Return whether this process, of those with the same log, has begun to read."""
+        return b": from " in self.log.read_bytes()[self._since :]
 
     def kill(self):
         self.process.kill()
