@@ -83,7 +83,7 @@ class TopicSink:
     def restore(self, mark: Any) -> None:
         """Do nothing: what was written is in the group's positions."""
 
-    def begin(self, partition: str, emitted: int) -> None:
+    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
         """Write nothing below this offset."""
         if not isinstance(self._source, TopicSource):
             emitted = max(emitted, self._emitted_of_log())

@@ -167,12 +167,17 @@ class Daemon:
     def __init__(self, path, environment=None):
         self.log = path.with_suffix(".log")
         self.log.touch()
+        self._since = self.log.stat().st_size
         self.process = Born(
             ["run", str(path)], str(self.log), str(ROOT), {**os.environ, **(environment or {})}
         )
 
     def text(self):
         return self.log.read_text()
+
+    def begun(self):
+        """Return whether this process, of those with the same log, has begun to read."""
+        return b": from " in self.log.read_bytes()[self._since :]
 
     def kill(self):
         self.process.kill()
