@@ -4,8 +4,10 @@
 
 One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a
 parser and nothing else, and the daemon's session (decode, predict, learn, count, checkpoint), without and
-with predictions into a topic. With ``--memory``, so many events go through the daemon, and what the process
-grows by after the first tenth is shown. Starts a Kafka of its own unless ``STREAMK_TEST_KAFKA`` names one.
+with predictions into a topic, written by either producer. A ratio is the median over the turns of what was
+measured in the same turn, with the least and the largest behind it. With ``--memory``, so many events go
+through the daemon, and what the process grows by after the first tenth is shown. Starts a Kafka of its own
+unless ``STREAMK_TEST_KAFKA`` names one.
 """
 
 from __future__ import annotations
@@ -97,15 +99,15 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
 
 
 @contextlib.contextmanager
-def session(servers: str, predictions: bool) -> Iterator[Session]:
+def session(servers: str, producer: str | None = None) -> Iterator[Session]:
     """Give a daemon's session at the beginning of the topic."""
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings.model_validate({
-            "kafka": {"servers": [servers]},
+            "kafka": {"servers": [servers], "producer": producer or "kafka-python"},
             "source": {"kind": "topic", "topic": TOPIC, "group": secrets.token_hex(4)},
             "events": {"target": "y"},
             "learner": {"name": "kaczmarz", "parameters": {"features": 512}},
-            "predictions": {"kind": "topic", "topic": OUT} if predictions else None,
+            "predictions": {"kind": "topic", "topic": OUT} if producer else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
         store = Store(settings.checkpoints.directory)
@@ -117,9 +119,9 @@ def session(servers: str, predictions: bool) -> Iterator[Session]:
             yield running
 
 
-def daemon(servers: str, count: int, predictions: bool) -> float:
+def daemon(servers: str, count: int, producer: str | None = None) -> float:
     """Let the daemon's session do its work; return events a second."""
-    with session(servers, predictions) as running:
+    with session(servers, producer) as running:
         first, began = running.processed, time.perf_counter()
         while running.processed < count:
             running.step()
@@ -130,7 +132,7 @@ def daemon(servers: str, count: int, predictions: bool) -> float:
 def grown(servers: str, count: int, console: Console) -> int:
     """Return the bytes by which the process grows between a tenth of the events and all of them."""
     process, sizes, shown = psutil.Process(), [], 0
-    with session(servers, False) as running, console.status("learning") as status:
+    with session(servers) as running, console.status("learning") as status:
         while (events := running.processed) < count:
             running.step()
             if events >= shown:
@@ -139,6 +141,11 @@ def grown(servers: str, count: int, console: Console) -> int:
                 status.update(f"learned {events:,}, {sizes[-1][1] / 1e6:.1f} MB")
     late = [size for events, size in sizes if events >= count // 10]
     return max(late) - late[0]
+
+
+def ratio(speeds: list[float], of: list[float]) -> str:
+    found = sorted(speed / base for speed, base in zip(speeds, of, strict=True))
+    return f"{statistics.median(found):.2f} ({found[0]:.2f}–{found[-1]:.2f})"
 
 
 def main() -> None:
@@ -165,8 +172,9 @@ def main() -> None:
             subjects = {
                 "poll + json": lambda: bare(servers, arguments.events, json.loads),
                 "poll + msgspec": lambda: bare(servers, arguments.events, msgspec.json.decode),
-                "daemon": lambda: daemon(servers, arguments.events, False),
-                "daemon, predictions into a topic": lambda: daemon(servers, arguments.events, True),
+                "daemon": lambda: daemon(servers, arguments.events),
+                "… predictions by kafka-python": lambda: daemon(servers, arguments.events, "kafka-python"),
+                "… by confluent-kafka": lambda: daemon(servers, arguments.events, "confluent-kafka"),
             }
             subjects["daemon"]()  # compiles
             speeds: dict[str, list[float]] = {name: [] for name in subjects}
@@ -175,9 +183,12 @@ def main() -> None:
                     speeds[name].append(measure())
             result = {name: statistics.median(found) for name, found in speeds.items()}
             table = Table("", "events/s", "of poll + json", "of poll + msgspec")
-            for name, speed in result.items():
-                ratios = (speed / result[base] for base in ("poll + json", "poll + msgspec"))
-                table.add_row(name, f"{speed:,.0f}", *(f"{ratio:.2f}" for ratio in ratios))
+            for name, found in speeds.items():
+                table.add_row(
+                    name,
+                    f"{result[name]:,.0f}",
+                    *(ratio(found, speeds[base]) for base in ("poll + json", "poll + msgspec")),
+                )
             console.print(table)
     if arguments.json:
         print(json.dumps(result))

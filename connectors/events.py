@@ -194,6 +194,24 @@ class Decoder:
                     _drop(fields, name.split("."))
         return Event(fields, target, weight, key, time)
 
+    def plain(self, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[Any]] | None:
+        """Return fields and targets of many values; None if some must be looked at one by one."""
+        if not self._flat:
+            return None
+        try:
+            found: list[Any] = list(map(self._parse, values))  # type: ignore[arg-type]
+        except (ValueError, RecursionError, csv.Error, TypeError, AttributeError):
+            return None
+        if set(map(type, found)) != {dict}:
+            return None
+        targets = [fields.pop(self._target, None) for fields in found]
+        for name in self._ignored:
+            for fields in found:
+                fields.pop(name, None)
+        if not self._numbers and float in set(map(type, targets)):
+            targets = list(map(label, targets))
+        return found, targets
+
 
 def _take(fields: dict[str, Any], name: str) -> Any:
     """Return a field, or what is at the end of a path; None if it is not there."""

@@ -59,6 +59,9 @@ class Kafka(Section):
         10.0, ge=1.0, le=1800.0, description="silence after which the group gives the partitions to others"
     )
     away_seconds: float = Field(300.0, gt=0.0, description="absence of the brokers that ends the daemon")
+    producer: Literal["kafka-python", "confluent-kafka"] = Field(
+        "kafka-python", description="what writes to topics: kafka-python, or confluent-kafka, which is faster"
+    )
 
     _servers = field_validator("servers", mode="before")(_split)
 

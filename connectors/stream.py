@@ -174,8 +174,11 @@ class Sink(Protocol):
         """Find what has been written since a mark (None: since ever)."""
         ...
 
-    def begin(self, partition: str, emitted: int) -> None:
-        """Learn that a partition's outputs below this offset were committed with their positions."""
+    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
+        """Learn that a partition's outputs below this offset were committed with their positions.
+
+        ``anew`` says that it is another one than that whose outputs are here: its topic was made anew.
+        """
         ...
 
     def write(self, outputs: Sequence[Output]) -> None:

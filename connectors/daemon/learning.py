@@ -10,8 +10,9 @@ from typing import Any
 
 from connectors.daemon.limits import Limits, Room
 from connectors.daemon.operator import Processed, Tally
-from connectors.daemon.outputs import Outcome, encode
+from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
+from connectors.daemon.whole import Whole, encoded, losses
 from connectors.events import Decoder, Event
 from connectors.settings import Settings
 from connectors.stream import REFUSED_EVENTS, Failure, Raw
@@ -19,15 +20,9 @@ from streamk.encoding.rows import RowError
 from streamk.learners import Learner
 from streamk.learners.files import MODEL, loads
 
+_LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
 _PIECE = 64  # events tried together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
-
-
-def _known(prediction: Any) -> Any:
-    """Return a prediction without labels that were not known then, but later in the same batch."""
-    if isinstance(prediction, dict) and 0.0 in prediction.values():
-        return {label: p for label, p in prediction.items() if p > 0.0}
-    return prediction
 
 
 def tally(outcomes: Sequence[Outcome], skipped: int) -> Tally:
@@ -82,6 +77,7 @@ class Learning:
 
     def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
         self._task, self._decode, self._telemetry = settings.learner.task, decoder, telemetry
+        self._classes = self._task == "classification"
         self._lenient = settings.dead_letters is not None
         self._predicts = settings.predictions is not None
         self._outputs = self._lenient or self._predicts
@@ -96,6 +92,7 @@ class Learning:
         self._pass: Callable[..., Sequence[Any]] = (
             many.predict_proba_learn_many if self._task == "classification" else many.predict_learn_many
         )
+        self._arrays: Callable[..., Any] = many._predict_learn
         self._room.look(learner)
         self._telemetry.learned([], learner)
 
@@ -119,6 +116,9 @@ class Learning:
         Without dead letters, the first record that is refused ends the run.
         """
         live = [raw for raw in records if raw.value is not None] if self._skips else records
+        whole = self.whole(live) if live else None
+        if whole is not None:
+            return self._processed(partition, whole, len(records) - len(live))
         outcomes = self.outcomes(live)
         stopped = not self._lenient and bool(outcomes) and outcomes[-1].event is None
         done = outcomes[:-1] if stopped else outcomes
@@ -140,6 +140,31 @@ class Learning:
         outputs = encode(partition, done, self._predicts) if self._outputs else []
         return Processed(outputs, found, len(done) + skipped, failure)
 
+    def _processed(self, partition: str, whole: Whole, skipped: int) -> Processed:
+        self._telemetry.scored(losses(whole), self.learner)
+        self._limits.passed(len(whole.records))
+        outputs = encoded(partition, whole) if self._predicts else []
+        predicted, count = whole.targets.count(None), len(whole.records)
+        return Processed(outputs, Tally(count - predicted, predicted, 0, skipped), count + skipped)
+
+    def whole(self, records: Sequence[Raw]) -> Whole | None:
+        """Learn records together; None, and nothing is learned, if one is odd or has something new."""
+        found = self._decode.plain([raw.value for raw in records])
+        if found is None:
+            return None
+        xs, ys = found
+        kinds = set(map(type, ys)) - {type(None)}
+        if len(kinds) > 1 or not kinds <= (_LABELS if self._classes else _NUMBERS):
+            return None
+        if not self._room.knows(xs, set(ys) - {None}):
+            return None
+        weights = [float(y is not None) for y in ys] if None in ys else None
+        try:
+            answers = self._arrays(xs, ys, weights)
+        except RowError:
+            return None
+        return Whole(records, ys, answers, getattr(self.learner, "labels", None))
+
     def outcomes(self, records: Sequence[Raw]) -> list[Outcome]:
         """Return what became of records; unless bad ones may be left out, up to the first of them."""
         outcomes: list[Outcome] = []
@@ -150,13 +175,11 @@ class Learning:
             try:
                 event = decode(raw.value or b"")
                 if room.enters(event):
-                    # only what has been learned counts, so that batches do not matter
+                    # alone, since it takes room only if it is learned: so batches do not matter
                     self._learn(good, outcomes)
                     good.clear()
                     if self._ended(outcomes):
                         return outcomes
-                    room.look(self.learner)
-                    room.enters(event)
                     self._learn([(raw, event)], outcomes)
                     room.look(self.learner)
                     if self._ended(outcomes):
@@ -196,7 +219,7 @@ class Learning:
                     step = error.row
                 continue
             outcomes += [
-                Outcome(raw, event, _known(p), "") for (raw, event), p in zip(part, predictions, strict=True)
+                Outcome(raw, event, known(p), "") for (raw, event), p in zip(part, predictions, strict=True)
             ]
             pairs, step = pairs[len(part) :], _PIECE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from connectors import settings
@@ -34,6 +34,15 @@ class Room:
         self._labels = set(getattr(learner, "labels", ()))
         names = learner.number_names
         self._names = None if names is None else set(names)
+
+    def knows(self, xs: Sequence[Mapping[str, Any]], labels: Set[Any]) -> bool:
+        """Return whether these labels, and all names of numbers in events, are known already."""
+        if self._classes and not labels <= self._labels:
+            return False
+        if self._names is None:
+            return True
+        new = set().union(*set(map(tuple, xs))) - self._names
+        return not any(type(x.get(name)) in (int, float) for name in new for x in xs)
 
     def enters(self, event: Event) -> bool:
         """Return whether an event to be learned has a label or a name of a number that is not known.
@@ -74,6 +83,12 @@ class Limits:
         self._limits = limits
         self._row = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
+
+    def passed(self, count: int) -> None:
+        """Count so many events that were not refused."""
+        self._row = 0
+        self._seen += [False] * count
+        del self._seen[: -self._limits.window]
 
     def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
         """Count outcomes, and return the sentence that ends the run, empty if there is none."""

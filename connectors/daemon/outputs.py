@@ -30,16 +30,23 @@ def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool) -> li
             outputs.append(Output(DEAD_LETTERS, partition, raw, outcome.reason.encode()))
         elif predictions:
             outputs.append(
-                Output(PREDICTIONS, partition, raw, _body(partition, raw, event, outcome.prediction))
+                Output(PREDICTIONS, partition, raw, body(partition, raw, event, outcome.prediction))
             )
     return outputs
 
 
-def _body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
+def known(prediction: Any) -> Any:
+    """Return a prediction without labels that were not known then, but later in the same batch."""
+    if isinstance(prediction, dict) and 0.0 in prediction.values():
+        return {label: p for label, p in prediction.items() if p > 0.0}
+    return prediction
+
+
+def body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
     """Return a prediction as JSON."""
     key = event.key
     if key is None and raw.key is not None:
-        key = raw.key.decode("utf-8", "replace")
+        key = key_of(raw.key)
     answer: dict[str, Any] = {"partition": partition, "offset": raw.offset}
     if key is not None:
         answer["key"] = key
@@ -47,11 +54,17 @@ def _body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
         answer["time"] = moment
     answer["prediction"] = decide(prediction)
     if isinstance(prediction, dict):
-        answer["probabilities"] = {_name(label): round(p, 6) for label, p in prediction.items()}
+        answer["probabilities"] = {name_of(label): round(p, 6) for label, p in prediction.items()}
     if event.target is not None:
         answer["target"] = event.target
     return msgspec.json.encode(answer)
 
 
-def _name(label: Any) -> str:
+def key_of(key: bytes) -> str:
+    """Return a record's key as a text."""
+    return key.decode("utf-8", "replace")
+
+
+def name_of(label: Any) -> str:
+    """Return a label as a name in an object of JSON."""
     return str(label).lower() if isinstance(label, bool) else str(label)

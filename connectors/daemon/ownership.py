@@ -67,7 +67,7 @@ def read(text: str) -> Note:
     Note(owners=[], identity='', siblings=0)
     """
     try:
-        identity, siblings, *entries = json.loads(text)
+        identity, siblings, *entries = json.loads(text.rstrip("\0"))  # with which librdkafka may end it
         owners = [Owner(*entry) for entry in entries]
     except (ValueError, TypeError, RecursionError):
         return Note([])

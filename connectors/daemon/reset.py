@@ -121,6 +121,9 @@ def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, place
         for row in rows:
             progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
             progress.position, progress.identity = row.position, places.identity
+        for mark in checkpoint.sink_marks.values():
+            for row in rows if mark else ():
+                mark["written"].pop(row.partition, None)
         positions = {name: progress.position for name, progress in checkpoint.partitions.items()}
         checkpoint.source_mark = places.mark(positions)
         store.write(checkpoint)

@@ -186,11 +186,12 @@ class Session:
             log.info("%s: %d to %d were learned by other models", name, saved.position, position - 1)
         if not self._source.commit({name: Committed(emitted, ownership.write(note))}):
             return  # the group is rebalancing again, and will tell
+        anew = saved is not None and not ownership.same(saved.identity, note.identity)
         progress = self._partitions.setdefault(name, Progress(position))
         progress.position, progress.identity = position, note.identity
         self._notes[name], self._emitted[name] = note, emitted
         for sink in self._sinks.values():
-            sink.begin(name, emitted)
+            sink.begin(name, emitted, anew)
         self._source.begin(name, position)
         silent = f", replaying without emitting up to {emitted}" if emitted > position else ""
         log.info("%s: from %d%s", name, position, silent)

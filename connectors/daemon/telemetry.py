@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -103,8 +104,12 @@ class Telemetry:
             for outcome in outcomes
             if outcome.event is not None and outcome.event.target is not None
         ]
-        if losses:
-            self._follow(np.array(losses).T)
+        self.scored(np.array(losses).T, learner)
+
+    def scored(self, losses: NDArray[np.float64], learner: Learner) -> None:
+        """Follow losses and errors, two rows, and the model."""
+        if losses.size:
+            self._follow(losses)
         self._features.set(learner.feature_count)
         self._model_events = learner.events
         self._learned.set(learner.events)
@@ -119,7 +124,7 @@ class Telemetry:
         wrong = p <= 0.0 or p < max(prediction.values())
         return -math.log(max(p, _LEAST)), float(wrong)
 
-    def _follow(self, losses: Any) -> None:
+    def _follow(self, losses: NDArray[np.float64]) -> None:
         window = self._losses.shape[1]
         places = np.arange(self._scored, self._scored + losses.shape[1])[-window:] % window
         self._losses[:, places] = losses[:, -window:]

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -53,9 +53,17 @@ class FileSink:
     def _refused(self, error: OSError) -> Failure:
         return Failure(SINK, f"{self._path} cannot be written: {error.strerror}; the checkpoint is intact")
 
-    def restore(self, mark: int | None) -> None:
-        """Find what has been written since the mark (None: nothing yet), and go on behind it."""
+    def restore(self, mark: dict[str, Any] | None) -> None:
+        """Find what has been written since the mark (None: nothing yet), and go on behind it.
+
+        What had been written before the mark may be ahead of the checkpoint, too: one is also written while
+        records are learned again.
+        """
         size = self._file.seek(0, os.SEEK_END)
+        self._written = dict(mark["written"]) if mark else {}
+        self._restore(None if mark is None else mark["length"], size)
+
+    def _restore(self, mark: int | None, size: int) -> None:
         if mark is None:
             mark = size
             if size:
@@ -87,8 +95,10 @@ class FileSink:
         self._file.truncate(end)
         self._file.seek(end)
 
-    def begin(self, partition: str, emitted: int) -> None:
-        """Do nothing: the file itself tells what has been written."""
+    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
+        """Forget what was written of a partition that is another one now."""
+        if anew:
+            self._written.pop(partition, None)
 
     def write(self, outputs: Sequence[Output]) -> None:
         """Take those outputs that belong here and are not here yet."""
@@ -106,13 +116,13 @@ class FileSink:
                 raise self._refused(error) from None
             self._lines.clear()
 
-    def mark(self) -> int:
-        """Return the length of the file, all of it safely on disk."""
+    def mark(self) -> dict[str, Any]:
+        """Return the length of the file, all of it safely on disk, and how far partitions are in it."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise self._refused(error) from None
-        return self._file.tell()
+        return {"length": self._file.tell(), "written": dict(self._written)}
 
     def close(self) -> None:
         """Forget what was not committed."""

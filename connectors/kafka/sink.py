@@ -10,20 +10,20 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.kafka.client import PATIENCE, READING, Worker, explained, options, require_topics
+from connectors.kafka.client import READING, Worker, explained, options, require_topics
+from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
 from connectors.kafka.source import TopicSource
 from connectors.settings import Kafka
 from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Source
 
-_LONGEST = 60.0  # seconds for the end of a transaction
-_LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
+_CLOSING = 5.0  # seconds
 
 
 class TopicSink:
-    """A transactional producer.
+    """Outputs in the transactions of the producer that the settings choose.
 
     Parameters
     ----------
@@ -49,29 +49,25 @@ class TopicSink:
         self._topics, self._source = dict(topics), source
         self._emitted: dict[str, int] = {}
         self._open = False
-        self._sent: list[Any] = []
         self._group = f"streamk-{member}"
         self._place = TopicPartition(next(iter(self._topics.values())), 0)
         self._options = options(kafka)
         self._check()
         with explained("predictions"):
-            self._producer = KafkaProducer(
-                **self._options,
-                transactional_id=self._group,
-                transaction_timeout_ms=int(_LONGEST * 1000),
-                max_block_ms=int(PATIENCE * 1000),
-                delivery_timeout_ms=int(_LONGEST * 1000),
-                request_timeout_ms=int(PATIENCE * 1000),
-                max_request_size=_LARGEST,
-                linger_ms=5,
-                batch_size=1 << 17,
-            )
+            self._producer = self._made(kafka)
             self._worker = Worker()  # no sooner: whoever fails before this has no thread to end
             try:
-                self._worker.do(self._producer.init_transactions, _LONGEST)
+                self._worker.do(self._producer.open, LONGEST)
             except BaseException:
                 self.close()
                 raise
+
+    def _made(self, kafka: Kafka) -> Producer:
+        if kafka.producer == "kafka-python":
+            return StandardProducer(self._options, self._group)
+        from connectors.kafka.confluent_producer import ConfluentProducer
+
+        return ConfluentProducer(kafka, self._options, self._group, self._topics.values())
 
     @contextlib.contextmanager
     def _looking(self) -> Iterator[KafkaConsumer]:
@@ -87,7 +83,7 @@ class TopicSink:
     def restore(self, mark: Any) -> None:
         """Do nothing: what was written is in the group's positions."""
 
-    def begin(self, partition: str, emitted: int) -> None:
+    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
         """Write nothing below this offset."""
         if not isinstance(self._source, TopicSource):
             emitted = max(emitted, self._emitted_of_log())
@@ -95,7 +91,7 @@ class TopicSink:
 
     def _emitted_of_log(self) -> int:
         with self._looking() as consumer:
-            return consumer.committed(self._place, timeout_ms=int(_LONGEST * 1000)) or 0
+            return consumer.committed(self._place, timeout_ms=int(LONGEST * 1000)) or 0
 
     def write(self, outputs: Sequence[Output]) -> None:
         """Take outputs into the transaction."""
@@ -115,13 +111,12 @@ class TopicSink:
             if topic is None:
                 continue
             if not self._open:
-                self._producer.begin_transaction()
+                self._producer.begin()
                 self._open = True
             if output.kind == DEAD_LETTERS:
-                future = self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
+                self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
             else:
-                future = self._producer.send(topic, output.body, raw.key)
-            self._sent.append(future)
+                self._producer.send(topic, output.body, raw.key, [])
 
     def commit(self, positions: Mapping[str, Committed]) -> None:
         """End the transaction, if one is open, with the positions in it."""
@@ -133,28 +128,22 @@ class TopicSink:
             furthest = max(position.position for position in positions.values())
             offsets, member = {self._place: OffsetAndMetadata(furthest, "", -1)}, self._group
 
-        def end() -> None:
-            self._producer.send_offsets_to_transaction(offsets, member)
-            self._producer.commit_transaction()
-
         with explained("predictions"):
             try:
-                self._worker.do(end, _LONGEST)
+                self._worker.do(lambda: self._producer.commit(offsets, member), LONGEST)
             except kafka_errors.KafkaError:
                 self._diagnose()
                 raise
         self._open = False
-        self._sent.clear()
 
     def _diagnose(self) -> None:
         """Raise a Failure if trying again is of no use: a message is too large, or a twin is at work."""
-        for future in self._sent:
-            if future.is_done and isinstance(future.exception, kafka_errors.MessageSizeTooLargeError):
-                raise Failure(
-                    SINK,
-                    "predictions, dead_letters: a message is larger than its topic takes; raise the topic's "
-                    "max.message.bytes",
-                ) from None
+        if self._producer.too_large():
+            raise Failure(
+                SINK,
+                "predictions, dead_letters: a message is larger than its topic takes; raise the topic's "
+                "max.message.bytes",
+            ) from None
         if isinstance(self._source, TopicSource):
             self._source.require_identity()
 
@@ -165,19 +154,18 @@ class TopicSink:
         """Undo the transaction that is open, if the broker answers."""
         if self._open:
             with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-                self._worker.do(self._producer.abort_transaction, 5.0)
+                self._worker.do(self._producer.abort, _CLOSING)
         self._open = False
         with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-            self._worker.do(lambda: self._producer.close(timeout=2.0), 5.0)
+            self._worker.do(self._producer.close, _CLOSING)
         self._worker.end()
 
 
-def _headers(output: Output) -> list[tuple[str, bytes]]:
+def _headers(output: Output) -> Headers:
     raw = output.raw
-    place = [
-        ("reason", output.body),
-        ("partition", output.partition.encode()),
-        ("offset", b"%d" % raw.offset),
+    return [
+        *((name, value or b"") for name, value in raw.headers),
+        ("streamk-reason", output.body),
+        ("streamk-partition", output.partition.encode()),
+        ("streamk-offset", b"%d" % raw.offset),
     ]
-    given = [(name, value or b"") for name, value in raw.headers]
-    return [*given, *((f"streamk-{name}", value) for name, value in place)]

@@ -268,7 +268,20 @@ class TopicSource:
         return {partition_name(partition): end for partition, end in found.items()}
 
     def mark(self, positions: Mapping[str, int]) -> None:
-        """Return nothing: a topic is known by its name."""
+        """Return nothing: a topic is known by its identity, which is asked for once more.
+
+        The client may read a topic that was made anew for a while before it knows.
+
+        Raises
+        ------
+        Interruption
+            If it was: what has been learned since is not to be saved.
+        """
+        if self._told:
+            with explained("source.topic"):
+                self._consumer.topics()
+            if identify(self._consumer, self.name) != self._identity:
+                raise Interruption(f"the topic {self.name} was made anew")
 
     def recognise(self, mark: Any) -> None:
         """Take any mark."""

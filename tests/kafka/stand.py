@@ -66,10 +66,11 @@ class Stand:
     def topic(self, name):
         return f"{self.name}-{name}"
 
-    def send(self, values, partition=0, topic="in", keys=None):
+    def send(self, values, partition=0, topic="in", keys=None, **options):
         producer = KafkaProducer(
-            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26
-        )
+            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26,
+            **options,
+        )  # fmt: skip
         for i, value in enumerate(values):
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
             place = partition(i) if callable(partition) else partition
@@ -166,12 +167,17 @@ class Daemon:
     def __init__(self, path, environment=None):
         self.log = path.with_suffix(".log")
         self.log.touch()
+        self._since = self.log.stat().st_size
         self.process = Born(
             ["run", str(path)], str(self.log), str(ROOT), {**os.environ, **(environment or {})}
         )
 
     def text(self):
         return self.log.read_text()
+
+    def begun(self):
+        """Return whether this process, of those with the same log, has begun to read."""
+        return b": from " in self.log.read_bytes()[self._since :]
 
     def kill(self):
         self.process.kill()

@@ -4,6 +4,7 @@ A third of the kills wait until a checkpoint is being written; the others come a
 moments of a start to the midst of transactions.
 """
 
+import contextlib
 import json
 import random
 import threading
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 
 import pytest
+from kafka import KafkaProducer
 
 from .stand import Stand, events, newest
 
@@ -54,11 +56,19 @@ def kill_somewhere(daemon, directory, rng):
     return alive
 
 
-@pytest.mark.parametrize("count", FEWER)
-def test_one_partition(stand, count):
-    stand.topics()
-    traffic = Traffic(lambda part, at: stand.send(part), 2000)
-    path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2)
+def undisturbed(stand, directory, count):
+    """Compare with the model of a daemon that nobody disturbs."""
+    path = stand.settings("undisturbed", source__group=f"{stand.name}-2", predictions=None, dead_letters=None)
+    daemon = stand.start(path)
+    other = stand.directory / "undisturbed-checkpoints"
+    daemon.until(lambda: (c := newest(other)) and c.learner().events == count)
+    assert daemon.stop() == 0
+    assert newest(directory).learner().to_bytes() == newest(other).learner().to_bytes()
+
+
+def one_partition(stand, traffic, count, **settings):
+    """Kill a daemon so many times while it learns; return its last progress."""
+    path = stand.settings(checkpoints__events=200, checkpoints__seconds=0.2, **settings)
     directory = stand.directory / "daemon-checkpoints"
     rng = random.Random(7)
     traffic.start()
@@ -69,20 +79,63 @@ def test_one_partition(stand, count):
     traffic.stop()
     daemon.until(lambda: (c := newest(directory)) and c.learner().events == traffic.count)
     assert daemon.stop() == 0
-    progress = newest(directory).partitions[f"{stand.topic('in')}-0"]
+    undisturbed(stand, directory, traffic.count)
+    return newest(directory).partitions[f"{stand.topic('in')}-0"]
+
+
+@pytest.mark.parametrize(
+    ("producer", "count"),
+    [
+        ("kafka-python", 15),
+        ("confluent-kafka", 8),
+        *(pytest.param(name, KILLS, marks=pytest.mark.long) for name in ("kafka-python", "confluent-kafka")),
+    ],
+)
+def test_one_partition(stand, producer, count):
+    stand.topics()
+    traffic = Traffic(lambda part, at: stand.send(part), 2000)
+    progress = one_partition(stand, traffic, count, kafka__producer=producer)
     assert (progress.position, progress.learned) == (traffic.count, traffic.count)
-
-    undisturbed = stand.settings(
-        "undisturbed", source__group=f"{stand.name}-2", predictions=None, dead_letters=None
-    )
-    daemon = stand.start(undisturbed)
-    other = stand.directory / "undisturbed-checkpoints"
-    daemon.until(lambda: (c := newest(other)) and c.learner().events == traffic.count)
-    assert daemon.stop() == 0
-    assert newest(directory).learner().to_bytes() == newest(other).learner().to_bytes()
-
     offsets = [json.loads(r.value)["offset"] for r in stand.read()]
     assert offsets == list(range(traffic.count))
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(KILLS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_a_compressed_topic(stand, codec, count):
+    """The broker compresses what comes, so that records lie in larger batches than they were sent in."""
+    stand.topics(names=("out", "dead"))
+    stand.topics(configs={"compression.type": codec}, names=("in",))
+    traffic = Traffic(lambda part, at: stand.send(part), 2000)
+    progress = one_partition(stand, traffic, count)
+    assert (progress.position, progress.learned) == (traffic.count, traffic.count)
+    assert [json.loads(r.value)["offset"] for r in stand.read()] == list(range(traffic.count))
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(KILLS, marks=pytest.mark.long)])
+def test_a_topic_written_by_transactions(stand, count):
+    """Every part is a transaction, and before each a part of another one is undone."""
+    stand.topics()
+    producer = KafkaProducer(bootstrap_servers=stand.servers, transactional_id=stand.name, linger_ms=5)
+    producer.init_transactions()
+
+    def send(part, at):
+        for kept in (False, True):
+            producer.begin_transaction()
+            for i, event in enumerate(part if kept else part[:7]):
+                body = {**event, "id": at + i} if kept else {**event, "y": "undone"}
+                producer.send(stand.topic("in"), json.dumps(body).encode())
+            producer.flush()
+            (producer.commit_transaction if kept else producer.abort_transaction)()
+
+    traffic = Traffic(send, 2000)
+    with contextlib.closing(producer):
+        progress = one_partition(stand, traffic, count)
+    assert progress.learned == traffic.count
+    assert progress.position == stand.end()
+    parts, sent = traffic.count // 100, [r.offset for r in stand.read("in")]
+    assert len(sent) == traffic.count == stand.end() - parts * (7 + 2)
+    assert [json.loads(r.value)["offset"] for r in stand.read()] == sent
 
 
 def test_four_partitions_and_two_daemons(stand):

@@ -23,9 +23,17 @@ def secure(broker, mechanism="SCRAM-SHA-512", password=PASSWORD, ca=None):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"])
-def test_scram_over_tls(broker, own, mechanism):
-    daemon = own.start(own.settings(kafka=secure(broker, mechanism)))
+@pytest.mark.parametrize(
+    ("mechanism", "producer"),
+    [
+        ("SCRAM-SHA-512", "kafka-python"),
+        ("SCRAM-SHA-256", "confluent-kafka"),
+        ("PLAIN", "kafka-python"),
+        ("PLAIN", "confluent-kafka"),
+    ],
+)
+def test_scram_over_tls(broker, own, mechanism, producer):
+    daemon = own.start(own.settings(kafka={**secure(broker, mechanism), "producer": producer}))
     daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
     assert daemon.stop() == 0
     assert len(own.read()) == 500

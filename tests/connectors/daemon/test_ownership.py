@@ -95,6 +95,13 @@ def test_what_is_written_is_read(owners, siblings):
     assert ownership.read(note) == Note(owners[-40:], identity, siblings)
 
 
+def test_the_oldest_of_too_many_owners_are_left_out():
+    owners = [Owner(f"{k:012x}", 10 * k, 10 * k + 10) for k in range(60)]
+    note = ownership.write(Note(owners, "t1", 3))
+    assert ownership.read(note).owners == owners[-40:]
+    assert ownership.start("b", Committed(700, note), None, 0).position == 600
+
+
 def test_a_long_history_forgets_no_model():
     owners = [Owner("a", 0, 50)]
     for i in range(60):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from connectors.daemon import ownership
 from connectors.daemon.ownership import Owner
-from connectors.stream import Unreadable
+from connectors.stream import Failure, Unreadable
 
 from .world import World
 
@@ -196,3 +196,26 @@ def test_what_is_before_a_record_that_cannot_be_read_is_kept():
         member.session.step()
     assert done["p-0"] > 0
     assert member.learned()["p-0"] == [k for k in range(done["p-0"]) if k % 11 != 10]
+
+
+def test_a_record_that_ends_the_run_is_the_next_one():
+    """What is before it in its batch is learned and saved; it comes again when the run does."""
+    world = World(("a",), ("p-0",))
+    member = world.members["a"]
+    member.most = 60
+    member.start()
+    process = member.operator.process
+
+    def refusing(partition, records):
+        stop = next((k for k, raw in enumerate(records) if raw.offset == 23), len(records))
+        done = process(partition, records[:stop])
+        return done._replace(failure=Failure(3, "refused") if stop < len(records) else None)
+
+    member.operator.process = refusing
+    while not member.session.positions:
+        member.session.step()
+    with pytest.raises(Failure, match="refused"):
+        member.session.step()
+    assert member.session.positions == {"p-0": 23}
+    assert member.learned()["p-0"] == [k for k in range(23) if k % 11 != 10]
+    assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 23)]

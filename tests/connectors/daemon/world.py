@@ -243,7 +243,7 @@ class PlayedSink:
     def restore(self, mark):
         pass
 
-    def begin(self, partition, emitted):
+    def begin(self, partition, emitted, anew=False):
         self._emitted[partition] = emitted
 
     def write(self, outputs):

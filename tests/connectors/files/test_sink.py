@@ -21,6 +21,11 @@ def letter(offset, partition="p-0", raw=b"\xff"):
     return Output(DEAD_LETTERS, partition, Raw(offset, raw, b"k", 12), b"cannot be decoded")
 
 
+def marked(length):
+    """Return the mark of a file of this length, of which nothing more is known."""
+    return length if length is None or isinstance(length, dict) else {"length": length, "written": {}}
+
+
 @pytest.fixture
 def sinks():
     """Open sinks, and close them at the end."""
@@ -28,7 +33,7 @@ def sinks():
 
     def make(path, dead=False, mark=None):
         made.append(FileSink(path, DEAD_LETTERS if dead else PREDICTIONS))
-        made[-1].restore(mark)
+        made[-1].restore(marked(mark))
         return made[-1]
 
     yield make
@@ -42,7 +47,7 @@ def emit(sink, outputs, each=1):
     for start in range(0, len(outputs), each):
         sink.write(outputs[start : start + each])
         sink.commit({})
-        marks.append(sink.mark())
+        marks.append(sink.mark()["length"])
     return marks
 
 
@@ -58,11 +63,11 @@ def test_lines(tmp_path, sinks):
     sink.write(OUTPUTS[:2])
     assert path.read_bytes() == b""
     sink.commit({"p-0": Committed(2)})
-    assert path.read_bytes() == WHOLE[: sink.mark()] == b"".join(LINES[:2])
+    assert path.read_bytes() == WHOLE[: sink.mark()["length"]] == b"".join(LINES[:2])
     assert emit(sink, OUTPUTS[2:]) == list(accumulate(map(len, LINES)))[2:]
     assert path.read_bytes() == WHOLE
     sink.commit({})
-    assert sink.mark() == len(WHOLE)
+    assert sink.mark()["length"] == len(WHOLE)
 
 
 def test_each_takes_its_own(tmp_path, sinks):
@@ -98,7 +103,7 @@ def test_a_crash_at_any_byte(tmp_path, sinks, dead, saved):
     for length in range(marks[saved], len(whole) + 1):
         path.write_bytes(whole[:length])
         sink = FileSink(path, DEAD_LETTERS if dead else PREDICTIONS)
-        sink.restore(marks[saved])
+        sink.restore(marked(marks[saved]))
         assert path.read_bytes() == whole[: max(mark for mark in marks if mark <= length)]
         assert emit(sink, outputs[saved:], 5)[-1:] in ([len(whole)], [])
         sink.close()
@@ -134,7 +139,7 @@ def test_what_was_there_before_stays(tmp_path, sinks):
     path = tmp_path / "out"
     path.write_bytes(b"somebody else's\n")
     sink = sinks(path)
-    assert sink.mark() == 16
+    assert sink.mark() == marked(16)
     marks = emit(sink, OUTPUTS)
     assert path.read_bytes() == b"somebody else's\n" + WHOLE
     emit(sinks(path, mark=marks[3]), OUTPUTS[4:])
@@ -173,7 +178,7 @@ def test_lines_of_somebody_else(tmp_path, line):
     path.write_bytes(WHOLE + line + LINES[0])
     sink = FileSink(path, PREDICTIONS)
     with pytest.raises(Failure) as raised:
-        sink.restore(0)
+        sink.restore(marked(0))
     sink.close()
     assert raised.value.code == SINK
     assert str(raised.value).startswith(f"{path}, byte {len(WHOLE)}: ")
@@ -190,7 +195,7 @@ def test_stranger_lines_of_somebody_else(tmp_path, line):
     sink = FileSink(path, PREDICTIONS)
     try:
         with pytest.raises(Failure, match="use another file"):
-            sink.restore(0)
+            sink.restore(marked(0))
     finally:
         sink.close()
 
@@ -258,3 +263,28 @@ def test_a_mark_that_is_not_safe(tmp_path, sinks, monkeypatch):
     with pytest.raises(Failure, match="Input/output error") as raised:
         sink.mark()
     assert raised.value.code == SINK
+
+
+def test_a_crash_while_records_are_learned_again(tmp_path, sinks):
+    """A checkpoint of that time is behind what is in the file: the next start must not write it again."""
+    path = tmp_path / "out"
+    marks = emit(sinks(path), OUTPUTS)
+    again = sinks(path, mark=marks[3])  # a crash, and the checkpoint was of then
+    again.write(OUTPUTS[4:6])  # silently
+    again.commit({})
+    mark = again.mark()
+    once_more = sinks(path, mark=json.loads(json.dumps(mark)))
+    emit(once_more, OUTPUTS[6:])
+    assert path.read_bytes() == WHOLE
+
+
+def test_a_partition_that_is_another_one_now(tmp_path, sinks):
+    """Offsets of a topic that was made anew begin again, and its outputs are new ones."""
+    path = tmp_path / "out"
+    marks = emit(sinks(path), OUTPUTS)
+    for anew in (False, True):
+        sink = sinks(path, mark=marks[0])
+        for partition in {output.partition for output in OUTPUTS}:
+            sink.begin(partition, 0, anew)
+        emit(sink, OUTPUTS)
+        assert len(path.read_bytes().splitlines()) == len(OUTPUTS) * (1 + anew)

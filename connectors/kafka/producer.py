@@ -1,0 +1,112 @@
+"""Producers with transactions: what a sink asks of one, and kafka-python's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import errors as kafka_errors
+
+from connectors.kafka.client import PATIENCE
+
+LONGEST = 60.0  # seconds for the end of a transaction
+BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
+_LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
+Headers = list[tuple[str, str | bytes | None]]
+
+
+class Producer(Protocol):
+    """A producer whose messages are seen when its transaction is committed, or never.
+
+    It raises kafka-python's errors, whichever library it is made of.
+    """
+
+    def open(self) -> None:
+        """Undo what a process of the same name has left open, and keep it from going on."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        ...
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+        """Take a message into the transaction; errors may show as late as :meth:`commit`."""
+        ...
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
+        """End the transaction, the positions of a member (or of a group, by its name) in it."""
+        ...
+
+    def too_large(self) -> bool:
+        """Return whether the transaction has a message that is larger than its topic takes."""
+        ...
+
+    def abort(self) -> None:
+        """Undo the transaction."""
+        ...
+
+    def close(self) -> None:
+        """Let go at once."""
+        ...
+
+
+class StandardProducer:
+    """kafka-python's.
+
+    Parameters
+    ----------
+    options
+        What :func:`connectors.kafka.client.options` gave.
+    name
+        The identity in transactions.
+    """
+
+    def __init__(self, options: Mapping[str, Any], name: str) -> None:
+        self._sent: list[Any] = []
+        self._producer = KafkaProducer(
+            **options,
+            transactional_id=name,
+            transaction_timeout_ms=int(LONGEST * 1000),
+            max_block_ms=int(PATIENCE * 1000),
+            delivery_timeout_ms=int(LONGEST * 1000),
+            request_timeout_ms=int(PATIENCE * 1000),
+            max_request_size=_LARGEST,
+            linger_ms=LINGER,
+            batch_size=BATCH,
+        )
+
+    def open(self) -> None:
+        """Undo what a process of the same name has left open, and keep it from going on."""
+        self._producer.init_transactions()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+        """Take a message into the transaction."""
+        self._sent.append(self._producer.send(topic, value, key, headers))
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
+        """End the transaction, the positions in it."""
+        self._producer.send_offsets_to_transaction(offsets, member)
+        self._producer.commit_transaction()
+        self._sent.clear()
+
+    def too_large(self) -> bool:
+        """Return whether a message was larger than its topic takes."""
+        return any(
+            future.is_done and isinstance(future.exception, kafka_errors.MessageSizeTooLargeError)
+            for future in self._sent
+        )
+
+    def abort(self) -> None:
+        """Undo the transaction."""
+        self._producer.abort_transaction()
+
+    def close(self) -> None:
+        """Let go, what is under way given two seconds."""
+        with contextlib.suppress(kafka_errors.KafkaError):
+            self._producer.close(timeout=2.0)

@@ -1,0 +1,191 @@
+"""Batches taken as a whole come to what their records come to one by one, byte for byte."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from connectors.daemon.learning import Learning
+from connectors.daemon.outputs import Outcome, body, encode, known
+from connectors.daemon.telemetry import Telemetry
+from connectors.daemon.whole import Whole, encoded, losses
+from connectors.events import Event
+from connectors.settings import Settings
+from connectors.stream import Raw
+from streamk.learners.files import loads
+
+from .test_learning import BAD, CUTS, parts
+
+TASKS = {
+    "classes": ("kaczmarz", "classification", 32),
+    "numbers": ("kaczmarz", "regression", 32),
+    "kernel": ("kernel", "classification", 768),
+}
+KINDS = st.lists(
+    st.sampled_from(
+        ["labelled"] * 12 + ["unlabelled"] * 3 + ["whole", "new label", "new name", "text", *BAD]
+    ),
+    max_size=40,
+)
+
+
+def record(i, kind, numbers):
+    fields = {"a": i * 7919 % 13 / 13, "b": i % 3, "id": i}
+    fields["y"] = fields["a"] - fields["b"] if numbers else i * 31 % 4 // 2
+    fields |= {
+        "whole": {"y": float(i % 2)},
+        "new label": {"y": i},
+        "new name": {f"n{i}": 1.5},
+        "text": {"t": "xyz"[i % 3]},
+        "array": {"a": [1, 2]},
+        "huge": {"b": -1e200},
+        "wrong target": {"y": "one"},
+        "nested target": {"y": {"z": 1.5}},
+        "all bad": {"a": {}, "y": [i]},
+        "bad weight": {"a": {}},
+    }.get(kind, {})
+    if kind == "unlabelled":
+        del fields["y"]
+    text = json.dumps(fields).encode()
+    return {"malformed": b"\xff{", "none": None, "cut": text[:-1]}.get(kind, text)
+
+
+def operator_of(name, telemetry=None, limits=None):
+    learner, task, features = TASKS[name]
+    settings = Settings.model_validate({
+        "source": {"kind": "file", "path": "log"},
+        "events": {"target": "y", "ignore": ["id"]},
+        "learner": {"name": learner, "task": task, "parameters": {"features": features, "seed": 3}},
+        "limits": limits or {},
+        "predictions": {"kind": "file", "path": "out"},
+        "dead_letters": {"kind": "file", "path": "dead"},
+    })  # fmt: skip
+    telemetry = telemetry or Telemetry(task)
+    return Learning(settings, settings.events.decoder(task), telemetry), telemetry
+
+
+@pytest.mark.parametrize("name", TASKS)
+@given(kinds=KINDS, cuts=CUTS, labels=st.sampled_from([3, 1000]))
+@example(kinds=["labelled"] * 5 + ["new label"] * 5 + ["labelled"], cuts=[5], labels=3)
+@example(kinds=["labelled"] * 5 + ["new name"] * 5 + ["labelled"], cuts=[5], labels=3)
+def test_as_one_by_one(name, kinds, cuts, labels):
+    keys = [None, b"k", b"\xff%s"]
+    raws = [
+        Raw(100 + 3 * i, record(i, kind, name == "numbers"), keys[i % 3 if i % 2 else 0], i % 5 or None)
+        for i, kind in enumerate(kinds)
+    ]
+    limits = {"labels": labels, "names": 4, "consecutive": 10**6}
+    quick, seen = operator_of(name, limits=limits)
+    slow, other = operator_of(name, limits=limits)
+    slow.whole = lambda records: None
+    for part in parts(raws, cuts):
+        assert quick.process("p%-0", part) == slow.process("p%-0", part)
+        assert quick.learner.to_bytes() == slow.learner.to_bytes()
+        assert quick._limits._seen == slow._limits._seen
+        assert quick._limits._row == slow._limits._row
+    assert seen._means == pytest.approx(other._means)
+    assert seen._group == pytest.approx(other._group)
+    assert seen._model_events == other._model_events
+    assert loads(quick.learner.to_bytes()).events == slow.learner.events
+
+
+def test_labels_that_are_whole_numbers():
+    operator, _ = operator_of("classes")
+    raws = [Raw(i, record(i, "whole", False)) for i in range(20)]
+    operator.process("p", raws[:10])
+    assert operator.whole(raws[10:]).targets == [0, 1] * 5
+    assert operator.learner.labels == [0, 1]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_common_is_taken_as_a_whole(name):
+    operator, _ = operator_of(name)
+    raws = [
+        Raw(i, record(i, ["labelled", "unlabelled", "text"][i % 3], name == "numbers")) for i in range(60)
+    ]
+    assert operator.whole(raws[:1]) is None or name == "numbers"  # a label is new, or a name
+    operator.process("p", raws[:30])
+    whole = operator.whole(raws[30:])
+    assert len(whole.records) == 30
+    assert operator.learner.events == 40
+
+
+PROBABILITIES = st.one_of(
+    st.floats(0.0, 1.0),
+    st.integers(0, 10**6).map(lambda k: k / 10**6),
+    st.integers(0, 10**6).map(lambda k: (k + 0.5) / 10**6),
+    st.sampled_from([5e-324, 1e-7, 4.9999999e-7, 5e-7, 1e-6, 1.5e-6, 2.5e-6, 0.1, 1 - 1e-9, 0.0]),
+)
+LABELS = st.one_of(
+    st.just([False, True]),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=3, unique=True),
+    st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=1, max_size=3, unique=True),
+)
+
+
+def singly(partition, whole):
+    rows = whole.answers.tolist()
+    if whole.labels is not None:
+        rows = [known(dict(zip(whole.labels, row, strict=True))) for row in rows]
+    outcomes = [
+        Outcome(raw, Event({}, target, None, None, None), row, "")
+        for raw, target, row in zip(whole.records, whole.targets, rows, strict=True)
+    ]
+    return encode(partition, outcomes, True)
+
+
+def raws_of(data, count):
+    keys = data.draw(st.sampled_from([st.none(), st.binary(max_size=5), st.none() | st.binary(max_size=5)]))
+    times = data.draw(st.sampled_from([st.none(), st.integers(0, 2**62), st.none() | st.just(7)]))
+    return [Raw(k << 40, b"", data.draw(keys), data.draw(times)) for k in range(count)]
+
+
+@given(st.data(), LABELS, st.text(st.characters(codec="utf-8"), max_size=5))
+def test_labels_encoded(data, labels, partition):
+    rows = data.draw(
+        st.lists(st.lists(PROBABILITIES, min_size=len(labels), max_size=len(labels)), min_size=1)
+    )
+    targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
+    whole = Whole(raws_of(data, len(rows)), targets, np.array(rows), labels)
+    assert encoded(partition, whole) == singly(partition, whole)
+
+
+@given(st.data())
+def test_numbers_encoded(data):
+    numbers = st.floats() | st.sampled_from([0.0, -0.0, 1.0, 1e16, 1e-7])
+    rows = data.draw(st.lists(numbers, min_size=1))
+    targets = [data.draw(st.none() | st.integers(-9, 9) | st.floats(allow_nan=False)) for _ in rows]
+    whole = Whole(raws_of(data, len(rows)), targets, np.array(rows), None)
+    assert encoded("p", whole) == singly("p", whole)
+
+
+@given(st.data(), st.integers(1, 4))
+@example(None, 2)
+def test_losses_as_told_singly(data, count):
+    labels = list("abcd"[:count])
+    if data is None:
+        rows = [[0.5, 0.5], [0.0, 1.0], [1e-30, 0.2], [0.3, 0.3], [0.6, 0.9]]
+        targets = ["a", "a", "a", "b", "a"]
+    else:
+        width = {"min_size": count, "max_size": count}
+        rows = data.draw(st.lists(st.lists(PROBABILITIES, **width), min_size=1))
+        targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
+    telemetry = Telemetry("classification")
+    wanted = [
+        telemetry._score(target, known(dict(zip(labels, row, strict=True))))
+        for row, target in zip(rows, targets, strict=True)
+        if target is not None
+    ]
+    found = losses(Whole([], targets, np.array(rows), labels))
+    assert found.shape == (2, len(wanted))
+    assert found.T.tolist() == [pytest.approx(pair) for pair in wanted]
+    assert all(map(math.isfinite, found.ravel().tolist()))
+
+
+def test_a_label_that_was_not_known_then_is_left_out():
+    whole = Whole([Raw(1, b"")], ["a"], np.array([[1.0, 0.0]]), ["a", "b"])
+    assert json.loads(encoded("p", whole)[0].body)["probabilities"] == {"a": 1.0}
+    assert encoded("p", whole)[0].body == body("p", Raw(1, b""), Event({}, "a", None, None, None), {"a": 1.0})
