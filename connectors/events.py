@@ -90,6 +90,13 @@ class Record(NamedTuple):
     target: Any
 
 
+def left_out(unreadable: int, unlabelled: int) -> str:
+    """Return how many records a replay left out, as a sentence; empty if none were."""
+    if not unreadable + unlabelled:
+        return ""
+    return f"left out: {unreadable:,} records that cannot be decoded, {unlabelled:,} without a target"
+
+
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A decoded record; a struct, which is made several times as fast as a tuple with names."""
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 
 from connectors.events import Decoder
 from connectors.learners import DEFAULT, LEARNERS, build
-from connectors.stream import USAGE, Failure
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, USAGE, Failure
 from streamk import learners
 
 
@@ -237,6 +237,12 @@ class Settings(Section):
     checkpoints: Checkpoints = Checkpoints()
     telemetry: Telemetry = Telemetry()
 
+    @property
+    def sinks(self) -> dict[str, TopicSink | FileSink]:
+        """Where outputs go, by their kind."""
+        found = {PREDICTIONS: self.predictions, DEAD_LETTERS: self.dead_letters}
+        return {kind: place for kind, place in found.items() if place is not None}
+
     @model_validator(mode="after")
     def _fit(self) -> Settings:
         topic = self.source.kind == "topic"
@@ -244,16 +250,10 @@ class Settings(Section):
             raise ValueError("events.columns must name the values of a CSV line, since a topic does not")
         if self.events.format == "msgpack" and not topic:
             raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
-        named = [
-            ("source", self.source),
-            ("predictions", self.predictions),
-            ("dead_letters", self.dead_letters),
-        ]
         places: dict[tuple[str, str], str] = {}
-        for name, part in named:
-            if part is not None:
-                place = (part.kind, str(part.topic if part.kind == "topic" else part.path))
-                if place in places:
-                    raise ValueError(f"{name} and {places[place]} are the same {part.kind}, {place[1]}")
-                places[place] = name
+        for name, part in {"source": self.source, **self.sinks}.items():
+            place = (part.kind, str(part.topic if part.kind == "topic" else part.path))
+            if place in places:
+                raise ValueError(f"{name} and {places[place]} are the same {part.kind}, {place[1]}")
+            places[place] = name
         return self

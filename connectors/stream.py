@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 
@@ -56,6 +57,18 @@ class Raw(NamedTuple):
     key: bytes | None = None
     timestamp: int | None = None  # milliseconds since the epoch
     headers: Sequence[tuple[str, bytes]] = ()
+
+
+def read_bound(text: str) -> int | datetime:
+    """Return an offset, or a time in ISO 8601, which is UTC unless it says otherwise.
+
+    >>> read_bound("1200"), read_bound("2026-11-21T08:00").isoformat()
+    (1200, '2026-11-21T08:00:00+00:00')
+    """
+    if text.isdigit():
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Batch(NamedTuple):

@@ -74,11 +74,9 @@ def begin(
     """
     committed = assigned.committed
     note = Note([]) if committed is None else ownership.read(committed.note)
-    old = (saved is not None and not ownership.same(saved.identity, assigned.identity)) or (
-        not ownership.same(note.identity, assigned.identity)
-    )
-    if old:
-        return _renewed(model, assigned, saved, note, policy)
+    read = ("" if saved is None else saved.identity), note.identity
+    if another := next((one for one in read if not ownership.same(one, assigned.identity)), ""):
+        return _renewed(model, assigned, another, note, policy)
     if (
         committed is not None
         and not note.owners
@@ -103,12 +101,10 @@ def begin(
     return Beginning(start.position, start.emitted, Note(start.owners, assigned.identity, siblings))
 
 
-def _renewed(model: str, assigned: Assigned, saved: Progress | None, note: Note, policy: Policy) -> Beginning:
+def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: Policy) -> Beginning:
     """Begin with a topic that has the name of the one that was read, and is another."""
     name = assigned.partition
     if policy.expired == FAIL:
-        known = saved is not None and not ownership.same(saved.identity, assigned.identity)
-        was = saved.identity if saved is not None and known else note.identity
         raise Failure(
             POSITION,
             f"{name} is not what was read before: its topic was deleted and made anew, or this is another "

@@ -125,7 +125,7 @@ class Checkpoint:
             "sink_marks": self.sink_marks,
             "written": self.written,
         }
-        arrays = {name: np.frombuffer(bytearray(part), np.uint8) for name, part in self.parts.items()}
+        arrays = {name: np.frombuffer(part, np.uint8) for name, part in self.parts.items()}
         return model_file.write(path, {"extra": extra}, arrays)
 
 

@@ -76,21 +76,21 @@ class Learning:
     """
 
     def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
-        self._task, self._decode, self._telemetry = settings.learner.task, decoder, telemetry
-        self._classes = self._task == "classification"
+        self._decode, self._telemetry = decoder, telemetry
+        self._classes = settings.learner.task == "classification"
         self._lenient = settings.dead_letters is not None
         self._predicts = settings.predictions is not None
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
         self._limits = Limits(settings.limits)
-        self._room = Room(settings.limits, settings.learner.task == "classification")
+        self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
 
     def _take(self, learner: Learner) -> None:
-        self.learner, model = learner, learner
-        many: Any = model
+        self.learner = learner
+        many: Any = learner
         self._pass: Callable[..., Sequence[Any]] = (
-            many.predict_proba_learn_many if self._task == "classification" else many.predict_learn_many
+            many.predict_proba_learn_many if self._classes else many.predict_learn_many
         )
         self._arrays: Callable[..., Any] = many._predict_learn
         self._room.look(learner)

@@ -94,14 +94,15 @@ class Limits:
         """Count outcomes, and return the sentence that ends the run, empty if there is none."""
         limits = self._limits
         if not refused:
-            self._row = 0
-        for outcome in outcomes if refused else ():
+            self.passed(len(outcomes))
+            return ""
+        for outcome in outcomes:
             self._row = self._row + 1 if outcome.event is None else 0
             if self._row >= limits.consecutive:
                 return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
-        self._seen += [outcome.event is None for outcome in outcomes] if refused else [False] * len(outcomes)
+        self._seen += [outcome.event is None for outcome in outcomes]
         del self._seen[: -limits.window]
-        refused = sum(self._seen) if refused else 0
+        refused = sum(self._seen)
         if len(self._seen) == limits.window and refused > limits.ratio * limits.window:
             reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
             return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.ownership import Note, Owner
 from connectors.daemon.store import Store
+from connectors.files.sink import forget
 from connectors.settings import Settings
-from connectors.stream import USAGE, Committed, Failure
+from connectors.stream import USAGE, Committed, Failure, read_bound
 
 EARLIEST, LATEST, GROUP, CHECKPOINT = "earliest", "latest", "group", "checkpoint"
 
@@ -72,15 +73,11 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
 
 def _forget_emitted(settings: Settings, model: str, position: int) -> None:
     """Set up to where the predictions of a log are in their topics, if they go there."""
-    sinks = [
-        place.topic
-        for place in (settings.predictions, settings.dead_letters)
-        if place and place.kind == "topic"
-    ]
-    if sinks:
+    topics = [place.topic for place in settings.sinks.values() if place.kind == "topic"]
+    if topics:
         from connectors.kafka.positions import emit_from
 
-        emit_from(settings.kafka, sinks[0], f"streamk-{model}", position)
+        emit_from(settings.kafka, topics, model, position)
 
 
 def _row(name: str, to: str, checkpoint: Checkpoint | None, committed: Committed | None, places: Any) -> Row:
@@ -97,22 +94,22 @@ def _row(name: str, to: str, checkpoint: Checkpoint | None, committed: Committed
             missing = "the group has committed nothing" if to == GROUP else "the checkpoint has no position"
             raise Failure(USAGE, f"--to {to}: {missing} for {name}")
     else:
-        position = int(to) if to.isdigit() else places.at(name, _moment(to))
+        bound = _bound(to)
+        position = bound if isinstance(bound, int) else places.at(name, bound)
     if not first <= position <= end:
         raise Failure(USAGE, f"--to {to}: {name} holds {first} to {end}, and not {position}")
     return Row(name, saved, told, position)
 
 
-def _moment(text: str) -> datetime:
+def _bound(text: str) -> int | datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return read_bound(text)
     except ValueError:
         raise Failure(
             USAGE,
             f"--to {text}: give {EARLIEST}, {LATEST}, {GROUP}, {CHECKPOINT}, an offset, or a time, as "
             "2026-11-21T08:00",
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, places: Any) -> None:
@@ -121,9 +118,8 @@ def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, place
         for row in rows:
             progress = checkpoint.partitions.setdefault(row.partition, Progress(row.position))
             progress.position, progress.identity = row.position, places.identity
-        for mark in checkpoint.sink_marks.values():
-            for row in rows if mark else ():
-                mark["written"].pop(row.partition, None)
+        for mark in filter(None, checkpoint.sink_marks.values()):
+            forget(mark, [row.partition for row in rows])
         positions = {name: progress.position for name, progress in checkpoint.partitions.items()}
         checkpoint.source_mark = places.mark(positions)
         store.write(checkpoint)

@@ -21,8 +21,6 @@ from connectors.files.source import FileSource
 from connectors.settings import Settings
 from connectors.stream import (
     AWAY,
-    DEAD_LETTERS,
-    PREDICTIONS,
     STUCK,
     Away,
     Failure,
@@ -172,10 +170,10 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
         source = TopicSource(settings.source, settings.kafka, store.model)
     try:
         topics = {}
-        for kind, place in ((PREDICTIONS, settings.predictions), (DEAD_LETTERS, settings.dead_letters)):
-            if place is not None and place.kind == "file":
+        for kind, place in settings.sinks.items():
+            if place.kind == "file":
                 sinks[kind] = FileSink(place.path, kind)
-            elif place is not None:
+            else:
                 topics[kind] = place.topic
         if topics:
             from connectors.kafka.sink import TopicSink

@@ -25,7 +25,7 @@ from connectors.daemon.outputs import Outcome
 from connectors.stream import USAGE, Failure
 from streamk.learners import Learner
 
-_LEAST = 1e-15  # probability of a label, below which the loss grows no more
+LEAST = 1e-15  # probability of a label, below which the loss grows no more
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _GROUP = 32  # events whose mean error the drift detector takes as one observation
 
@@ -122,7 +122,7 @@ class Telemetry:
         if p > 0.5:
             return -math.log(p), 0.0
         wrong = p <= 0.0 or p < max(prediction.values())
-        return -math.log(max(p, _LEAST)), float(wrong)
+        return -math.log(max(p, LEAST)), float(wrong)
 
     def _follow(self, losses: NDArray[np.float64]) -> None:
         window = self._losses.shape[1]

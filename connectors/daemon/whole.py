@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.daemon.outputs import body, key_of, known, name_of
+from connectors.daemon.telemetry import LEAST
 from connectors.events import Event
 from connectors.stream import PREDICTIONS, Output, Raw
 
-_LEAST = 1e-15  # probability of a label, below which the loss grows no more
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic
 
 
@@ -57,7 +57,7 @@ def losses(whole: Whole) -> NDArray[np.float64]:
         return np.empty((2, 0))
     p = answers[np.arange(len(codes)), codes]
     wrong = (p <= 0.5) & ((p <= 0.0) | (p < answers.max(axis=1)))
-    return np.array([-np.log(np.maximum(p, _LEAST)), wrong])
+    return np.array([-np.log(np.maximum(p, LEAST)), wrong])
 
 
 def encoded(partition: str, whole: Whole) -> list[Output]:

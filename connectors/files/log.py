@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from connectors.events import Decoder, Record
+from connectors.events import Decoder, Record, left_out
 from connectors.files.reader import DamagedError, Reader
 from connectors.stream import Raw
 
@@ -36,15 +36,13 @@ class Log:
         self.name, self.target = str(path), target
         self._decoder, self._form = decoder, form
         self._raw: BinaryIO | None = None
+        self._shown = "standard input" if self.name == "-" else self.name
         self.size = 0 if self.name == "-" else Path(path).stat().st_size
         self.unreadable = self.unlabelled = 0
 
     def left_out(self) -> str:
         """Return what was left out, as a sentence; empty if nothing was."""
-        if not self.unreadable + self.unlabelled:
-            return ""
-        unreadable = f"{self.unreadable:,} records that cannot be decoded"
-        return f"left out: {unreadable}, {self.unlabelled:,} without a target"
+        return left_out(self.unreadable, self.unlabelled)
 
     def position(self) -> int:
         """Return how many bytes of the file have been read."""
@@ -55,7 +53,7 @@ class Log:
         return self._raw.tell() if self._raw.seekable() else 0
 
     def __iter__(self) -> Iterator[Record]:
-        name = "standard input" if self.name == "-" else self.name
+        name = self._shown
         with sys.stdin.buffer if self.name == "-" else Path(self.name).open("rb") as raw:
             self._raw = raw
             try:
@@ -99,4 +97,4 @@ class Log:
 
     def place(self, line: int) -> str:
         """Return how messages name a line of this log."""
-        return f"{'standard input' if self.name == '-' else self.name}, line {line}"
+        return f"{self._shown}, line {line}"

@@ -10,7 +10,7 @@ import base64
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -129,6 +129,12 @@ class FileSink:
         self._lines.clear()
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+def forget(mark: dict[str, Any], partitions: Iterable[str]) -> None:
+    """Change a mark to one by which outputs of these partitions are written again."""
+    for partition in partitions:
+        mark["written"].pop(partition, None)
 
 
 def _letter(output: Output) -> bytes:

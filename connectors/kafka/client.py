@@ -6,7 +6,7 @@ import contextlib
 import queue
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from kafka import KafkaConsumer, TopicPartition
@@ -156,6 +156,19 @@ def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
     for key, topic in topics.items():
         if topic not in there:
             raise Failure(USAGE, f"{key}: there is no topic {topic!r}; create it, or fix the name")
+
+
+def partitions_of(consumer: KafkaConsumer, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
+    """Return the partitions of these numbers, all of a topic if None; raise Failure if one is not there."""
+    there = consumer.partitions_for_topic(topic)
+    if strange := set(numbers or ()) - there:
+        raise Failure(USAGE, f"--partition: {topic} has no partition {min(strange)}")
+    return [TopicPartition(topic, n) for n in sorted(numbers or there)]
+
+
+def member_name(model: str) -> str:
+    """Return the name of a model's daemon in its group, and in transactions."""
+    return f"streamk-{model}"
 
 
 class Worker:

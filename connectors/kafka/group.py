@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
@@ -25,10 +26,10 @@ class Group:
     name
         Of the group.
     member
-        The name that the member keeps over restarts.
+        The name that the member keeps over restarts; empty for somebody who only looks.
     """
 
-    def __init__(self, found: Mapping[str, Any], name: str, member: str) -> None:
+    def __init__(self, found: Mapping[str, Any], name: str, member: str = "") -> None:
         self._options, self.name, self._member = dict(found), name, member
 
     def _describe(self) -> dict[str, Any]:
@@ -36,9 +37,13 @@ class Group:
             found: dict[str, Any] = admin.describe_groups([self.name])[self.name]
         return found
 
+    def members(self) -> list[dict[str, Any]]:
+        """Return the members, as the coordinator describes them."""
+        return list(self._describe()["members"])
+
     def alone(self) -> bool:
         """Return whether nobody else is in the group."""
-        return all(member["group_instance_id"] == self._member for member in self._describe()["members"])
+        return all(member["group_instance_id"] == self._member for member in self.members())
 
     def given(self, topic: str) -> int | None:
         """Return how many partitions of a topic the members have, None if the group is rebalancing."""
@@ -55,9 +60,15 @@ class Group:
     def require_identity(self, mine: str) -> None:
         """Raise Failure if another process than the one with this identifier has the member's name."""
         with explained("source.group"):
-            for member in self._describe()["members"]:
+            for member in self.members():
                 if member["group_instance_id"] == self._member and member["member_id"] != mine:
                     raise kafka_errors.FencedInstanceIdError
+
+    def move(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, str]:
+        """Set the positions of a group without members; return where that failed, and why."""
+        with contextlib.closing(administrator(self._options)) as admin:
+            errors = admin.alter_group_offsets(self.name, dict(offsets))
+        return {place: e.__name__ for place, e in errors.items() if e is not kafka_errors.NoError}
 
     def leave(self) -> None:
         """Give up the place that the group keeps for the member's name."""

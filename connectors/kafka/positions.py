@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka import errors as kafka_errors
+from kafka import KafkaConsumer, OffsetAndMetadata
 
 from connectors import settings
 from connectors.kafka.client import (
     PATIENCE,
     READING,
-    administrator,
     explained,
     identify,
+    member_name,
     options,
     partition_name,
+    partitions_of,
     require_topics,
 )
+from connectors.kafka.group import Group
+from connectors.kafka.sink import place_of_log
 from connectors.stream import USAGE, Committed, Failure
 
 _MS = int(PATIENCE * 1000)
 
 
-def emit_from(kafka: settings.Kafka, topic: str, group: str, position: int) -> None:
+def emit_from(kafka: settings.Kafka, topics: Sequence[str], model: str, position: int) -> None:
     """Set from where on the outputs of a log are written into topics (:mod:`connectors.kafka.sink`)."""
-    with explained("predictions"), contextlib.closing(administrator(options(kafka))) as admin:
-        place = TopicPartition(topic, 0)
-        errors = admin.alter_group_offsets(group, {place: OffsetAndMetadata(position, "", -1)})
-        if errors[place] is not kafka_errors.NoError:
-            raise Failure(USAGE, f"predictions: their position was not set ({errors[place].__name__})")
+    with explained("predictions"):
+        moved = {place_of_log(topics): OffsetAndMetadata(position, "", -1)}
+        for why in Group(options(kafka), member_name(model)).move(moved).values():
+            raise Failure(USAGE, f"predictions: their position was not set ({why})")
 
 
 class GroupPositions:
@@ -55,30 +55,25 @@ class GroupPositions:
     def __init__(
         self, source: settings.TopicSource, kafka: settings.Kafka, numbers: Sequence[int] | None
     ) -> None:
-        self._group, self._options = source.group, options(kafka)
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            members = admin.describe_groups([self._group])[self._group]["members"]
-        if members:
+        found = options(kafka)
+        self._group = Group(found, source.group)
+        if members := self._group.members():
             raise Failure(
                 USAGE,
-                f"source.group: {len(members)} members are in the group {self._group!r}; stop them first "
+                f"source.group: {len(members)} members are in the group {source.group!r}; stop them first "
                 "(one that was killed is a member for kafka.session_seconds)",
             )
         with explained("kafka"):
-            self._consumer = KafkaConsumer(**self._options, group_id=self._group, **READING)
+            self._consumer = KafkaConsumer(**found, group_id=source.group, **READING)
         try:
             with explained("source.topic"):
                 require_topics(self._consumer, {"source.topic": source.topic})
-                there = self._consumer.partitions_for_topic(source.topic)
-                self.siblings, self.identity = len(there), identify(self._consumer, source.topic)
-                if strange := set(numbers or ()) - there:
-                    raise Failure(USAGE, f"--partition: {source.topic} has no partition {min(strange)}")
-                self._places = {
-                    partition_name(p): p
-                    for p in (TopicPartition(source.topic, n) for n in sorted(numbers or there))
-                }
-                self._first = self._consumer.beginning_offsets(list(self._places.values()), _MS)
-                self._end = self._consumer.end_offsets(list(self._places.values()), _MS)
+                self.siblings = len(self._consumer.partitions_for_topic(source.topic))
+                self.identity = identify(self._consumer, source.topic)
+                places = partitions_of(self._consumer, source.topic, numbers)
+                self._places = {partition_name(place): place for place in places}
+                self._first = self._consumer.beginning_offsets(places, _MS)
+                self._end = self._consumer.end_offsets(places, _MS)
         except BaseException:
             self.close()
             raise
@@ -120,14 +115,13 @@ class GroupPositions:
             self._places[name]: OffsetAndMetadata(position, note, -1)
             for name, (position, note) in positions.items()
         }
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            for place, error in admin.alter_group_offsets(self._group, offsets).items():
-                if error is not kafka_errors.NoError:
-                    raise Failure(
-                        USAGE,
-                        f"source.group: the position of {partition_name(place)} was not set "
-                        f"({error.__name__}): has a daemon of it been started? Stop it, reset again",
-                    )
+        with explained("source.group"):
+            for place, why in self._group.move(offsets).items():
+                raise Failure(
+                    USAGE,
+                    f"source.group: the position of {partition_name(place)} was not set "
+                    f"({why}): has a daemon of it been started? Stop it, reset again",
+                )
 
     def close(self) -> None:
         """Let go of the broker."""

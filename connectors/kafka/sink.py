@@ -7,13 +7,13 @@ undone, and what a committed one held is not written again, because its position
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.kafka.client import READING, Worker, explained, options, require_topics
+from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
 from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
 from connectors.kafka.source import TopicSource
 from connectors.settings import Kafka
@@ -49,8 +49,8 @@ class TopicSink:
         self._topics, self._source = dict(topics), source
         self._emitted: dict[str, int] = {}
         self._open = False
-        self._group = f"streamk-{member}"
-        self._place = TopicPartition(next(iter(self._topics.values())), 0)
+        self._group = member_name(member)
+        self._place = place_of_log(self._topics.values())
         self._options = options(kafka)
         self._check()
         with explained("predictions"):
@@ -159,6 +159,11 @@ class TopicSink:
         with contextlib.suppress(kafka_errors.KafkaError, Interruption):
             self._worker.do(self._producer.close, _CLOSING)
         self._worker.end()
+
+
+def place_of_log(topics: Iterable[str]) -> TopicPartition:
+    """Return where the position of a log on disk is committed, whose outputs go to these topics."""
+    return TopicPartition(next(iter(topics)), 0)
 
 
 def _headers(output: Output) -> Headers:

@@ -23,6 +23,7 @@ from connectors.kafka.client import (
     READING,
     explained,
     identify,
+    member_name,
     options,
     partition_name,
     require_topics,
@@ -71,7 +72,7 @@ class TopicSource:
     delimiter = ","
 
     def __init__(self, source: settings.TopicSource, kafka: settings.Kafka, member: str) -> None:
-        self.name, member = source.topic, f"streamk-{member}"
+        self.name, member = source.topic, member_name(member)
         found = options(kafka)
         self._group = Group(found, source.group, member)
         self._listener = Listener()
@@ -126,8 +127,7 @@ class TopicSource:
             self._consumer._coordinator.request_rejoin()
         if self._listener.lost:
             raise Interruption("the group has given the partitions to others")
-        if self._told and identify(self._consumer, self.name) != self._identity:
-            raise Interruption(f"the topic {self.name} was made anew")
+        self._require_same()
         given, taken = self._listener.take()
         self._unbegun = (self._unbegun | given) & self._consumer.assignment()
         for partition in taken:
@@ -135,6 +135,11 @@ class TopicSource:
         return Polled(
             self._batches(polled), self._describe(self._unbegun), [partition_name(p) for p in taken]
         )
+
+    def _require_same(self) -> None:
+        """Raise Interruption if the topic is another one than what has been read."""
+        if self._told and identify(self._consumer, self.name) != self._identity:
+            raise Interruption(f"the topic {self.name} was made anew")
 
     def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, Batch]:
         """Return what was polled, with the consumer's positions: it has also passed what is no record."""
@@ -156,10 +161,9 @@ class TopicSource:
             first = self._consumer.beginning_offsets(ordered, _MS)
             end = self._consumer.end_offsets(ordered, _MS)
         names = [partition_name(p) for p in ordered]
-        committed, identity = self.committed(names), identify(self._consumer, self.name)
-        if self._told and identity != self._identity:
-            raise Interruption(f"the topic {self.name} was made anew")
-        self._identity = identity
+        committed = self.committed(names)
+        self._require_same()
+        self._identity = identity = identify(self._consumer, self.name)
         siblings = len(self.partitions())
         return [
             Assigned(name, committed.get(name), first[p], end[p], identity, p.partition, siblings)
@@ -280,8 +284,7 @@ class TopicSource:
         if self._told:
             with explained("source.topic"):
                 self._consumer.topics()
-            if identify(self._consumer, self.name) != self._identity:
-                raise Interruption(f"the topic {self.name} was made anew")
+            self._require_same()
 
     def recognise(self, mark: Any) -> None:
         """Take any mark."""

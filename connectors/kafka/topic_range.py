@@ -9,17 +9,25 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.events import Decoder, Record
-from connectors.kafka.client import PATIENCE, READING, explained, options, partition_name, require_topics
+from connectors.events import Decoder, Record, left_out
+from connectors.kafka.client import (
+    PATIENCE,
+    READING,
+    explained,
+    options,
+    partition_name,
+    partitions_of,
+    require_topics,
+)
 from connectors.kafka.records import unpack_quickly
 from connectors.settings import Kafka
-from connectors.stream import USAGE, Failure, Interruption, Raw
+from connectors.stream import USAGE, Failure, Interruption, Raw, read_bound
 
 _MOST = 5000  # records of one partition that wait for the others
 _PLACES = 10_000  # records whose offsets are remembered, to name them
@@ -75,10 +83,7 @@ class TopicRange:
         try:
             with explained("source.topic"):
                 require_topics(self._consumer, {"source.topic": topic})
-                there = self._consumer.partitions_for_topic(topic)
-                if strange := set(partitions or ()) - there:
-                    raise Failure(USAGE, f"--partition: {topic} has no partition {min(strange)}")
-                places = [TopicPartition(topic, n) for n in sorted(partitions or there)]
+                places = partitions_of(self._consumer, topic, partitions)
                 first = self._consumer.beginning_offsets(places, _MS)
                 last = self._consumer.end_offsets(places, _MS)
                 begin = self._offsets(places, bounds[0], first, last, first)
@@ -154,17 +159,12 @@ class TopicRange:
 
 
 def _bound(option: str, text: str | None) -> int | datetime | None:
-    if text is None:
-        return None
-    if text.isdigit():
-        return int(text)
     try:
-        moment = datetime.fromisoformat(text)
+        return None if text is None else read_bound(text)
     except ValueError:
         raise Failure(
             USAGE, f"{option} {text}: give an offset or a time, as 1200 or 2026-11-21T08:00"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class TopicLog:
@@ -215,7 +215,4 @@ class TopicLog:
 
     def left_out(self) -> str:
         """Return what was left out, as a sentence; empty if nothing was."""
-        if not self.unreadable + self.unlabelled:
-            return ""
-        unreadable = f"{self.unreadable:,} records that cannot be decoded"
-        return f"left out: {unreadable}, {self.unlabelled:,} without a target"
+        return left_out(self.unreadable, self.unlabelled)
