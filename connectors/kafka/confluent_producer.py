@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 
@@ -102,6 +102,11 @@ class ConfluentProducer:
         except self._library.KafkaException:
             with self._translated():
                 raise
+
+    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
+        """Take messages without headers into the transaction."""
+        for value, key in zip(values, keys, strict=True):
+            self.send(topic, value, key, [])
 
     def _send_slowly(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
         deadline = time.monotonic() + PATIENCE

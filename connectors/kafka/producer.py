@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.kafka.batch_building import append, parts
 from connectors.kafka.client import PATIENCE
 
 LONGEST = 60.0  # seconds for the end of a transaction
@@ -33,6 +35,10 @@ class Producer(Protocol):
 
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
         """Take a message into the transaction; errors may show as late as :meth:`commit`."""
+        ...
+
+    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
+        """Take messages without headers, in the order that they are to have in each partition."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
@@ -88,6 +94,32 @@ class StandardProducer:
     def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
         """Take a message into the transaction."""
         self._sent.append(self._producer.send(topic, value, key, headers))
+
+    def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
+        """Take messages into the transaction, most of them by compiled code."""
+        partitions = sorted(self._producer.partitions_for(topic))
+        if len(partitions) == 1 or keys.count(None) == len(keys):
+            self._send_to(topic, None, values, keys)
+            return
+        chosen = parts(keys, partitions)
+        for partition in np.unique(chosen).tolist():
+            rows = np.flatnonzero(chosen == partition).tolist()
+            self._send_to(
+                topic,
+                partition if partition >= 0 else None,
+                [values[row] for row in rows],
+                [keys[row] for row in rows],
+            )
+
+    def _send_to(
+        self, topic: str, partition: int | None, values: Sequence[bytes], keys: Sequence[bytes | None]
+    ) -> None:
+        done = 0
+        while done < len(values):
+            future = self._producer.send(topic, values[done], keys[done], partition=partition)
+            self._sent.append(future)
+            done += 1
+            done += append(self._producer, future, values[done:], keys[done:], self._sent)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
         """End the transaction, the positions in it."""

@@ -103,20 +103,22 @@ class TopicSink:
                 raise
 
     def _send(self, outputs: Sequence[Output]) -> None:
-        for output in outputs:
-            raw = output.raw
-            if raw.offset < self._emitted.get(output.partition, 0):
-                continue
-            topic = self._topics.get(output.kind)
-            if topic is None:
-                continue
-            if not self._open:
-                self._producer.begin()
-                self._open = True
-            if output.kind == DEAD_LETTERS:
-                self._producer.send(topic, raw.value or b"", raw.key, _headers(output))
-            else:
-                self._producer.send(topic, output.body, raw.key, [])
+        wanted = [
+            output
+            for output in outputs
+            if output.kind in self._topics and output.raw.offset >= self._emitted.get(output.partition, 0)
+        ]
+        if wanted and not self._open:
+            self._producer.begin()
+            self._open = True
+        for kind, topic in self._topics.items():
+            chosen = [output for output in wanted if output.kind == kind]
+            if kind == DEAD_LETTERS:
+                for output in chosen:
+                    self._producer.send(topic, output.raw.value or b"", output.raw.key, _headers(output))
+            elif chosen:
+                bodies, keys = [output.body for output in chosen], [output.raw.key for output in chosen]
+                self._producer.send_many(topic, bodies, keys)
 
     def commit(self, positions: Mapping[str, Committed]) -> None:
         """End the transaction, if one is open, with the positions in it."""

@@ -78,9 +78,9 @@ class Stand:
         producer.flush()
         producer.close(timeout=5)
 
-    def read(self, topic="out", seconds=2.0):
-        """Return what a reader of committed messages sees in partition 0."""
-        place = TopicPartition(self.topic(topic), 0)
+    def read(self, topic="out", partition=0):
+        """Return what a reader of committed messages sees in a partition."""
+        place = TopicPartition(self.topic(topic), partition)
         consumer = KafkaConsumer(
             bootstrap_servers=self.servers, isolation_level="read_committed", auto_offset_reset="earliest",
             enable_auto_commit=False, fetch_max_bytes=1 << 28, max_partition_fetch_bytes=1 << 26,

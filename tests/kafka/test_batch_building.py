@@ -1,0 +1,160 @@
+"""Records written by compiled code, beside the library's own way of writing them."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.partitioner.default import murmur2
+from kafka.producer.record_accumulator import RecordAccumulator
+from kafka.record import MemoryRecords
+
+from connectors.kafka import batch_building as room
+from connectors.kafka.batch_building import append, parts
+from connectors.kafka.producer import StandardProducer
+
+PLACE = TopicPartition("t", 2)
+NOW = 1_763_800_000.25
+KEYS = st.one_of(st.none(), st.binary(max_size=9), st.binary(min_size=60, max_size=140))
+VALUES = st.one_of(st.binary(max_size=9), st.binary(min_size=60, max_size=140), st.just(b"v" * 9000))
+
+
+class Library:
+    """What :class:`KafkaProducer` does with a message once it knows where to."""
+
+    def __init__(self, batch_size=1 << 17):
+        self._accumulator = RecordAccumulator(batch_size=batch_size)
+        self.sent = 0
+
+    def send(self, topic, value, key=None, headers=None, partition=None):
+        self.sent += 1
+        place = TopicPartition(topic, PLACE.partition if partition is None else partition)
+        return self._accumulator.append(place, int(NOW * 1000), key, value, headers or [])[0]
+
+    def partitions_for(self, topic):
+        return {0, 1, 2}
+
+    def batches(self, place=PLACE):
+        """Close what is there, and return its bytes."""
+        found = []
+        for batch in self._accumulator._batches[place]:
+            batch.records.close()
+            found.append(bytes(batch.records.buffer()))
+        return found
+
+
+def standard(library):
+    """Return our producer around a library's."""
+    producer = StandardProducer.__new__(StandardProducer)
+    producer._producer, producer._sent = library, []
+    return producer
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    times = SimpleNamespace(now=NOW)
+    monkeypatch.setattr(room.time, "time", lambda: times.now)
+    return times
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(VALUES, KEYS), max_size=300), st.sampled_from([61, 100, 300, 1 << 14, 1 << 17]))
+@example([(b"v", None)] * 300, 1 << 17)
+@example([(b"v" * 9000, b"k")] * 4, 1 << 14)
+def test_batches_are_the_librarys_to_the_byte(messages, size):
+    plain, quick = Library(size), Library(size)
+    for value, key in messages:
+        partition = None if key is None else parts([key], [0, 1, 2])[0]
+        plain.send("t", value, key, partition=partition)
+    # in the order of our groups: messages without keys go to partition 2, as keyed ones may
+    standard(quick).send_many("t", [value for value, _ in messages], [key for _, key in messages])
+    for partition in range(3):
+        place = TopicPartition("t", partition)
+        theirs, ours = plain.batches(place), quick.batches(place)
+        if len({key is None for _, key in messages}) < 2:
+            assert ours == theirs
+        assert sorted(read(ours)) == sorted(read(theirs))
+
+
+def read(batches):
+    found = []
+    for data in batches:
+        records = MemoryRecords(data)
+        while records.has_next():
+            batch = records.next_batch()
+            assert batch.validate_crc()
+            taken = list(batch)
+            assert [record.offset for record in taken] == list(range(len(taken)))
+            found += [(record.key or b"", record.key is None, record.value) for record in taken]
+    return found
+
+
+def test_few_messages_are_sent_by_the_library():
+    """One opens each batch, and so chooses the partition, which may be another every time."""
+    library = Library(10_000)
+    standard(library).send_many("t", [b"v" * 100] * 1000, [None] * 1000)
+    assert library.sent == len(library.batches()) == 12
+
+
+@given(st.lists(KEYS, min_size=1, max_size=20), st.integers(1, 7))
+def test_the_partition_of_a_key_is_that_of_every_client(keys, count):
+    partitions = [3 * k + 1 for k in range(count)]
+    for key, found in zip(keys, parts(keys, partitions).tolist(), strict=True):
+        if key is None:
+            assert found == -1
+        else:
+            assert found == partitions[(murmur2(key) & 0x7FFFFFFF) % count]
+
+
+def test_times(clock):
+    library = Library()
+    future = library.send("t", b"first")
+    clock.now = NOW + 70.0
+    assert append(library, future, [b"a"], [None], []) == 1
+    clock.now = NOW - 70.0  # a clock that was set back
+    assert append(library, future, [b"b"], [b"k"], []) == 1
+    (data,) = library.batches()
+    batch = MemoryRecords(data).next_batch()
+    first = int(NOW * 1000)
+    assert [record.timestamp for record in batch] == [first, first + 70_000, first]
+    assert (batch.first_timestamp, batch.max_timestamp) == (first, first + 70_000)
+
+
+def test_a_batch_that_is_on_its_way_is_left_alone():
+    library = Library()
+    future = library.send("t", b"first")
+    before = library.batches()
+    assert append(library, future, [b"a"], [None], []) == 0
+    assert library.batches() == before
+    library._accumulator._batches[PLACE].clear()
+    assert append(library, future, [b"a"], [None], []) == 0
+
+
+def test_only_known_versions_are_written_into(monkeypatch):
+    library = Library()
+    future = library.send("t", b"first")
+    monkeypatch.setattr(room.kafka, "__version__", "4.0.0")
+    assert append(library, future, [b"a"], [None], []) == 0
+    standard(library).send_many("t", [b"b"] * 5, [None] * 5)
+    assert library.sent == 6
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_the_parts_of_a_batch_that_is_too_large_are_followed(failing):
+    library = Library()
+    producer = standard(library)
+    producer.send_many("t", [b"v" * 50] * 40, [None] * 40)
+    whole = library._accumulator._batches[PLACE].popleft()
+    whole.records.close()
+    assert library._accumulator.split_and_reenqueue(whole) == 2
+    assert not producer.too_large()
+    halves = list(library._accumulator._batches[PLACE])
+    assert [half.record_count for half in halves] == [20, 20]
+    halves[1 - failing].complete(0, -1)
+    assert not producer.too_large()
+    halves[failing].complete_exceptionally(
+        kafka_errors.MessageSizeTooLargeError(), lambda _: kafka_errors.MessageSizeTooLargeError()
+    )
+    assert producer.too_large()
