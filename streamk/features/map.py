@@ -118,7 +118,7 @@ class FeatureMap:
     slots
         Slots of the first segment of structured directions; None for keyed and dense ones.
     sections
-        Parts with scales and inputs of their own, which cannot grow; None for none.
+        Parts with scales and inputs of their own; None for none. They say themselves how far they grow.
     """
 
     def __init__(
@@ -224,6 +224,7 @@ class FeatureMap:
 
     def grow(self, features: int) -> None:
         """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
+        features = features if self.sections is None else self.sections.features
         if features > self.features:
             self.features, self.width = features, width_of(features)
             self.regenerate()
@@ -296,5 +297,4 @@ class FeatureMap:
     @property
     def phases(self) -> Floats:
         """Phases of the features in turns, ``(width,)``."""
-        phases: Floats = self.waves[_PHASES]
-        return phases
+        return np.asarray(self.waves[_PHASES])

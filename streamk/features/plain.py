@@ -63,7 +63,7 @@ def columns_for(sections, width):  # type: ignore[no-untyped-def]
     """Return how many columns stand for so many features; 0 if there are no plain ones."""
     if sections is None:
         return 0
-    return width + PLAIN * sections.parts.shape[0]
+    return sections.width
 
 
 @njit(**INNER)
@@ -93,19 +93,18 @@ def fill_plain(sections, inputs, found, count, i, learned, features, phi):  # ty
             column = column_of(sections.columns, sections.places, found[i, j], learned)
             if column > 0:
                 phi[i, column] = sections.amplitude * inputs[0, i, j]
+        for p in range(1, sections.starts.shape[0]):
+            for c in range(PLAIN):
+                phi[i, sections.starts[p] + c] = phi[i, c]
         for p in range(sections.parts.shape[0]):
-            start, stop = sections.parts[p, 0], sections.parts[p, 1]
-            before = start + p * PLAIN
-            if p > 0:
-                for c in range(PLAIN):
-                    phi[i, before + c] = phi[i, c]
-            for f in range(start, stop):
-                phi[i, before + PLAIN + f - start] = features[i, f]
+            first, column, there = sections.parts[p, 0], sections.parts[p, 1], sections.parts[p, 3] > 0
+            for f in range(sections.parts[p, 2]):
+                phi[i, column + f] = features[i, first + f] if there else np.float32(0.0)
 
 
 @njit(**INNER)
 def fill_labels(sections, memory, when, phi, i):  # type: ignore[no-untyped-def]
     """Put the memory of labels into row ``i`` of ``phi``."""
     if sections is not None:
-        for p in range(sections.parts.shape[0]):
-            recall(memory, when, sections.amplitude, phi, i, sections.parts[p, 0] + p * PLAIN + LINEAR)
+        for p in range(sections.starts.shape[0]):
+            recall(memory, when, sections.amplitude, phi, i, sections.starts[p] + LINEAR)

@@ -3,6 +3,9 @@
 A learner of many experts has three: features of the inputs as they are, half of them coarse and half of them
 fine, and two blocks under learned relevance (:mod:`streamk.features.relevance`). Before each stand the same
 plain columns (:mod:`streamk.features.plain`), so that an expert on neighbouring columns can take both.
+
+The blocks may grow once. What is added to them are the last features of the map, whose others stay the same,
+and columns behind those of their block that were 0 until then.
 """
 
 from __future__ import annotations
@@ -20,25 +23,31 @@ from streamk.features.relevance import BLOCKS, no_relevance, transform_of
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
+_ADDED = 5 / 3 - 1  # of a block's features, in whole groups for both kernels
+_GROUPS = 128
 _KEPT = 0.5  # of what was found of relevance before, when a block begins
 _MOST = 1e100
 _LEAST = 1e-9  # variance of targets
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
 _KINDS = (DIAGONAL, WHOLE)
+_INPUTS = np.array([0, 1, 2, 1, 2])  # that features take: the parts, and what is added to the blocks
 Array = NDArray[np.float64]
 
 
 class SectionRecord(NamedTuple):
     """Sections as compiled code sees them.
 
-    ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``parts``,
-    features from and to; ``transforms`` and ``moments`` of relevance, and whether it is ``learned``; ``sums``
-    and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
+    ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``width``, all
+    columns, and in ``starts`` where plain ones begin; ``parts``, first feature, column that it stands in, how
+    many, and whether there are any yet; ``transforms`` and ``moments`` of relevance, and whether it is
+    ``learned``; ``sums`` and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
     """
 
     amplitude: np.float32
     columns: Keys
     places: NDArray[np.int64]
+    width: int
+    starts: NDArray[np.int64]
     parts: NDArray[np.int64]
     transforms: NDArray[np.float32]
     moments: Array
@@ -56,12 +65,15 @@ class Sections:
         A third is coarse, a third is fine, and a sixth is in each of two blocks under relevance.
     learned
         Whether relevance is learned; if not, it stays 1.
+    grows
+        Whether the blocks may grow by two thirds.
     """
 
-    def __init__(self, features: int, learned: bool) -> None:
+    def __init__(self, features: int, learned: bool, grows: bool = False) -> None:
         self.learned, sixth = learned, features // UNIT
-        self.ends = np.array([2, 4, 5, 6]) * sixth
-        self.parts = np.array([[0, 4], [4, 5], [5, 6]]) * sixth
+        added = int(_ADDED * sixth) // _GROUPS * _GROUPS if grows else 0
+        self._sizes = np.array([4 * sixth, sixth, sixth, added, added])
+        self.grown = False
         self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
         self.keys = empty_columns()
         self.moments, self.transforms = no_relevance()
@@ -72,28 +84,53 @@ class Sections:
     def record(self) -> SectionRecord:
         """The sections as compiled code sees them, until relevance is renewed."""
         return SectionRecord(
-            np.float32(self.amplitude), self.keys, index_of(self.keys), self.parts, self.transforms,
-            self.moments, self.learned, self.cross.sums, self.cross.squares,
+            np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
+            self.transforms, self.moments, self.learned, self.cross.sums, self.cross.squares,
         )  # fmt: skip
+
+    @property
+    def features(self) -> int:
+        """Features in use."""
+        return int(self._sizes.sum() if self.grown else self._sizes[: 1 + BLOCKS].sum())
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        """Where the plain columns of each part begin."""
+        whole = PLAIN + self._sizes[: 1 + BLOCKS]
+        whole[1:] += self._sizes[1 + BLOCKS :]
+        return np.asarray(np.cumsum(whole) - whole)
+
+    @property
+    def _parts(self) -> NDArray[np.int64]:
+        sizes, columns = self._sizes, self._starts[_INPUTS] + PLAIN
+        columns[1 + BLOCKS :] += sizes[1 : 1 + BLOCKS]
+        there = np.arange(len(sizes)) < (len(sizes) if self.grown else 1 + BLOCKS)
+        return np.column_stack([np.cumsum(sizes) - sizes, columns, sizes, there])
+
+    def grow(self) -> None:
+        """Let the blocks have all the features they may."""
+        self.grown = bool(self._sizes[-1])
 
     def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
         """Return the scale of some features, ``own`` being their number among those of their kernel."""
-        scales = np.array([COARSE, FINE, MIDDLE, MIDDLE])
-        return np.asarray(scales[np.searchsorted(self.ends, features, side="right"), own % len(COARSE)])
+        scales = np.array([COARSE, FINE, MIDDLE])
+        half = self._sizes[0] // 2
+        section = np.searchsorted([half, 2 * half], features, side="right")
+        return np.asarray(scales[section, own % len(COARSE)])
 
     def inputs_at(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return which inputs some features take: 0 as they are, 1 and 2 under relevance."""
-        return np.searchsorted(self.parts[:, 1], features, side="right")
+        return _INPUTS[np.searchsorted(np.cumsum(self._sizes), features, side="right")]
 
     def columns_of_part(self, part: int) -> slice:
         """Return the columns of a part with the plain ones before it."""
-        start, stop = self.parts[part].tolist()
-        return slice(start + part * PLAIN, stop + (part + 1) * PLAIN)
+        start, stop = [*self._starts.tolist(), self.width][part : part + 2]
+        return slice(start, stop)
 
     @property
     def width(self) -> int:
         """All columns."""
-        return int(self.columns_of_part(len(self.parts) - 1).stop)
+        return int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
 
     def renew(self, opening: int, better: int, error: float) -> slice:
         """Begin the older block anew under the relevance of the moment; return its columns.
@@ -140,6 +177,7 @@ class Sections:
             self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
             self.cross.take(other.cross, (here, there), places, unit)
         self.kinds = others[0].kinds.copy()
+        self.grown = any(other.grown for other in others)
         for block in range(BLOCKS):
             self.transforms[block] = self._as_ours(others[0], block)
 
@@ -169,6 +207,7 @@ class Sections:
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
+            "map.grown": np.array([int(self.grown)]),
             **self.cross.arrays(self._used),
         }
 
@@ -187,5 +226,9 @@ class Sections:
         self.moments, self.transforms = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
         self.kinds = kinds.copy()
+        grown = int(typed(arrays, "map.grown", np.int64, (1,))[0])
+        if grown not in (0, min(1, self._sizes[-1])):
+            raise ValueError("its growth is impossible")
+        self.grown = grown > 0
         if not closed:
             self.cross.restore(arrays, used)

@@ -30,6 +30,9 @@ from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
 
 _FIRST = 1000  # events before relevance is used
+# More features pay where those under relevance leave less than so much of the other experts' error, and yet
+# more than so much of the target's variance.
+_OF_OTHERS, _LEFT = 0.5, 0.05
 
 
 @dataclass(eq=False, repr=False)
@@ -47,7 +50,7 @@ class _Kernel(KernelLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        named = experts_on(Sections(self.features, False), self._classifies, self.label_memory)
+        named = experts_on(self._make_sections(), self._classifies, self.label_memory)
         self._names, experts = list(named), list(named.values())
         self._begin(
             experts,
@@ -102,7 +105,7 @@ class _Kernel(KernelLearner):
         }
 
     def _make_sections(self) -> Sections:
-        return Sections(self.features, self.relevance)
+        return Sections(self.features, self.relevance, grows=self.relevance and not self._classifies)
 
     def _open_due(self) -> None:
         """Begin the block anew whose turn it is, under the relevance that was found."""
@@ -112,9 +115,13 @@ class _Kernel(KernelLearner):
         begun = growth.openings > 0
         growth.open(self.events)
         if begun and self._map.sections is not None:
-            losses = [self._combiner.losses[self._names.index(f"least squares, {name}")] for name in RELEVANT]
-            error = float(self._combiner.losses.min())
-            columns = self._map.sections.renew(growth.openings, int(np.argmin(losses)), error)
+            losses = self._combiner.losses
+            places = [self._names.index(f"least squares, {name}") for name in RELEVANT]
+            sections, relevant = self._map.sections, losses[places]
+            if _LEFT < relevant.min() < _OF_OTHERS * np.delete(losses, places).min():
+                sections.grow()
+                self._map.grow(sections.features)
+            columns = sections.renew(growth.openings, int(np.argmin(relevant)), float(losses.min()))
             self._map.renew()
             for expert in self._experts:
                 expert.forget(columns)
@@ -184,8 +191,9 @@ class KernelRegressor(_Kernel, Regressor):
     Parameters
     ----------
     features
-        Number of random features, a multiple of 768. There are more of them than for classes, since numbers
-        gain more by them.
+        Number of random features to begin with, a multiple of 768. There are more of them than for classes,
+        since numbers gain more by them; and where they pay, about a fifth is added, once. An event then takes
+        twice the time.
     relevance, delay, seed
         As for :class:`KernelClassifier`.
     label_memory

@@ -20,6 +20,7 @@ from streamk.encoding.recall import SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Expert
 from streamk.features.plain import LINEAR, PLAIN, in_use
+from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
 from streamk.learners.base import KernelLearner
@@ -143,7 +144,7 @@ def _moves(part: KernelLearner, merged: KernelLearner) -> NDArray[np.int64]:
             if row < SHARED:
                 plain[[LINEAR + k, LINEAR + SHARED + k]] = [LINEAR + row, LINEAR + SHARED + row]
     places = np.arange(ours.width)
-    for part_of in range(len(ours.parts)):
+    for part_of in range(1 + BLOCKS):
         start = ours.columns_of_part(part_of).start
         places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
         if part_of and not ours.has_block_of(theirs, part_of - 1):

@@ -25,16 +25,26 @@ def fill(sections, inputs, found, count, learned, features, memory, phi):
 
 
 def filled(keys, places, event, learned):
-    """The row of an event of keys to values, of six features in parts of four and two, and its labels."""
-    parts = np.array([[0, 4], [4, 6]])
+    """The row of an event of keys to values, of seven features and its labels.
+
+    Four are in the first part, and two and one in the second, which has room for three more.
+    """
+    width, starts = 2 * PLAIN + 10, np.array([0, PLAIN + 4])
+    places_of = [
+        (0, PLAIN, 4, 1),
+        (4, 2 * PLAIN + 4, 2, 1),
+        (6, 2 * PLAIN + 6, 1, 1),
+        (7, 2 * PLAIN + 7, 3, 0),
+    ]
     empty = np.zeros((2, 1, 1))
     record = SectionRecord(
-        np.float32(3.0), keys, places, parts, empty.astype(np.float32), empty[0], True, empty, empty[0, 0]
-    )
+        np.float32(3.0), keys, places, width, starts, np.array(places_of), empty.astype(np.float32), empty[0],
+        True, empty, empty[0, 0],
+    )  # fmt: skip
     found = np.array([[*event, 0]], dtype=np.uint64)
     inputs = np.array([[[*event.values(), 0.0]]], dtype=np.float32)
-    phi = np.full((1, 2 * PLAIN + 6), 9.0, dtype=np.float32)
-    features = np.arange(6, dtype=np.float32).reshape(1, 6)
+    phi = np.full((1, width), 9.0, dtype=np.float32)
+    features = np.arange(7, dtype=np.float32).reshape(1, 7)
     fill(record, inputs, found, len(event), learned, features, MEMORY, phi)
     return phi[0]
 
@@ -47,7 +57,7 @@ def expected(columns):
     plain[0], plain[LINEAR:] = 3.0, 3.0 * MEMORY[1]
     for column, value in columns.items():
         plain[column] = 3.0 * value
-    return np.concatenate([plain, np.arange(4), plain, [4.0, 5.0]]).astype(np.float32)
+    return np.concatenate([plain, np.arange(4), plain, [4.0, 5.0, 6.0, 0.0, 0.0, 0.0]]).astype(np.float32)
 
 
 def test_columns_are_given_by_learning_in_turn():

@@ -43,8 +43,9 @@ def test_inputs_are_transformed_where_they_have_relevance():
     keys = columns_of([11, 12, 13])
     transforms = rng.normal(size=(2, MOST, MOST)).astype(np.float32)
     record = SectionRecord(
-        np.float32(1.0), keys, index_of(keys), np.zeros((3, 2), dtype=np.int64), transforms,
-        np.zeros((MOST, MOST)), True, np.zeros((1, MOST, MOST)), np.zeros(0),
+        np.float32(1.0), keys, index_of(keys), 0, np.zeros(3, dtype=np.int64),
+        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), True,
+        np.zeros((1, MOST, MOST)), np.zeros(0),
     )  # fmt: skip
     inputs = rng.normal(size=(6, 1, 4)).astype(np.float32)
     before = inputs.copy()
@@ -131,12 +132,12 @@ def test_without_relevance_nothing_is_followed():
     assert sections.kinds.tolist() == [IDENTITY, IDENTITY]
 
 
-@pytest.mark.parametrize("name", ["map.columns", "map.moments", "map.transforms", "map.kinds"])
+@pytest.mark.parametrize("name", ["map.columns", "map.moments", "map.transforms", "map.kinds", "map.grown"])
 def test_an_impossible_file_is_refused(name):
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
     arrays = {k: v.copy() for k, v in sections.arrays().items()}
-    bad = {"map.columns": 0, "map.moments": np.nan, "map.transforms": np.inf, "map.kinds": 7}
+    bad = {"map.columns": 0, "map.moments": np.nan, "map.transforms": np.inf, "map.kinds": 7, "map.grown": 1}
     arrays[name].flat[0] = bad[name]
     with pytest.raises(ValueError, match="impossible"):
         Sections(768, True).restore(arrays)
