@@ -155,6 +155,10 @@ class Source(Protocol):
         """Return where each partition ends now, asking anew; raises Interruption if nobody answers."""
         ...
 
+    def confirm(self) -> None:
+        """Raise Interruption if what has been read is no longer there: nothing of it is to be kept."""
+        ...
+
     def mark(self, positions: Mapping[str, int]) -> Any:
         """Return what a checkpoint keeps of the source, to know it again."""
         ...

@@ -16,6 +16,7 @@ from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
 from connectors.daemon.store import Store
 from connectors.files.source import FileSource
+from connectors.kafka import librdkafka
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
@@ -41,6 +42,9 @@ def check(settings: Settings) -> Iterator[str]:
     """
     source: Any = settings.source
     named = {"source": source, "predictions": settings.predictions, "dead_letters": settings.dead_letters}
+    if settings.kafka.producer == "confluent-kafka":
+        librdkafka.load()
+        yield "kafka.producer: confluent-kafka is installed"
     if topics := {f"{k}.topic": p.topic for k, p in named.items() if p is not None and p.kind == "topic"}:
         yield from _topics(settings, topics)
     if source.kind == "file":

@@ -8,6 +8,7 @@ from typing import Any
 from connectors import settings
 from connectors.daemon.outputs import Outcome
 from connectors.events import Event
+from streamk.encoding.fields import name_of
 from streamk.learners import Learner
 
 
@@ -54,7 +55,7 @@ class Room:
         """
         if event.target is None or event.weight == 0.0:
             return False
-        # what is no label, or no text as a name, is left to the learner to refuse
+        # what is no label is left to the learner to refuse
         label = self._classes and type(event.target) in (str, int, float, bool)
         new_label = label and event.target not in self._labels
         if new_label and len(self._labels) >= self._limits.labels:
@@ -64,10 +65,8 @@ class Room:
             )
         if self._names is None or event.fields.keys() <= self._names:
             return new_label
-        new = sum(
-            type(name) is str and type(event.fields[name]) in (int, float)
-            for name in event.fields.keys() - self._names
-        )
+        numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
+        new = len(numbers - self._names)
         if new and len(self._names) + new > self._limits.names:
             raise ValueError(
                 f"{new} names of numbers are new, and there would be more than {self._limits.names} "

@@ -259,6 +259,8 @@ class Session:
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
         self._committed_at = self._clock()
+        if self._unsaved:
+            self._source.confirm()
         for sink in self._sinks.values():
             sink.commit(self._committable())
 

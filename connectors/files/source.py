@@ -202,6 +202,9 @@ class FileSource:
         """Return the end of a plain log; nothing is known of a compressed one's."""
         return {self.name: self._base + self._size()} if self._reader.plain else {}
 
+    def confirm(self) -> None:
+        """Do nothing: the file that is open stays what it is."""
+
     def mark(self, positions: Mapping[str, int]) -> dict[str, Any]:
         """Return what tells this file: a checksum of the head of what was read, and its number on disk."""
         length = min(max(positions.get(self.name, 0) - self._base, 0), _HEAD)

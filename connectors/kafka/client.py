@@ -50,6 +50,13 @@ def identify(consumer: KafkaConsumer, topic: str) -> str:
     return f"{cluster.cluster_id or ''}/{'' if found is None else found.hex}".rstrip("/")
 
 
+def refresh(consumer: KafkaConsumer) -> None:
+    """Ask the brokers anew for the topics that a consumer reads, and for no others."""
+    cluster = consumer._cluster
+    for _ in range(2 if cluster.metadata_refresh_in_progress else 1):  # what is under way was asked before
+        consumer._net.run(consumer._manager.wait_for, cluster.request_update(), int(PATIENCE * 1000))
+
+
 def options(kafka: Kafka) -> dict[str, Any]:
     """Return the settings in the client's words, after a connectivity check.
 

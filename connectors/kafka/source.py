@@ -26,6 +26,7 @@ from connectors.kafka.client import (
     member_name,
     options,
     partition_name,
+    refresh,
     require_topics,
 )
 from connectors.kafka.group import Group
@@ -271,20 +272,18 @@ class TopicSource:
             found = self._consumer.end_offsets(partitions, _MS) if partitions else {}
         return {partition_name(partition): end for partition, end in found.items()}
 
-    def mark(self, positions: Mapping[str, int]) -> None:
-        """Return nothing: a topic is known by its identity, which is asked for once more.
+    def confirm(self) -> None:
+        """Ask for the topic's identity once more; raise Interruption if it was made anew.
 
         The client may read a topic that was made anew for a while before it knows.
-
-        Raises
-        ------
-        Interruption
-            If it was: what has been learned since is not to be saved.
         """
         if self._told:
             with explained("source.topic"):
-                self._consumer.topics()
+                refresh(self._consumer)
             self._require_same()
+
+    def mark(self, positions: Mapping[str, int]) -> None:
+        """Return nothing: a topic is known by its identity."""
 
     def recognise(self, mark: Any) -> None:
         """Take any mark."""

@@ -14,6 +14,7 @@ from kafka.admin import NewTopic
 from kafka.partitioner.default import murmur2
 
 import streamk
+from connectors.cli.check import check
 from connectors.daemon import ownership
 from connectors.daemon.run import begin_session, open_ends
 from connectors.daemon.store import Store
@@ -383,6 +384,8 @@ def test_without_the_library(stand, monkeypatch):
     ):
         pass
     assert caught.value.code == 2
+    with pytest.raises(Failure, match="is not installed"):
+        list(check(load(stand.settings(kafka__producer="confluent-kafka"))))
 
 
 def test_another_version_of_the_library(monkeypatch):

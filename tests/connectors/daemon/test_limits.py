@@ -1,5 +1,6 @@
 """When a run stops because of what it refuses, and what is refused because there is too much of it."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,6 +137,20 @@ def test_names_beyond_the_limit_are_refused():
     assert [o.event is not None for o in found] == [True, True, True, False, False, True, True, True]
     assert "1 names of numbers are new, and there would be more than 2 (limits.names)" in found[3].reason
     assert learner.number_names == ["a", "b"]
+
+
+def test_names_that_are_no_text_take_room_too():
+    learner, operator = made(
+        "numbers",
+        limits={"names": 2},
+        source={"kind": "topic", "topic": "t"},
+        events={"target": "y", "format": "msgpack"},
+    )
+    sent = [{"a": 1}, {7: 1}, {7: 2, "a": 1}, {8: 1}, {7.5: 1}, {"7": 3}, {8: "text"}]
+    records = [Raw(i, msgspec.msgpack.encode({**fields, "y": i})) for i, fields in enumerate(sent)]
+    found = operator.outcomes(records)
+    assert [o.event is not None for o in found] == [True, True, True, False, False, True, True]
+    assert learner.number_names == ["a", "7"]
 
 
 def test_a_learner_that_keeps_no_names_has_room():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from connectors.daemon import ownership
 from connectors.daemon.ownership import Owner
-from connectors.stream import Failure, Unreadable
+from connectors.stream import Failure, Interruption, Unreadable
 
 from .world import World
 
@@ -112,6 +112,47 @@ def test_markers_move_the_position():
     assert session.positions == {"p-0": 11}
     assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 11)]
     world.finish()
+
+
+@pytest.mark.parametrize("sinks", [True, False])
+@pytest.mark.parametrize("events", [1, 10**6])
+def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
+    """What was read since is neither made visible nor saved."""
+    world = World(("a",), ("p-0",), sinks)
+    member, broker = world.members["a"], world.broker
+    member.events = events
+    for _ in range(4):
+        world.take("step", "a")
+    session = member.session
+    kept = (
+        [path.read_bytes() for path in session._store.paths()],
+        dict(broker.committed),
+        list(broker.outputs),
+    )
+
+    def gone():
+        raise Interruption("made anew")
+
+    session._source.confirm = gone
+    for _ in range(20):
+        if member.session is session:
+            world.take("step", "a")
+    assert member.session is not session
+    found = [path.read_bytes() for path in session._store.paths()], broker.committed, broker.outputs
+    assert found == kept
+
+
+def test_a_source_that_brings_nothing_is_not_asked():
+    world = World(("a",), ("p-0",))
+    for _ in range(30):
+        world.take("step", "a")
+    session, asked = world.members["a"].session, []
+    assert session.positions == {"p-0": 60}
+    world.take("save", "a")
+    session._source.confirm = lambda: asked.append(1)
+    for _ in range(20):
+        world.take("step", "a")
+    assert not asked
 
 
 # ---- slow work

@@ -224,6 +224,9 @@ class PlayedSource:
     def ends(self):
         return dict(self._broker.end)
 
+    def confirm(self):
+        pass
+
     def mark(self, positions):
         return None
 
