@@ -202,7 +202,7 @@ class Limits(Section):
 
     consecutive: int = Field(1000, ge=1, description="events refused one after the other")
     ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
-    window: int = Field(10_000, ge=1, le=10**7, description="events over which the ratio is taken")
+    window: int = Field(10_000, ge=1, le=10**6, description="events over which the ratio is taken")
     labels: int = Field(1000, ge=1, description="classes; an event with one more is refused")
     names: int = Field(10_000, ge=1, description="names of numbers; an event with one more is refused")
     restarts: int = Field(10, ge=1, description="sessions in a row without progress that are borne")

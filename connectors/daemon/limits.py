@@ -42,7 +42,7 @@ class Room:
             return False
         if self._names is None:
             return True
-        new = set().union(*set(map(tuple, xs))) - self._names
+        new = [name for name in set().union(*set(map(tuple, xs))) if name_of(name) not in self._names]
         return not any(type(x.get(name)) in (int, float) for name in new for x in xs)
 
     def enters(self, event: Event) -> bool:

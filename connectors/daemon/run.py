@@ -100,6 +100,8 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
     patience = _Patience(settings.kafka.away_seconds, settings.limits.restarts)
     pause, said, said_at = 0.1, "", 0.0
     while not stop.is_set():
+        gc.unfreeze()  # of a session that ended, clients stay in circles, with their sockets
+        gc.collect()
         begun = time.monotonic()
         try:
             _session(settings, store, telemetry, stop, patience)
@@ -112,7 +114,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
             patience.bear(error, ready, now - begun)
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
-                log.warning("%s; restarting the session from the checkpoint", error)
+                log.warning("%s; restarting the session from the checkpoint", said)
             deadline = time.monotonic() + pause
             while not stop.is_set() and time.monotonic() < deadline:
                 telemetry.beat()

@@ -81,7 +81,7 @@ class Session:
         self._knows = bool(self._checkpoint.partitions)
         self._notes: dict[str, Note] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
-        self._unsaved = self._told = 0
+        self._unsaved = self._unconfirmed = self._told = 0
         self.processed = 0  # records
         self._pace = 0.0  # seconds a record
         self._saved_at = self._committed_at = self._asked_at = self._told_at = clock()
@@ -158,7 +158,7 @@ class Session:
     def _look_at_the_clock(self) -> None:
         """Make outputs visible, and write a checkpoint, if that is due."""
         now = self._clock()
-        if now - self._committed_at >= _COMMIT:
+        if self._sinks and now - self._committed_at >= _COMMIT:
             self._commit()
         due = self._checkpoints
         if self._unsaved >= due.events or (self._unsaved and now - self._saved_at >= due.seconds):
@@ -226,7 +226,7 @@ class Session:
         progress = self._partitions[partition]
         if progress.position < batch.next:  # what is no event, as the marker of a transaction, counts as read
             progress.position = batch.next
-            self._unsaved += 1
+            self._count(1)
 
     def _process(self, partition: str, records: Sequence[Raw], after: int) -> None:
         began = self._clock()
@@ -239,7 +239,7 @@ class Session:
         progress.predicted += tally.predicted
         progress.refused += tally.refused
         progress.skipped += tally.skipped
-        self._unsaved += done
+        self._count(done)
         self.processed += done
         seconds = self._clock() - began
         if done:
@@ -248,6 +248,10 @@ class Session:
         if processed.failure is not None:
             self.save()
             raise processed.failure
+
+    def _count(self, done: int) -> None:
+        self._unsaved += done
+        self._unconfirmed += done
 
     def _committable(self) -> dict[str, Committed]:
         """Return what to commit: what is learned again silently stays committed."""
@@ -259,8 +263,9 @@ class Session:
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
         self._committed_at = self._clock()
-        if self._unsaved:
+        if self._unconfirmed:
             self._source.confirm()
+            self._unconfirmed = 0
         for sink in self._sinks.values():
             sink.commit(self._committable())
 

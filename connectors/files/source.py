@@ -13,7 +13,6 @@ import os
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,8 +60,7 @@ class FileSource:
     def __init__(self, path: Path, form: str = "json", follow: bool = False) -> None:
         self.name, self._path, self._form, self._follow = path.name, path, form, follow
         self._base = 0  # bytes of the files before this one
-        self._next: deque[Path] = deque()  # files that came after this one
-        self._finished = False  # whether nothing more is written to this one
+        self._left: int | None = None  # when this one was last written to, if nothing more will be
         self._missed: float | None = None  # when the log was first seen to be another file, or none
         self._open(path)
         if follow and not self._reader.plain:
@@ -74,10 +72,13 @@ class FileSource:
 
     def _open(self, path: Path) -> None:
         try:
-            self._raw: BinaryIO = path.open("rb")
+            raw = path.open("rb")
         except OSError as error:
             raise Failure(USAGE, f"{path}: {error.strerror}") from None
-        self._finished, self._missed = False, None
+        self._read_from(raw, path)
+
+    def _read_from(self, raw: BinaryIO, path: Path) -> None:
+        self._raw, self._left, self._missed = raw, None, None
         try:
             self._reader = Reader(self._raw, str(path), self._form, self._follow)
         except OSError as error:
@@ -130,38 +131,53 @@ class FileSource:
         here = os.fstat(self._raw.fileno())
         if self._reader.plain and here.st_size < self._reader.position:
             raise self._failure(f"has become shorter than what was read of it. {_RESET}")
-        if not self._next:
-            try:
-                if os.path.samestat(self._path.stat(), here):
-                    self._missed = None
-                    return False
-                there = True
-            except OSError:
-                there = False
-            now = time.monotonic()
-            self._missed = now if self._missed is None else self._missed
-            if now - self._missed < _GRACE:
+        if self._left is None:
+            if not self._is_left(here):
                 return False
-            if not there:
-                if now - self._missed > _ABSENT:
-                    raise self._failure("has gone away, and was not made anew")
-                return False
-            self._next.extend([*self._family(here.st_mtime_ns), self._path])
-        if not self._finished:  # the last line may have no end
-            self._reader.finish()
-            self._finished = True
+            self._left = here.st_mtime_ns
+            self._reader.finish()  # the last line may have no end
             return True
-        return self._go_on()
+        return self._go_on(self._left)
 
-    def _go_on(self) -> bool:
-        """Open the next file, unless its header is still to be written."""
-        path, columns = self._next[0], self.columns
-        if columns is not None and not self._has_line(path):
+    def _is_left(self, here: os.stat_result) -> bool:
+        """Return whether this file was renamed a while ago, or the one after it was, too."""
+        try:
+            if os.path.samestat(self._path.stat(), here):
+                self._missed = None
+                return False
+            there = True
+        except OSError:
+            there = False
+        if self._family(here.st_mtime_ns):
+            return True
+        now = time.monotonic()
+        self._missed = now if self._missed is None else self._missed
+        if not there and now - self._missed > _ABSENT:
+            raise self._failure("has gone away, and was not made anew")
+        return there and now - self._missed >= _GRACE
+
+    def _after(self, left: int) -> Path:
+        """Return the file after one that was left: the oldest of those renamed since, or the log."""
+        family = self._family(left)
+        return family[0] if family else self._path
+
+    def _go_on(self, left: int) -> bool:
+        """Open the next file, unless its header is still to be written, or it is just being renamed."""
+        try:
+            path = self._after(left)
+            if self.columns is not None and not self._has_line(path):
+                return False
+            raw = path.open("rb")
+            # files are renamed at any time, in turns: was that the one?
+            if not os.path.samestat(os.fstat(raw.fileno()), self._after(left).stat()):
+                raw.close()
+                return False
+        except OSError:
             return False
-        self._next.popleft()
+        columns = self.columns
         self._base += self._reader.position
         self.close(True)
-        self._open(path)
+        self._read_from(raw, path)
         if self._reader.columns != columns:
             raise self._failure(f"has other columns than the file before it. {_RESET}")
         return True
@@ -232,11 +248,10 @@ class FileSource:
         if self._is(mark):
             return
         family = self._family() if self._follow else []
-        for k, path in enumerate(family):
+        for path in family:
             self.close(True)
             self._open(path)
             if self._is(mark):
-                self._next.extend([*family[k + 1 :], self._path])
                 return
         if family:
             self.close(True)

@@ -66,7 +66,7 @@ def append(
     accumulator._appends_in_progress.increment()
     try:
         with accumulator._tp_lock(place):
-            waiting = accumulator._batches[place]
+            waiting = accumulator._batches.get(place)
             if not waiting or waiting[-1].records._closed:
                 return 0
             batch = waiting[-1]
@@ -90,17 +90,17 @@ def append(
         accumulator._appends_in_progress.decrement()
 
 
-def parts(keys: Sequence[bytes | None], partitions: Sequence[int]) -> NDArray[np.int64]:
-    """Return the partition of each key, as every client of Kafka chooses it; -1 for None.
+def parts(keys: Sequence[bytes], partitions: Sequence[int]) -> NDArray[np.int64]:
+    """Return the partition of each key, as every client of Kafka chooses it.
 
-    >>> parts([b"a", None, b"b"], [0, 1, 2]).tolist()
-    [0, -1, 1]
+    >>> parts([b"a", b"b"], [0, 1, 2]).tolist()
+    [0, 1]
     """
     joined, sizes = _joined(keys)
     hashes = np.empty(len(keys), np.uint32)
     _murmur2(joined, sizes, hashes)
-    found = np.asarray(partitions)[(hashes & 0x7FFFFFFF) % len(partitions)]
-    return np.where(sizes == _ABSENT, -1, found)
+    places: NDArray[np.int64] = np.array(partitions, np.int64)[(hashes & 0x7FFFFFFF) % len(partitions)]
+    return places
 
 
 def _joined(texts: Sequence[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -6,6 +6,7 @@ import contextlib
 import queue
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, In
 
 T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
+_AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 # what brokers answer; that they stay away is all other errors
 _NOT_AWAY = (
@@ -51,10 +53,24 @@ def identify(consumer: KafkaConsumer, topic: str) -> str:
 
 
 def refresh(consumer: KafkaConsumer) -> None:
-    """Ask the brokers anew for the topics that a consumer reads, and for no others."""
-    cluster = consumer._cluster
-    for _ in range(2 if cluster.metadata_refresh_in_progress else 1):  # what is under way was asked before
-        consumer._net.run(consumer._manager.wait_for, cluster.request_update(), int(PATIENCE * 1000))
+    """Ask the brokers anew for the topics that a consumer reads, and for no others.
+
+    Asked is the group's coordinator, who has a connection of its own: on others an answer would come behind
+    the records that the consumer waits for. Where a broker cannot be reached, others are asked for a while.
+    """
+    cluster, manager, until = consumer._cluster, consumer._manager, time.monotonic() + PATIENCE
+    again = cluster.metadata_refresh_in_progress  # what is under way was asked before
+    while True:
+        found = manager.call_soon(cluster.refresh_metadata, consumer._coordinator.coordinator_id)
+        try:
+            consumer._net.run(manager.wait_for, found, int(PATIENCE * 1000))
+            if not again:
+                return
+            again = False
+        except (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN)
 
 
 def options(kafka: Kafka) -> dict[str, Any]:

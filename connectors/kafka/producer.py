@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,28 +100,31 @@ class StandardProducer:
     def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
         """Take messages into the transaction, most of them by compiled code."""
         partitions = sorted(self._producer.partitions_for(topic))
-        if len(partitions) == 1 or keys.count(None) == len(keys):
+        known = [key for key in keys if key is not None]
+        if len(partitions) == 1 or not known:
             self._send_to(topic, None, values, keys)
             return
-        chosen = parts(keys, partitions)
+        if len(known) < len(
+            keys
+        ):  # a message without a key goes to any partition, and must not overtake others
+            for value, key in zip(values, keys, strict=True):
+                self.send(topic, value, key, [])
+            return
+        chosen = parts(known, partitions)
         for partition in np.unique(chosen).tolist():
             rows = np.flatnonzero(chosen == partition).tolist()
-            self._send_to(
-                topic,
-                partition if partition >= 0 else None,
-                [values[row] for row in rows],
-                [keys[row] for row in rows],
-            )
+            self._send_to(topic, partition, [values[row] for row in rows], [keys[row] for row in rows])
 
     def _send_to(
         self, topic: str, partition: int | None, values: Sequence[bytes], keys: Sequence[bytes | None]
     ) -> None:
-        done = 0
+        done, ends = 0, list(accumulate(map(len, values)))
         while done < len(values):
             future = self._producer.send(topic, values[done], keys[done], partition=partition)
             self._sent.append(future)
+            stop = bisect_right(ends, ends[done] + BATCH)  # what is beyond finds no room
             done += 1
-            done += append(self._producer, future, values[done:], keys[done:], self._sent)
+            done += append(self._producer, future, values[done:stop], keys[done:stop], self._sent)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
         """End the transaction, the positions in it."""

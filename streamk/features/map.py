@@ -224,7 +224,7 @@ class FeatureMap:
 
     def grow(self, features: int) -> None:
         """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
-        features = features if self.sections is None else self.sections.features
+        features = max(features, 0 if self.sections is None else self.sections.features)
         if features > self.features:
             self.features, self.width = features, width_of(features)
             self.regenerate()

@@ -207,7 +207,7 @@ class Sections:
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
-            "map.grown": np.array([int(self.grown)]),
+            **({"map.grown": np.array([1])} if self.grown else {}),
             **self.cross.arrays(self._used),
         }
 
@@ -226,9 +226,8 @@ class Sections:
         self.moments, self.transforms = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
         self.kinds = kinds.copy()
-        grown = int(typed(arrays, "map.grown", np.int64, (1,))[0])
-        if grown not in (0, min(1, self._sizes[-1])):
+        self.grown = "map.grown" in arrays
+        if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):
             raise ValueError("its growth is impossible")
-        self.grown = grown > 0
         if not closed:
             self.cross.restore(arrays, used)

@@ -19,6 +19,7 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.recall import SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Expert
+from streamk.experts.least_squares import LeastSquares
 from streamk.features.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
@@ -50,7 +51,8 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     ------
     ValueError
         If the models are of different classes, parameters or seeds, if events wait for their block in one of
-        them, or if positions of numbers differ where directions are tied to them.
+        them, if a learner with nothing to tune was closed, or if positions of numbers differ where directions
+        are tied to them.
 
     Examples
     --------
@@ -184,6 +186,16 @@ def _check_alike(models: Sequence[KernelLearner]) -> None:
             raise ValueError(
                 f"{model.pending} events of model {k} wait for their block to fill; flush() it first"
             )
+        if any(_is_closed(expert) for expert in model._experts):
+            raise ValueError(
+                f"model {k} was closed, and does not know any more how well it knows its coefficients; "
+                "merge models as they were before closed()"
+            )
+
+
+def _is_closed(expert: Expert) -> bool:
+    """Return whether least squares have coefficients, and no knowledge of how well these are known."""
+    return isinstance(expert, LeastSquares) and not len(expert.joined) and bool(expert.coefficients.any())
 
 
 def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int]) -> None:

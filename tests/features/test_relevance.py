@@ -136,7 +136,7 @@ def test_without_relevance_nothing_is_followed():
 def test_an_impossible_file_is_refused(name):
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
-    arrays = {k: v.copy() for k, v in sections.arrays().items()}
+    arrays = {k: v.copy() for k, v in sections.arrays().items()} | {"map.grown": np.zeros(1, dtype=np.int64)}
     bad = {"map.columns": 0, "map.moments": np.nan, "map.transforms": np.inf, "map.kinds": 7, "map.grown": 1}
     arrays[name].flat[0] = bad[name]
     with pytest.raises(ValueError, match="impossible"):

@@ -174,6 +174,43 @@ def test_a_model_that_has_grown_is_saved_and_closed(soon):
     assert np.isfinite(closed.predict_many(xs)).all()
 
 
+def test_what_was_closed_cannot_be_merged():
+    xs, ys = stream(600)
+    parts = [made(), made()]
+    for part, at in zip(parts, (slice(0, 300), slice(300, 600)), strict=True):
+        part.learn_many(xs[at], ys[at])
+    with pytest.raises(ValueError, match="model 1 was closed, and does not know any more how well"):
+        streamk.merge([parts[0], parts[1].closed()])
+
+
+def test_growing_changes_neither_amplitude_nor_what_blocks_become(monkeypatch):
+    """The block renewed third is of the kind of the better one, grown or not."""
+    xs, ys = stream(4100)
+    plain, grown = made(), made()
+    monkeypatch.setattr(room, "_OF_OTHERS", 0.0)
+    plain.learn_many(xs, ys)
+    monkeypatch.setattr(room, "_OF_OTHERS", np.inf)
+    monkeypatch.setattr(room, "_LEFT", -1.0)
+    renewed, renew = [], Sections.renew
+
+    def seen(sections, opening, better, error):
+        renewed.append((opening, better, error))
+        return renew(sections, opening, better, error)
+
+    monkeypatch.setattr(Sections, "renew", seen)
+    losses = []
+    for start in range(0, 4100, 100):
+        losses.append(grown._combiner.losses.copy() if grown.events else None)
+        grown.learn_many(xs[start : start + 100], ys[start : start + 100])
+    assert plain._map.sections.amplitude == grown._map.sections.amplitude
+    assert [opening for opening, _, _ in renewed] == [2, 3, 4]
+    names = [grown._names.index(f"least squares, {name}") for name in room.RELEVANT]
+    for (_, better, error), events in zip(renewed, (1000, 2000, 4000), strict=True):
+        then = losses[events // 100]
+        assert error == then.min()
+        assert then[names[better]] == then[names].min()
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_one_that_has_grown_merges_with_one_that_has_not(monkeypatch, order):
     xs, ys = stream(1900)

@@ -31,6 +31,14 @@ def stops(kinds, sizes=(1,), **limits):
     return None
 
 
+def test_what_is_remembered_has_a_bound():
+    found = Limits(settings.Limits(window=7))
+    for _ in range(50):
+        found.exceeded(outcomes([GOOD] * 3), 0)
+        found.passed(2)
+    assert len(found._seen) == 7
+
+
 def test_so_many_in_a_row():
     limits = {"consecutive": 3, "ratio": 1.0}
     assert stops([BAD, BAD, GOOD] * 50, **limits) is None

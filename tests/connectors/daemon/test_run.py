@@ -1,5 +1,6 @@
 """The daemon on logs on disk, as real processes: how it ends, what it says, what it leaves behind."""
 
+import gc
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -15,7 +17,7 @@ from connectors.daemon import run as daemon
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
-from connectors.stream import EXIT_CODES, Away, Failure
+from connectors.stream import EXIT_CODES, Away, Failure, Interruption
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
 
@@ -234,6 +236,34 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
         daemon._sessions(chosen, Store(tmp_path), telemetry, threading.Event())
     assert raised.value.code == 5
     assert not sessions
+
+
+def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
+    """Clients refer to themselves; and what has settled is not looked at by collections."""
+    left, alive = [], []
+
+    class Client:
+        def __init__(self):
+            self.itself = self
+
+    def session(settings, store, telemetry, stop, patience):
+        alive.append(sum(client() is not None for client in left))
+        client = Client()
+        left.append(weakref.ref(client))
+        daemon.settle()
+        if len(left) == 5:
+            stop.set()
+        raise Interruption("again")
+
+    monkeypatch.setattr(daemon, "_session", session)
+    monkeypatch.setattr(threading.Event, "wait", lambda event, seconds: None)
+    monkeypatch.setattr(daemon, "_LONGEST_PAUSE", 0.01)
+    chosen = Settings.model_validate({"source": {"kind": "file", "path": "log"}, "events": {"target": "y"}})
+    try:
+        daemon._sessions(chosen, Store(tmp_path), Telemetry("classification"), threading.Event())
+    finally:
+        gc.unfreeze()
+    assert alive == [0] * 5
 
 
 def test_two_daemons_in_one_directory(stand):

@@ -3,8 +3,12 @@
 import gzip
 import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from connectors.events import Decoder
 from connectors.files import source as module
@@ -129,6 +133,75 @@ def test_the_last_line_of_a_renamed_log_may_have_no_end(tmp_path):
     write(tmp_path, '{"a": 3}\n')
     assert came(source) == [b'{"a": 2}']
     assert came(source) == [b'{"a": 3}']
+
+
+class Writer:
+    """Writes lines to a log and rotates it, by numbers that shift or by names that stay."""
+
+    def __init__(self, path, shifts):
+        self.path, self._shifts, self.lines, self._turn, self._tick = path, shifts, [], 0, 10**18
+        path.touch()
+        self._stamp()
+
+    def _stamp(self):
+        self._tick += 10**7  # times on disk are those of ticks, which tests outrun
+        os.utime(self.path, ns=(self._tick, self._tick))
+
+    def write(self, count):
+        for _ in range(count):
+            self.lines.append(b'{"a": %d}' % len(self.lines))
+            add(self.path, self.lines[-1] + b"\n")
+        self._stamp()
+
+    def rotate(self):
+        self._turn += 1
+        if self._shifts:
+            for k in range(self._turn, 1, -1):
+                self.path.with_name(f"log.{k - 1}").rename(self.path.with_name(f"log.{k}"))
+        self.path.rename(self.path.with_name("log.1" if self._shifts else f"log.{self._turn:03d}"))
+        self.path.touch()
+        self._stamp()
+
+
+OVERTAKEN = ["write", "poll", *["rotate", "write"] * 2, "poll", *["rotate", "write"] * 3]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from(["write", "rotate", "rotate", "poll", "poll", "restart"]), max_size=40),
+    st.booleans(),
+)
+@example(OVERTAKEN, False)
+@example(OVERTAKEN, True)
+def test_every_line_is_read_once_however_often_the_log_is_rotated(story, shifts):
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_GRACE", 0.0)
+        writer, found = Writer(Path(directory) / "log", shifts), []
+        source, position = followed(writer.path), 0
+        writer.write(1)
+
+        for what in [*story, *["poll"] * 200]:
+            if what == "write":
+                writer.write(2)
+            elif what == "rotate":
+                writer.rotate()
+            elif what == "poll":
+                polled = source.poll(0, most=3)
+                for batch in polled.batches.values():
+                    assert [raw.offset for raw in batch.records] == sorted(
+                        raw.offset for raw in batch.records
+                    )
+                    found += [raw.value for raw in batch.records]
+                    position = batch.next
+
+            elif found:  # with nothing read, there is nothing by which the file is known
+                mark = source.mark({"log": position})
+                source.close(False)
+                source, _ = opened(writer.path, follow=True)
+                source.recognise(mark)
+                source.begin("log", position)
+        source.close(True)
+        assert found == writer.lines
 
 
 @pytest.mark.usefixtures("quick")
