@@ -58,8 +58,8 @@ def deformed_digits(
     images: NDArray[np.uint8],
     rng: np.random.Generator,
     turn: float = 10.0,
-    shift: float = 1.5,
-    bend: float = 30.0,
+    shift: float = 0.5,
+    bend: float = 20.0,
 ) -> NDArray[np.uint8]:
     """Return each image deformed at random, as in data sets of millions of digits (Loosli et al. 2007).
 

@@ -121,10 +121,13 @@ def test_ten_million_events_and_twenty_four_sessions(broker, tmp_path):  # noqa:
             "follower", source={"kind": "file", "path": log, "follow": True}, predictions=None
         )
         steady, twin, follower = (stand.start(path) for path in (*paths.values(), followed))
-        traffic, written = Traffic(broker.servers, stand.topic("in")), 0
+        lines = [json.dumps(x) + "\n" for x in events(2000, 9)]
+        log.write_text("".join(lines))
+        written = len(lines)
+        follower.until(lambda: learned(stand, "follower") == written, 120)  # else it misses what came before
+        traffic = Traffic(broker.servers, stand.topic("in"))
         traffic.start()
         health = Health(steady.process), Health(follower.process)
-        lines = [json.dumps(x) + "\n" for x in events(2000, 9)]
         for number, kind in enumerate(kinds, 1):
             traffic.send(EVENTS // SESSIONS // 1000 * 1000)
             for part in range(3):
