@@ -94,7 +94,7 @@ def parts(keys: Sequence[bytes], partitions: Sequence[int]) -> NDArray[np.int64]
     """Return the partition of each key, as every client of Kafka chooses it.
 
     >>> parts([b"a", b"b"], [0, 1, 2]).tolist()
-    [0, 1]
+    [1, 2]
     """
     joined, sizes = _joined(keys)
     hashes = np.empty(len(keys), np.uint32)
