@@ -6,6 +6,7 @@ through it all, and must neither lose its count nor grow. A third follows a log 
 """
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -156,3 +157,5 @@ def test_ten_million_events_and_twenty_four_sessions(broker, tmp_path):  # noqa:
         assert learned(stand, "follower") == written
         for one in health:
             one.flat()
+    del traffic
+    gc.collect()  # here, where what the client left is borne
