@@ -166,7 +166,7 @@ def _murmur2(keys, sizes, hashes):  # type: ignore[no-untyped-def]
     mask, mix = np.uint64(0xFFFFFFFF), np.uint64(0x5BD1E995)
     begin = 0
     for i in range(len(sizes)):
-        size = max(sizes[i], 0)
+        size = sizes[i]
         found = np.uint64(0x9747B28C) ^ np.uint64(size)
         whole = size // 4 * 4
         for k in range(begin, begin + whole, 4):
