@@ -56,7 +56,8 @@ def refresh(consumer: KafkaConsumer) -> None:
     """Ask the brokers anew for the topics that a consumer reads, and for no others.
 
     Asked is the group's coordinator, who has a connection of its own: on others an answer would come behind
-    the records that the consumer waits for. Where a broker cannot be reached, others are asked for a while.
+    the records that the consumer waits for. Where it cannot be reached, the others are asked
+    once the consumer has given it up, and for a while.
     """
     cluster, manager, until = consumer._cluster, consumer._manager, time.monotonic() + PATIENCE
     again = cluster.metadata_refresh_in_progress  # what is under way was asked before

@@ -179,11 +179,21 @@ class Daemon:
         """Return whether this process, of those with the same log, has begun to read."""
         return b": from " in self.log.read_bytes()[self._since :]
 
+    def _listens(self):
+        try:
+            status = Path(f"/proc/{self.process.pid}/status").read_text()
+        except FileNotFoundError:  # not on Linux
+            return True
+        caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+        return caught >> (signal.SIGTERM - 1) & 1
+
     def kill(self):
         self.process.kill()
         self.process.wait()
 
     def stop(self, number=signal.SIGTERM, seconds=30):
+        """Ask the daemon to end, once it listens: what it learned may be its predecessor's work alone."""
+        self.until(self._listens)
         self.process.send_signal(number)
         return self.wait(seconds)
 
