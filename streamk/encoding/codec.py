@@ -62,14 +62,20 @@ class Coding(NamedTuple):
 @njit(**INNER)
 def aim_of(coding, target):  # type: ignore[no-untyped-def]
     """Return what an event asks of the experts: a class, or a number as they see it."""
-    return _standard(coding.target, target)
+    return _standard(coding.target, target, TARGET_CLIP)
 
 
 @njit(**INNER)
-def _standard(statistics, target):  # type: ignore[no-untyped-def]
+def unclipped(coding, target):  # type: ignore[no-untyped-def]
+    """Return a number in the units of the experts, however far off it is."""
+    return _standard(coding.target, target, np.inf)
+
+
+@njit(**INNER)
+def _standard(statistics, target, clip):  # type: ignore[no-untyped-def]
     if statistics is None:
         return target
-    return standardise(target, statistics, 0, TARGET_CLIP)
+    return standardise(target, statistics, 0, clip)
 
 
 @njit(**INNER)
