@@ -10,7 +10,12 @@ of ``z`` spend themselves there::
 
 ``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
 diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
-alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens. To
+alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens.
+
+An input that takes few values, as yes and no, is changed to another of them: between them lies nothing that
+the predictions could have learned, and a column that is rarely 1 would seem to matter most of all. So the
+smallest change of an input from event to event is followed, its *gap*; it rises by a tenth with each change,
+so that none is smallest for ever. A difference is as wide as the gap, towards the mean, and at least ¼. To
 ``M`` is added what targets have to do with products of inputs (:mod:`streamk.features.cross_moments`), times
 the part of their variance that the best expert does not explain.
 
@@ -33,7 +38,9 @@ from streamk.features.plain import column_of
 from streamk.threads import one_blas_thread
 
 BLOCKS = 2
-STEP = 0.25  # of the differences, in deviations of an input
+LAST, GAP = 0, 1
+_STEP = 0.25  # of the differences, in deviations of an input
+_SAME, _RISE = 0.02, 1.1  # running scales move inputs that stay what they are by less
 _MIXED = 0.02
 _RARELY = 4  # gradients are taken at one event in so many times the inputs
 _FEWEST = 8
@@ -41,9 +48,18 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
-def no_relevance() -> tuple[Array, Floats]:
-    """Return moments of nothing ``(64, 64)``, and transforms that change nothing ``(2, 64, 64)``."""
-    return np.zeros((MOST, MOST)), np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
+def no_relevance() -> tuple[Array, Array, Floats]:
+    """Return moments of nothing ``(64, 64)``, gaps ``(2, 64)``, and transforms ``(2, 64, 64)`` of 1."""
+    identities = np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
+    return np.zeros((MOST, MOST)), np.zeros((2, MOST)), identities
+
+
+def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
+    """Take over another learner's last inputs, and gaps if they are smaller, in some columns."""
+    known = others[GAP] > 0.0
+    mine = gaps[GAP, columns]
+    gaps[LAST, columns] = others[LAST]
+    gaps[GAP, columns] = np.where(known & ((mine == 0.0) | (others[GAP] < mine)), others[GAP], mine)
 
 
 def transform_of(found: Array, whole: bool) -> Floats:
@@ -116,3 +132,29 @@ def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped
                 if 0 < c < MOST and 0 < d < MOST:
                     for k in range(slopes.shape[1]):
                         sections.moments[c, d] += slopes[j, k] * slopes[m, k]
+
+
+@njit(**INNER)
+def follow_gaps(sections, inputs, found, count, i, unit):  # type: ignore[no-untyped-def]
+    """Note the inputs of row ``i``, in units of ``unit``."""
+    if sections is not None and sections.learned:
+        for j in range(count):
+            c = column_of(sections.columns, sections.places, found[i, j], False)
+            if 0 < c < MOST:
+                value, gap = np.float64(inputs[0, i, j]) / unit, sections.gaps[GAP, c]
+                change = abs(value - sections.gaps[LAST, c])
+                if change > _SAME:
+                    sections.gaps[GAP, c] = min(_RISE * gap, change) if gap > 0.0 else change
+                sections.gaps[LAST, c] = value
+
+
+@njit(**INNER)
+def step_of(sections, key, value):  # type: ignore[no-untyped-def]
+    """Return by how much an input is changed, in deviations, to see what it does; its mean is at 1."""
+    if sections is None:
+        return _STEP
+    c = column_of(sections.columns, sections.places, key, False)
+    gap = sections.gaps[GAP, c] if 0 < c < MOST else 0.0
+    if gap <= _STEP:
+        return _STEP
+    return gap if value < 1.0 else -gap

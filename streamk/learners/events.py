@@ -27,7 +27,14 @@ from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
-from streamk.features.relevance import STEP, add_gradients, inputs_for, is_due, transform_row
+from streamk.features.relevance import (
+    add_gradients,
+    follow_gaps,
+    inputs_for,
+    is_due,
+    step_of,
+    transform_row,
+)
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.borrowed import borrowed, keep
 
@@ -210,10 +217,11 @@ def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual
 
 @njit(**INNER)
 def _take_products(loan, inputs, found, count, i, aim):  # type: ignore[no-untyped-def]
-    """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
+    """Let relevance learn how inputs change, and what the target of row ``i`` has to do with every two."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
+    follow_gaps(features.sections, inputs, found, count, i, unit)
     add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value)
 
 
@@ -238,14 +246,16 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
         for k in range(kinds):
             for m in range(w):
                 changed[k, 0, m] = inputs[k, i, m]
+        value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
+        step = step_of(features.sections, keys[0, j], value)
         for k in range(families):
-            changed[k, 0, j] += np.float32(STEP * scale_of(count, coding.exponents[k]))
+            changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         transform_row(features.sections, changed, keys, count, row)
         _featurize(loan, changed, keys, counts, raw)
         fill_plain(features.sections, changed, keys, count, row, np.bool_(False), raw, phi)
         _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
         for k in range(most):
-            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / STEP
+            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0)
 
 
