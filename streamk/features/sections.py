@@ -219,9 +219,9 @@ class Sections:
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)
         moments = typed(arrays, "map.moments", np.float64, (used, used))
-        gaps = np.zeros((2, used))
+        gaps = np.zeros((3, used))
         if "map.gaps" in arrays:
-            gaps = typed(arrays, "map.gaps", np.float64, (2, used))
+            gaps = typed(arrays, "map.gaps", np.float64, (3, used))
         transforms = typed(arrays, "map.transforms", np.float32, (BLOCKS, used, used))
         kinds = typed(arrays, "map.kinds", np.int64, self.kinds.shape)
         if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:

@@ -154,6 +154,8 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
             _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
+                unit = scale_of(widths[i], coding.exponents[0])
+                follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(loan, inputs, found, widths[i], i, given)
                 if late:
@@ -217,11 +219,10 @@ def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual
 
 @njit(**INNER)
 def _take_products(loan, inputs, found, count, i, aim):  # type: ignore[no-untyped-def]
-    """Let relevance learn how inputs change, and what the target of row ``i`` has to do with every two."""
+    """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
-    follow_gaps(features.sections, inputs, found, count, i, unit)
     add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value)
 
 
@@ -248,6 +249,8 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
                 changed[k, 0, m] = inputs[k, i, m]
         value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
         step = step_of(features.sections, keys[0, j], value)
+        if step == 0.0:
+            continue  # it stays 0: nothing is known of what this input does
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         transform_row(features.sections, changed, keys, count, row)

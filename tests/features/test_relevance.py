@@ -44,7 +44,7 @@ def test_inputs_are_transformed_where_they_have_relevance():
     transforms = rng.normal(size=(2, MOST, MOST)).astype(np.float32)
     record = SectionRecord(
         np.float32(1.0), keys, index_of(keys), 0, np.zeros(3, dtype=np.int64),
-        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), np.zeros((2, MOST)), True,
+        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), np.zeros((3, MOST)), True,
         np.zeros((1, MOST, MOST)), np.zeros(0),
     )  # fmt: skip
     inputs = rng.normal(size=(6, 1, 4)).astype(np.float32)
@@ -139,7 +139,7 @@ def test_an_impossible_file_is_refused(name):
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
     arrays = {k: v.copy() for k, v in sections.arrays().items()} | {"map.grown": np.zeros(1, dtype=np.int64)}
-    arrays["map.gaps"] = np.zeros((2, 3))
+    arrays["map.gaps"] = np.zeros((3, 3))
     bad = {
         "map.gaps": np.nan,
         "map.columns": 0,
