@@ -96,18 +96,24 @@ class Stacking:
             return record._replace(intervals=old)
         return record
 
-    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+    def take(
+        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
+    ) -> None:
         """Become the merge of several: what they know of their weights adds up, shares are averaged.
 
-        None of them has seen the last target of all, so none is taken to be out of reach.
+        None of them has seen the last target of all, so none is taken to be out of reach. Where all have
+        learned on from the last of them, what never fades is added ``counts`` times, and the rest averaged.
         """
         penalty = PENALTY * np.eye(self.weights.shape[1])
         for s in range(len(self.weights)):
             before = penalty @ self.weights[s]
             known, moved = penalty.copy(), before.copy()
-            for other in others:
-                known += other.curvature[s] - penalty
-                moved += other.curvature[s] @ other.weights[s] - before
+            times = [1.0] * len(others)
+            if counts is not None:
+                times = list(counts if self.forgetting[s] == 1.0 else shares)
+            for other, count in zip(others, times, strict=True):
+                known += count * (other.curvature[s] - penalty)
+                moved += count * (other.curvature[s] @ other.weights[s] - before)
             self.weights[s], self.curvature[s] = np.linalg.solve(known, moved), known
         self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
         self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))

@@ -151,7 +151,7 @@ class LeastSquares(Expert):
     def forget(self, columns: slice) -> None:
         """Begin anew if it stands on these columns of the map alone."""
         super().forget(columns)
-        if self._within(columns):
+        if self.within(columns):
             self.close()
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
@@ -179,9 +179,15 @@ class LeastSquares(Expert):
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
 
-    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+    def take(
+        self,
+        experts: Sequence[Self],
+        shares: Sequence[float],
+        columns: Columns,
+        counts: Sequence[float] | None = None,
+    ) -> None:
         """Become the merge by information: each says what it knows beyond what all were told before."""
-        super().take(experts, shares, columns)
+        super().take(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
@@ -191,9 +197,11 @@ class LeastSquares(Expert):
         known = penalty.copy() if adds else np.zeros_like(penalty)
         moved = np.zeros((len(self.weights), len(joined)))
         events = sum(expert.clock[EVENTS] for expert in experts)
-        for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
+        for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
             at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
             factor_of = share * events / max(expert.clock[EVENTS], 1.0) if adds else share
+            if adds and counts is not None:
+                factor_of = counts[k]
             told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
             told[np.ix_(at, at)] = expert.information()
             weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]

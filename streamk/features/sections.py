@@ -167,10 +167,13 @@ class Sections:
             for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
         }
 
-    def take(self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]]) -> None:
+    def take(
+        self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]], shared: bool = False
+    ) -> None:
         """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first.
 
-        ``targets`` are, of each part, where its outputs go and the unit of its targets.
+        ``targets`` are, of each part, where its outputs go and the unit of its targets. Where all have
+        learned on from ``shared`` knowledge, that of relevance, which fades, is the mean of theirs.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
         for other, (places, unit) in zip(others, targets, strict=True):
@@ -178,6 +181,9 @@ class Sections:
             self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
             pool_gaps(self.gaps, here, other.gaps[:, there])
             self.cross.take(other.cross, (here, there), places, unit)
+        if shared:
+            self.moments /= len(others)
+            self.cross.fade(1.0 / len(others))
         self.kinds = others[0].kinds.copy()
         self.grown = any(other.grown for other in others)
         for block in range(BLOCKS):
