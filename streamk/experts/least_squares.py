@@ -179,6 +179,10 @@ class LeastSquares(Expert):
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
 
+    def goes_on_from(self, before: Self) -> bool:
+        """Return whether it has not begun anew since."""
+        return self.restarts == before.restarts
+
     def take(
         self,
         experts: Sequence[Self],
@@ -186,7 +190,10 @@ class LeastSquares(Expert):
         columns: Columns,
         counts: Sequence[float] | None = None,
     ) -> None:
-        """Become the merge by information: each says what it knows beyond what all were told before."""
+        """Become the merge by information: each says what it knows beyond what all were told before.
+
+        One that has begun anew knows less than that in some directions, and is taken to have been told less.
+        """
         super().take(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
             return
@@ -208,7 +215,10 @@ class LeastSquares(Expert):
             if unit.offset:  # targets around another mean: the constant takes the difference
                 weights[:, joined == 0] += unit.offset / self.constant
             moved[rows] += factor_of * (weights @ told)
-            known += factor_of * (told - penalty if adds else told)
+            if adds:
+                anew = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
+                told -= _least_told(told, self.penalty) * penalty if anew and expert.restarts else penalty
+            known += factor_of * told
             change.take(self.watch, expert.watch, factor_of)
         with one_blas_thread():
             solved = (
@@ -259,6 +269,12 @@ class LeastSquares(Expert):
         self.variables[0], self.variables[1 : 1 + count] = count, joined
         self.places[joined] = np.arange(1, count + 1)
         self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
+
+
+def _least_told(told: Array, penalty: float) -> float:
+    """Return the part of the penalty that is within what an expert knows."""
+    with one_blas_thread():
+        return float(np.clip(np.linalg.eigvalsh(told)[0] / penalty, 0.0, 1.0)) if len(told) else 1.0
 
 
 @overload(step, jit_options=INNER)

@@ -144,7 +144,7 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner |
         experts = [part._experts[k] for part in parts]
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
-        expert.take(experts, shares, columns, counts and _counts(expert, parts, merged, counts))
+        expert.take(experts, shares, columns, None if base is None else _counts(k, parts, merged))
         if counts:
             clocks = zip((part._experts[k].clock for part in parts), counts, strict=True)
             expert.clock[:] = sum(count * clock for clock, count in clocks)
@@ -156,23 +156,23 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner |
     return merged
 
 
-def _counts(
-    expert: Expert, parts: Sequence[KernelLearner], merged: KernelLearner, counts: list[float]
-) -> list[float]:
-    """Return how often what the parts know is added up, the last being what the others have gone on from.
+def _counts(k: int, parts: Sequence[KernelLearner], merged: KernelLearner) -> list[float]:
+    """Return how often what experts number ``k`` know is added up; the others have gone on from the last one.
 
-    An expert on a block of features under relevance forgets what it knew when the block begins anew. The last
-    is counted as often as the merged learner has its block, less as often as others have.
+    What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
+    forgotten it, and so has one on a block of features under relevance which has begun anew.
     """
     assert merged._map is not None
-    if merged._map.sections is None:
-        return counts
-    sections, before = merged._map.sections, _sections(parts[-1])
-    for block in range(BLOCKS):
-        if expert.within(sections.columns_of_part(1 + block)):
-            same = [before.has_block_of(_sections(part), block) for part in (merged, *parts[:-1])]
-            return [*counts[:-1], float(same[0]) - sum(same[1:])]
-    return counts
+    *models, base = parts
+    still = [m._experts[k].goes_on_from(base._experts[k]) for m in models]
+    if merged._map.sections is not None:
+        sections, before = merged._map.sections, _sections(base)
+        for block in range(BLOCKS):
+            if merged._experts[k].within(sections.columns_of_part(1 + block)):
+                still = [
+                    a and before.has_block_of(_sections(m), block) for a, m in zip(still, models, strict=True)
+                ]
+    return [*[1.0] * len(models), float(any(still)) - sum(still)]
 
 
 def _sections(part: KernelLearner) -> Sections:

@@ -169,3 +169,37 @@ def test_what_is_refused():
         streamk.merge([other], base=base)
     with pytest.raises(ValueError, match="model 0 is a KaczmarzClassifier and the base a KaczmarzRegressor"):
         streamk.merge([streamk.KaczmarzClassifier(seed=1)], base=base)
+
+
+def turning(n, seed, turn):
+    """A target that turns into its opposite after so many events, so that experts begin anew."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 4))
+    y = np.where(np.arange(n) < turn, 1.0, -1.0) * np.tanh(2.0 * z[:, 0] + z[:, 1]) + 0.05 * rng.normal(
+        size=n
+    )
+    return [dict(zip(NAMES, row, strict=True)) for row in z.tolist()], y.tolist()
+
+
+def restarts(learner):
+    return sum(row.get("restarts", 0) for row in learner.summary()["experts"])
+
+
+@pytest.mark.parametrize(("base", "more", "turn"), [(0, 3500, 2000), (1200, 3500, 2000), (3000, 800, 0)])
+def test_learners_that_began_anew_merge(base, more, turn):
+    """They know less than they were told, and the merge is no worse than either."""
+    first = streamk.KernelRegressor(features=768, label_memory=False, seed=1)
+    if base:
+        first.learn_many(*turning(base, 0, 2500))
+    models = [streamk.loads(first.to_bytes()) for _ in range(2)]
+    for seed, model in enumerate(models, 1):
+        model.learn_many(*turning(more - 100 * seed, seed, turn))
+    assert restarts(models[0]) > 0
+    merged = streamk.merge(models, base=first)
+    assert merged.events == base + 2 * more - 300
+    xs, ys = turning(500, 9, 0)
+    errors = [np.mean((np.array(m.predict_many(xs)) - ys) ** 2) for m in (*models, merged)]
+    assert errors[2] < 1.2 * max(errors[:2])
+    assert streamk.loads(merged.to_bytes()).to_bytes() == merged.to_bytes()
+    twice = streamk.merge([merged, streamk.merge(models[::-1], base=first)], base=first)
+    twice.learn_many(xs, ys)
