@@ -192,7 +192,8 @@ class LeastSquares(Expert):
     ) -> None:
         """Become the merge by information: each says what it knows beyond what all were told before.
 
-        One that has begun anew knows less than that in some directions, and is taken to have been told less.
+        One that has begun anew knows less than that in some directions. It is taken to have been told less,
+        and that its coefficients are what they are.
         """
         super().take(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
@@ -214,11 +215,14 @@ class LeastSquares(Expert):
             weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
             if unit.offset:  # targets around another mean: the constant takes the difference
                 weights[:, joined == 0] += unit.offset / self.constant
-            moved[rows] += factor_of * (weights @ told)
-            if adds:
-                anew = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
-                told -= _least_told(told, self.penalty) * penalty if anew and expert.restarts else penalty
-            known += factor_of * told
+            apart = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
+            if adds and apart and expert.restarts:
+                told -= _least_told(told, self.penalty) * penalty
+                known += factor_of * told
+                moved[rows] += factor_of * (weights @ told) + share * self.penalty * weights
+            else:
+                moved[rows] += factor_of * (weights @ told)
+                known += factor_of * (told - penalty if adds else told)
             change.take(self.watch, expert.watch, factor_of)
         with one_blas_thread():
             solved = (

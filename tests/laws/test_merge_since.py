@@ -145,6 +145,8 @@ def test_rounds_of_shards_err_like_one_learner(cls):
             models[-1].learn_many(xs[rows], ys[rows])
         merged = streamk.merge(models, base=merged)
         assert merged.events == start + 2000
+    counts = [model._map.sections.moments[0, 0] for model in (*models, merged)]
+    np.testing.assert_allclose(counts[2], np.mean(counts[:2]))  # what fades is not added up again and again
     errors = []
     for model in (whole, merged):
         said = model.predict_many(xs[10_000:])
@@ -185,7 +187,9 @@ def restarts(learner):
     return sum(row.get("restarts", 0) for row in learner.summary()["experts"])
 
 
-@pytest.mark.parametrize(("base", "more", "turn"), [(0, 3500, 2000), (1200, 3500, 2000), (3000, 800, 0)])
+@pytest.mark.parametrize(
+    ("base", "more", "turn"), [(0, 3500, 2000), (1200, 3500, 2000), (2100, 1500, 700), (3000, 800, 0)]
+)
 def test_learners_that_began_anew_merge(base, more, turn):
     """They know less than they were told, and the merge is no worse than either."""
     first = streamk.KernelRegressor(features=768, label_memory=False, seed=1)
