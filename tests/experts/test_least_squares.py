@@ -111,11 +111,11 @@ def test_disjoint_halves_merge_exactly():
 
 
 def test_a_merge_of_what_began_anew_lies_between():
-    """Each knows a twentieth of what it knew, in some directions less than the penalty says."""
+    """Each knows a thousandth of what it knew, in some directions less than the penalty says."""
     phi, y, w = stream(300, 3)
     parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
     for part in parts:
-        part._set(part.joined, 0.05 * part.information(), part.weights[:, : len(part.joined)].copy())
+        part._set(part.joined, 0.001 * part.information(), part.weights[:, : len(part.joined)].copy())
         part.watch[0, change.RISES] = 1.0
     merged = expert()
     merged.take(parts, [0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2)
