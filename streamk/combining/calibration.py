@@ -82,7 +82,9 @@ class Calibration:
         """The combiner as compiled code sees it."""
         return Calibrating(self.loss, self.state)
 
-    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+    def take(
+        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
+    ) -> None:
         """Become the merge of several: the weighted mean."""
         self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
 

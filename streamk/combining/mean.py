@@ -25,7 +25,9 @@ class Mean:
     def __init__(self, experts: int) -> None:
         self.record = Averaging(experts)
 
-    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+    def take(
+        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
+    ) -> None:
         """Become the merge of several; there is nothing to merge."""
 
     def parts(self) -> dict[str, NDArray[Any]]:

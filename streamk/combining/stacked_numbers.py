@@ -9,12 +9,13 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from streamk.combining.away import Watching, last_of, stays_away, watch
 from streamk.combining.combiner import adapt, combine
 from streamk.combining.intervals import Intervening, follow
 from streamk.combining.newton import newton_step
 from streamk.combining.weighing import clipped, fade, rate, share
 from streamk.compiling import INNER
-from streamk.encoding.codec import aim_of, decode, is_learned
+from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 
 CLIP = 6.0  # of outputs
 _RATE = 0.5
@@ -33,6 +34,7 @@ class StackedNumbers(NamedTuple):
     losses: Array
     pace: float
     intervals: Intervening
+    away: Watching
 
 
 @njit(**INNER)
@@ -61,7 +63,8 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
         return None
 
     def number(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
-        out[0] = decode(coding, _mixed(combiner, outputs))
+        away = stays_away(combiner.away)
+        out[0] = last_of(combiner.away) if away else decode(coding, _mixed(combiner, outputs))
 
     return number
 
@@ -74,7 +77,12 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # ty
     def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
         aim = aim_of(coding, target)
         together = _mixed(asked, outputs)
-        follow(combiner.intervals, asked.intervals, together, aim)
+        if stays_away(combiner.away):
+            said, came = unclipped(coding, last_of(combiner.away)), unclipped(coding, target)
+            follow(combiner.intervals, asked.intervals, said, came)
+        else:
+            follow(combiner.intervals, asked.intervals, together, aim)
+        watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
             _learn_number(combiner, asked, outputs, together, aim)
 

@@ -27,6 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.combining.away import Away
 from streamk.combining.intervals import Intervals
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
@@ -67,6 +68,7 @@ class Stacking:
         self.error: Array = np.zeros(2)
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay)
+        self.away = Away(delay)
 
     @property
     def record(self) -> StackedClasses | StackedNumbers:
@@ -77,7 +79,7 @@ class Stacking:
         return (
             StackedClasses(*shared, self.logits)
             if self.intervals is None
-            else StackedNumbers(*shared, self.intervals.record)
+            else StackedNumbers(*shared, self.intervals.record, self.away.record)
         )
 
     @property
@@ -94,15 +96,24 @@ class Stacking:
             return record._replace(intervals=old)
         return record
 
-    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
-        """Become the merge of several: what they know of their weights adds up, shares are averaged."""
+    def take(
+        self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
+    ) -> None:
+        """Become the merge of several: what they know of their weights adds up, shares are averaged.
+
+        None of them has seen the last target of all, so none is taken to be out of reach. Where all have
+        learned on from the last of them, what never fades is added ``counts`` times, and the rest averaged.
+        """
         penalty = PENALTY * np.eye(self.weights.shape[1])
         for s in range(len(self.weights)):
             before = penalty @ self.weights[s]
             known, moved = penalty.copy(), before.copy()
-            for other in others:
-                known += other.curvature[s] - penalty
-                moved += other.curvature[s] @ other.weights[s] - before
+            times = [1.0] * len(others)
+            if counts is not None:
+                times = list(counts if self.forgetting[s] == 1.0 else shares)
+            for other, count in zip(others, times, strict=True):
+                known += count * (other.curvature[s] - penalty)
+                moved += count * (other.curvature[s] @ other.weights[s] - before)
             self.weights[s], self.curvature[s] = np.linalg.solve(known, moved), known
         self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
         self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))
@@ -113,7 +124,7 @@ class Stacking:
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; of the curvature, which is symmetric, one half."""
         kept = self._arrays()
-        return kept if self.intervals is None else kept | self.intervals.parts()
+        return kept if self.intervals is None else kept | self.intervals.parts() | self.away.parts()
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         kept = {f"stacking.{name}": getattr(self, name) for name in _KEPT}
@@ -126,6 +137,7 @@ class Stacking:
         """Take over the arrays of a model file, if they are possible."""
         if self.intervals is not None:
             self.intervals.restore(arrays)
+            self.away.restore(arrays)
         for key, expected in self._arrays().items():
             name, kept = key.removeprefix("stacking."), typed(arrays, key, np.float64, expected.shape)
             if not (abs(kept) <= _MOST).all() or (name in _POSITIVE and (kept < 0.0).any()):

@@ -31,6 +31,7 @@ from streamk.encoding.scaling import (
     kept_numbers,
     observe,
     pooled,
+    pooled_since,
     spread,
     standardise,
 )
@@ -62,14 +63,20 @@ class Coding(NamedTuple):
 @njit(**INNER)
 def aim_of(coding, target):  # type: ignore[no-untyped-def]
     """Return what an event asks of the experts: a class, or a number as they see it."""
-    return _standard(coding.target, target)
+    return _standard(coding.target, target, TARGET_CLIP)
 
 
 @njit(**INNER)
-def _standard(statistics, target):  # type: ignore[no-untyped-def]
+def unclipped(coding, target):  # type: ignore[no-untyped-def]
+    """Return a number in the units of the experts, however far off it is."""
+    return _standard(coding.target, target, np.inf)
+
+
+@njit(**INNER)
+def _standard(statistics, target, clip):  # type: ignore[no-untyped-def]
     if statistics is None:
         return target
-    return standardise(target, statistics, 0, TARGET_CLIP)
+    return standardise(target, statistics, 0, clip)
 
 
 @njit(**INNER)
@@ -248,8 +255,8 @@ class Codec:
             return bool((abs(labels) <= LARGEST).all())
         return bool(((labels >= 0.0) & (labels < self.outputs) & (labels % 1.0 == 0.0)).all())
 
-    def absorb(self, others: Sequence[Codec]) -> None:
-        """Know what some codecs know together; this one knows nothing yet."""
+    def absorb(self, others: Sequence[Codec], base: Codec | None = None) -> None:
+        """Know what some codecs know together, who may have gone on from ``base``; this one knows nothing."""
         names = list(dict.fromkeys(chain.from_iterable(other.inputs.numbers for other in others)))
         inputs = self.inputs
         if not inputs.settled:
@@ -258,17 +265,26 @@ class Codec:
                     inputs.settle(other.inputs.directions)
         statistics = np.zeros((len(names) if inputs.scaled else 0, self.target.shape[1]))
         for slot in range(len(statistics)):
-            seen = (o.inputs.statistics[place] for o in others
-                    if (place := o.inputs.numbers.get(names[slot])) is not None)  # fmt: skip
-            statistics[slot] = pooled(list(seen), self.horizon)
+            statistics[slot] = self._pooled(names[slot], others, base)
         inputs.set_names(names if inputs.registers else [], statistics)
-        self.target[0] = pooled([other.target[0] for other in others], self.horizon)
+        targets, before = [other.target[0] for other in others], np.zeros(self.target.shape[1])
+        self.target[0] = pooled_since(targets, before if base is None else base.target[0], self.horizon)
         if self.labels is not None:
             known_labels = (other.labels.values for other in others if other.labels is not None)
             self.register(list(chain.from_iterable(known_labels)))
-        self.counts[EVENTS] = sum(other.counts[EVENTS] for other in others)
+        before_them = 0.0 if base is None else base.counts[EVENTS]
+        self.counts[EVENTS] = before_them + sum(other.counts[EVENTS] - before_them for other in others)
         known = [int(other.counts[KNOWN]) for other in others]
         self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)
+
+    def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None) -> Array:
+        """Return the statistics of a number that some of them know."""
+        seen = [o.inputs.statistics[place] for o in others
+                if (place := o.inputs.numbers.get(name)) is not None]  # fmt: skip
+        place = None if base is None else base.inputs.numbers.get(name)
+        if base is None or place is None:
+            return pooled(seen, self.horizon)
+        return pooled_since(seen, base.inputs.statistics[place], self.horizon)
 
     def _known_of(self, others: Sequence[Codec]) -> int:
         """Return how many labels, in this codec's order, some other has learned; others come last."""

@@ -199,6 +199,36 @@ def pooled(parts: Sequence[Array], horizon: float | None) -> Array:
     return whole
 
 
+def pooled_since(parts: Sequence[Array], base: Array, horizon: float | None) -> Array:
+    """Return the statistics of all that some have seen who have gone on from those of ``base``.
+
+    Sums about the mean of ``base`` are added up, and what all of them had before is counted once; so is the
+    value that ``base`` held, which some may have counted since. Statistics that follow a stream fade, so
+    theirs are pooled as if they had nothing in common.
+    """
+    if base[COUNT] == 0.0 or horizon is not None:
+        return pooled(parts, horizon)
+    table, centre, held = np.array([part for part in parts if part[COUNT] > 0.0]), base[MEAN], base[HELD]
+    other = ~np.isnan(table[:, HELD]) & (table[:, HELD] != held)
+    again = (
+        0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
+    )  # often that what was held is counted twice
+    apart, beside = table[:, MEAN] - centre, 0.0 if np.isnan(held) else held - centre
+    count = base[COUNT] + (table[:, COUNT] - base[COUNT]).sum() - again
+    total = (table[:, COUNT] * apart).sum() - again * beside
+    added = table[:, SQUARES] + table[:, COUNT] * apart**2 - base[SQUARES]
+    squares = base[SQUARES] + added.sum() - again * beside**2 - total**2 / count
+    whole = base.copy()
+    whole[COUNT], whole[MEAN], whole[SQUARES] = count, centre + total / count, max(squares, 0.0)
+    values = table[other, HELD]
+    order = np.argsort(np.abs(values - whole[MEAN]), kind="stable")
+    if len(values):
+        whole[HELD] = values[order[-1]]
+    for value in values[order[:-1]]:
+        add(value, whole[None], 0, np.inf)
+    return whole
+
+
 @njit(cache=True, inline="always", error_model="numpy")
 def scale_of(present, exponent):  # type: ignore[no-untyped-def]
     """Return ``present`` to the power of 0, −½ or −1."""

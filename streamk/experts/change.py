@@ -52,8 +52,8 @@ def empty_watch() -> Array:
 
 def take(watch: Array, other: Array, factor: float) -> None:
     """Take part in a merge: so many times the information of another is added; windows begin empty."""
-    watch[0, KNOWN] += factor * other[0, KNOWN]
-    watch[0, RISES] += other[0, RISES]
+    watch[0, KNOWN] = max(0.0, watch[0, KNOWN] + factor * other[0, KNOWN])
+    watch[0, RISES] = max(0.0, watch[0, RISES] + (factor if factor <= 0.0 else 1.0) * other[0, RISES])
 
 
 def parts(watch: Array) -> dict[str, NDArray[Any]]:

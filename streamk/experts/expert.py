@@ -180,25 +180,38 @@ class Expert:
             weight = np.float32(averaging_weight(self.clock[STEPS]))
             self.coefficients[FINAL] += weight * (self.coefficients[ITERATE] - self.coefficients[FINAL])
 
-    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+    def take(
+        self,
+        experts: Sequence[Self],
+        shares: Sequence[float],
+        columns: Columns,
+        counts: Sequence[float] | None = None,
+    ) -> None:
         """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
 
         Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of
-        their outputs (the averaging of Andrecut 2016, eqs. 67 and 68).
+        their outputs (the averaging of Andrecut 2016, eqs. 67 and 68). Where all have learned on from what
+        one knew, that one is the last of them, of share 0; what adds up then is added ``counts`` times.
         """
         mean = np.zeros(self.coefficients.shape)
         for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
             count, width = len(rows), expert.coefficients.shape[2]
             mean[:, rows, :width] += share * unit.scale * expert.coefficients[:, :count]
         self.coefficients[:] = mean
-        self.clock[:] = sum(expert.clock for expert in experts)
+        times = counts or [1.0] * len(experts)
+        self.clock[:] = sum(count * expert.clock for expert, count in zip(experts, times, strict=True))
 
     def forget(self, columns: slice) -> None:
         """Begin anew if it stands on these columns of the map alone, whose features become other ones."""
-        if self._within(columns):
+        if self.within(columns):
             self.coefficients[:] = 0.0
 
-    def _within(self, columns: slice) -> bool:
+    def goes_on_from(self, before: Self) -> bool:
+        """Return whether it still knows what it knew ``before``."""
+        return True
+
+    def within(self, columns: slice) -> bool:
+        """Return whether it stands on some of these columns of the map, and on no others."""
         stop = self.first + self.coefficients.shape[2]
         return bool(columns.start <= self.first < stop <= columns.stop)
 

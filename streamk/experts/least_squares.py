@@ -151,7 +151,7 @@ class LeastSquares(Expert):
     def forget(self, columns: slice) -> None:
         """Begin anew if it stands on these columns of the map alone."""
         super().forget(columns)
-        if self._within(columns):
+        if self.within(columns):
             self.close()
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
@@ -179,9 +179,23 @@ class LeastSquares(Expert):
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
 
-    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
-        """Become the merge by information: each says what it knows beyond what all were told before."""
-        super().take(experts, shares, columns)
+    def goes_on_from(self, before: Self) -> bool:
+        """Return whether it has not begun anew since."""
+        return self.restarts == before.restarts
+
+    def take(
+        self,
+        experts: Sequence[Self],
+        shares: Sequence[float],
+        columns: Columns,
+        counts: Sequence[float] | None = None,
+    ) -> None:
+        """Become the merge by information: each says what it knows beyond what all were told before.
+
+        One that has begun anew knows less than that in some directions. It is taken to have been told less,
+        and that its coefficients are what they are.
+        """
+        super().take(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
@@ -191,16 +205,24 @@ class LeastSquares(Expert):
         known = penalty.copy() if adds else np.zeros_like(penalty)
         moved = np.zeros((len(self.weights), len(joined)))
         events = sum(expert.clock[EVENTS] for expert in experts)
-        for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
+        for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
             at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
             factor_of = share * events / max(expert.clock[EVENTS], 1.0) if adds else share
+            if adds and counts is not None:
+                factor_of = counts[k]
             told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
             told[np.ix_(at, at)] = expert.information()
             weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
             if unit.offset:  # targets around another mean: the constant takes the difference
                 weights[:, joined == 0] += unit.offset / self.constant
-            moved[rows] += factor_of * (weights @ told)
-            known += factor_of * (told - penalty if adds else told)
+            apart = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
+            if adds and apart and expert.restarts:
+                told -= _least_told(told, self.penalty) * penalty
+                known += factor_of * told
+                moved[rows] += factor_of * (weights @ told) + share * self.penalty * weights
+            else:
+                moved[rows] += factor_of * (weights @ told)
+                known += factor_of * (told - penalty if adds else told)
             change.take(self.watch, expert.watch, factor_of)
         with one_blas_thread():
             solved = (
@@ -251,6 +273,12 @@ class LeastSquares(Expert):
         self.variables[0], self.variables[1 : 1 + count] = count, joined
         self.places[joined] = np.arange(1, count + 1)
         self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
+
+
+def _least_told(told: Array, penalty: float) -> float:
+    """Return the part of the penalty that is within what an expert knows."""
+    with one_blas_thread():
+        return float(np.clip(np.linalg.eigvalsh(told)[0] / penalty, 0.0, 1.0)) if len(told) else 1.0
 
 
 @overload(step, jit_options=INNER)

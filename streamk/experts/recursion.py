@@ -191,13 +191,19 @@ class Recursion(Expert):
         lower = np.tril(self.gram)
         return np.asarray(lower + np.tril(lower, -1).T)
 
-    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+    def take(
+        self,
+        experts: Sequence[Self],
+        shares: Sequence[float],
+        columns: Columns,
+        counts: Sequence[float] | None = None,
+    ) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
         Whoever has not opened that block yet says nothing of it. A share counts for as many events as it is
         of all events: shares by events leave the information as it is.
         """
-        super().take(experts, shares, columns)
+        super().take(experts, shares, columns, counts)
         latest = max(expert.opening for expert in experts)
         told = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
         if not told:
@@ -210,7 +216,7 @@ class Recursion(Expert):
         part = sum(shares[k] for k in told)
         for k in told:
             expert, (rows, unit) = experts[k], columns[k]
-            evidence = shares[k] * events / max(expert.clock[EVENTS], 1.0)
+            evidence = counts[k] if counts else shares[k] * events / max(expert.clock[EVENTS], 1.0)
             seen = expert.information
             moved = (expert.weights @ seen - penalty * expert.start)[: len(rows)]
             known[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)

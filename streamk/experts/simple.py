@@ -5,6 +5,7 @@ What they say is the least that any other expert must be better than; on some st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,10 +86,13 @@ class Prior(Expert):
         super().grow(outputs, features, width)
         self.counts = np.pad(self.counts, (0, max(0, outputs - len(self.counts))))
 
-    def take(self, experts: Any, shares: Any, columns: Columns) -> None:
+    def take(
+        self, experts: Any, shares: Any, columns: Columns, counts: Sequence[float] | None = None
+    ) -> None:
         """Become the merge: counts add up."""
-        for expert, (rows, _) in zip(experts, columns, strict=True):
-            self.counts[rows] += expert.counts[: len(rows)]
+        times = counts or [1.0] * len(experts)
+        for expert, count, (rows, _) in zip(experts, times, columns, strict=True):
+            self.counts[rows] += count * expert.counts[: len(rows)]
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""

@@ -128,7 +128,7 @@ class Subspace(Expert):
     def forget(self, columns: slice) -> None:
         """Begin anew if it stands on these columns of the map alone."""
         super().forget(columns)
-        if self._within(columns):
+        if self.within(columns):
             self._begin(self.basis.shape[1])
 
     def rearrange(self, places: NDArray[np.int64]) -> None:
@@ -136,9 +136,15 @@ class Subspace(Expert):
         super().rearrange(places)
         self._begin(self.coefficients.shape[2])
 
-    def take(self, experts: Sequence[Self], shares: Sequence[float], columns: Columns) -> None:
+    def take(
+        self,
+        experts: Sequence[Self],
+        shares: Sequence[float],
+        columns: Columns,
+        counts: Sequence[float] | None = None,
+    ) -> None:
         """Become the merge: coefficients are averaged, and the subspace is looked for anew."""
-        super().take(experts, shares, columns)
+        super().take(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])
 
     def parts(self) -> dict[str, NDArray[Any]]:

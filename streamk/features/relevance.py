@@ -10,9 +10,16 @@ of ``z`` spend themselves there::
 
 ``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
 diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
-alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens. To
-``M`` is added what targets have to do with products of inputs (:mod:`streamk.features.cross_moments`), times
-the part of their variance that the best expert does not explain.
+alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens.
+
+Between the values of an input that takes few, as yes and no, lies nothing that predictions could have
+learned: with small differences a column that is rarely 1 seems to matter most of all. So differences go to
+another value. The smallest change of an input between events is its *gap*, which rises by a tenth with every
+change, so that none is the smallest for ever; a difference is as wide as the gap, towards the mean, and at
+least ¼. A number that has never changed does nothing.
+
+To ``M`` is added what targets have to do with products of inputs (:mod:`streamk.features.cross_moments`),
+times the part of their variance that the best expert does not explain.
 
 There are two such blocks of features; until they begin, ``T`` is the identity. Whenever the number of events
 has doubled, the older begins anew under the ``M`` of that moment: one under the diagonal and the other under
@@ -33,7 +40,9 @@ from streamk.features.plain import column_of
 from streamk.threads import one_blas_thread
 
 BLOCKS = 2
-STEP = 0.25  # of the differences, in deviations of an input
+RAW, LAST, GAP = 0, 1, 2
+_STEP = 0.25  # of the differences, in deviations of an input
+_RISE = 1.1
 _MIXED = 0.02
 _RARELY = 4  # gradients are taken at one event in so many times the inputs
 _FEWEST = 8
@@ -41,9 +50,18 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
-def no_relevance() -> tuple[Array, Floats]:
-    """Return moments of nothing ``(64, 64)``, and transforms that change nothing ``(2, 64, 64)``."""
-    return np.zeros((MOST, MOST)), np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
+def no_relevance() -> tuple[Array, Array, Floats]:
+    """Return moments of nothing ``(64, 64)``, gaps ``(3, 64)``, and transforms ``(2, 64, 64)`` of 1."""
+    identities = np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
+    return np.zeros((MOST, MOST)), np.zeros((3, MOST)), identities
+
+
+def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
+    """Take over the last values of another learner, and its gaps where they are smaller, in some columns."""
+    known = others[GAP] > 0.0
+    mine = gaps[GAP, columns]
+    gaps[:GAP, columns] = others[:GAP]
+    gaps[GAP, columns] = np.where(known & ((mine == 0.0) | (others[GAP] < mine)), others[GAP], mine)
 
 
 def transform_of(found: Array, whole: bool) -> Floats:
@@ -116,3 +134,37 @@ def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped
                 if 0 < c < MOST and 0 < d < MOST:
                     for k in range(slopes.shape[1]):
                         sections.moments[c, d] += slopes[j, k] * slopes[m, k]
+
+
+@njit(**INNER)
+def follow_gaps(sections, rows, r, inputs, found, count, i, unit):  # type: ignore[no-untyped-def]
+    """Note the numbers of row ``r``, of which row ``i`` of ``inputs``, in ``unit``, are the scaled ones."""
+    if sections is not None and sections.learned:
+        slots, keys, values = rows
+        shared, gaps = min(r, slots.shape[0] - 1), sections.gaps
+        for j in range(slots.shape[1]):
+            key = keys[shared, j]
+            c = column_of(sections.columns, sections.places, key, False) if slots[shared, j] >= 0 else 0
+            if 0 < c < MOST:
+                place, scaled = np.searchsorted(found[i, :count], key), 0.0
+                if place < count and found[i, place] == key:  # one that is 0 is left out
+                    scaled = np.float64(inputs[0, i, place]) / unit
+                if gaps[LAST, c] != 0.0 and values[r, j] != gaps[RAW, c]:
+                    change, risen = abs(scaled - gaps[LAST, c]), _RISE * gaps[GAP, c]
+                    gaps[GAP, c] = min(risen, change) if risen > 0.0 else change
+                gaps[RAW, c], gaps[LAST, c] = values[r, j], scaled
+
+
+@njit(**INNER)
+def step_of(sections, key, value):  # type: ignore[no-untyped-def]
+    """Return by how much an input is changed to see what it does, 0 if it cannot be said.
+
+    In deviations, as ``value`` is; its mean is at 1. What has no gap is no number, or has never changed.
+    """
+    c = column_of(sections.columns, sections.places, key, False) if sections is not None else 0
+    if not 0 < c < MOST:
+        return 0.0
+    gap = sections.gaps[GAP, c]
+    if gap <= _STEP:
+        return 0.0 if gap == 0.0 and sections.gaps[LAST, c] != 0.0 else _STEP
+    return gap if value < 1.0 else -gap

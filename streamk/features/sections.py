@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from streamk.encoding.rows import typed
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.plain import PLAIN, Keys, columns_of, empty_columns, in_use, index_of
-from streamk.features.relevance import BLOCKS, no_relevance, transform_of
+from streamk.features.relevance import BLOCKS, GAP, no_relevance, pool_gaps, transform_of
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
@@ -39,8 +39,8 @@ class SectionRecord(NamedTuple):
 
     ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``width``, all
     columns, and in ``starts`` where plain ones begin; ``parts``, first feature, column that it stands in, how
-    many, and whether there are any yet; ``transforms`` and ``moments`` of relevance, and whether it is
-    ``learned``; ``sums`` and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
+    many, and whether there are any yet; ``transforms``, ``moments`` and ``gaps`` of relevance, and whether it
+    is ``learned``; ``sums`` and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
     """
 
     amplitude: np.float32
@@ -51,6 +51,7 @@ class SectionRecord(NamedTuple):
     parts: NDArray[np.int64]
     transforms: NDArray[np.float32]
     moments: Array
+    gaps: Array
     learned: bool
     sums: Array
     squares: Array
@@ -76,7 +77,7 @@ class Sections:
         self.grown = False
         self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
         self.keys = empty_columns()
-        self.moments, self.transforms = no_relevance()
+        self.moments, self.gaps, self.transforms = no_relevance()
         self.cross = CrossMoments()
         self.kinds = np.full(BLOCKS, IDENTITY)
 
@@ -85,7 +86,7 @@ class Sections:
         """The sections as compiled code sees them, until relevance is renewed."""
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
-            self.transforms, self.moments, self.learned, self.cross.sums, self.cross.squares,
+            self.transforms, self.moments, self.gaps, self.learned, self.cross.sums, self.cross.squares,
         )  # fmt: skip
 
     @property
@@ -166,16 +167,23 @@ class Sections:
             for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
         }
 
-    def take(self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]]) -> None:
+    def take(
+        self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]], shared: bool = False
+    ) -> None:
         """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first.
 
-        ``targets`` are, of each part, where its outputs go and the unit of its targets.
+        ``targets`` are, of each part, where its outputs go and the unit of its targets. Where all have
+        learned on from ``shared`` knowledge, that of relevance, which fades, is the mean of theirs.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
         for other, (places, unit) in zip(others, targets, strict=True):
             here, there = self._shared(other)
             self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
+            pool_gaps(self.gaps, here, other.gaps[:, there])
             self.cross.take(other.cross, (here, there), places, unit)
+        if shared:
+            self.moments /= len(others)
+            self.cross.fade(1.0 / len(others))
         self.kinds = others[0].kinds.copy()
         self.grown = any(other.grown for other in others)
         for block in range(BLOCKS):
@@ -207,6 +215,7 @@ class Sections:
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
+            **({"map.gaps": self.gaps[:, used]} if self.gaps.any() else {}),
             **({"map.grown": np.array([1])} if self.grown else {}),
             **self.cross.arrays(self._used),
         }
@@ -216,15 +225,20 @@ class Sections:
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)
         moments = typed(arrays, "map.moments", np.float64, (used, used))
+        gaps = np.zeros((3, used))
+        if "map.gaps" in arrays:
+            gaps = typed(arrays, "map.gaps", np.float64, (3, used))
         transforms = typed(arrays, "map.transforms", np.float32, (BLOCKS, used, used))
         kinds = typed(arrays, "map.kinds", np.int64, self.kinds.shape)
         if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:
             raise ValueError("its kinds of relevance are impossible")
-        if not ((abs(moments) <= _MOST).all() and (abs(transforms) <= MOST).all()):
+        possible = (abs(moments) <= _MOST).all() and (abs(gaps) <= _MOST).all() and (gaps[GAP] >= 0.0).all()
+        if not (possible and (abs(transforms) <= MOST).all()):
             raise ValueError("its relevance is impossible")
         self.keys = columns_of(keys.tolist())
-        self.moments, self.transforms = no_relevance()
+        self.moments, self.gaps, self.transforms = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
+        self.gaps[:, :used] = gaps
         self.kinds = kinds.copy()
         self.grown = "map.grown" in arrays
         if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):

@@ -27,7 +27,14 @@ from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
-from streamk.features.relevance import STEP, add_gradients, inputs_for, is_due, transform_row
+from streamk.features.relevance import (
+    add_gradients,
+    follow_gaps,
+    inputs_for,
+    is_due,
+    step_of,
+    transform_row,
+)
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.borrowed import borrowed, keep
 
@@ -147,6 +154,8 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
             _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
+                unit = scale_of(widths[i], coding.exponents[0])
+                follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(loan, inputs, found, widths[i], i, given)
                 if late:
@@ -238,14 +247,18 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
         for k in range(kinds):
             for m in range(w):
                 changed[k, 0, m] = inputs[k, i, m]
+        value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
+        step = step_of(features.sections, keys[0, j], value)
+        if step == 0.0:
+            continue  # it stays 0: nothing is known of what this input does
         for k in range(families):
-            changed[k, 0, j] += np.float32(STEP * scale_of(count, coding.exponents[k]))
+            changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         transform_row(features.sections, changed, keys, count, row)
         _featurize(loan, changed, keys, counts, raw)
         fill_plain(features.sections, changed, keys, count, row, np.bool_(False), raw, phi)
         _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
         for k in range(most):
-            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / STEP
+            slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0)
 
 

@@ -30,7 +30,11 @@ from streamk.learners.learner import Learner
 _Learner = TypeVar("_Learner", bound=KernelLearner)
 
 
-def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) -> _Learner:
+def merge(
+    models: Sequence[_Learner],
+    weights: Sequence[float] | None = None,
+    base: _Learner | None = None,
+) -> _Learner:
     """Return one learner that knows what several know together.
 
     If numbers and targets are not scaled (``scale_inputs=False``, ``scale_target=False``), the outputs of
@@ -46,13 +50,17 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     weights
         How much each counts, at least 0 and not all 0; by default the number of events it learned. One of
         weight 0 is left out.
+    base
+        What all of them knew before they learned apart: each is a copy of it that has learned on. What it
+        knows is then counted once, and what adds up is ``base + Σ (model − base)``; means are weighed by the
+        events learned since. Merged models of the same base can be merged again.
 
     Raises
     ------
     ValueError
         If the models are of different classes, parameters or seeds, if events wait for their block in one of
-        them, if a learner with nothing to tune was closed, or if positions of numbers differ where directions
-        are tied to them.
+        them, if a learner with nothing to tune was closed, if positions of numbers differ where directions
+        are tied to them, if a model has learned less than ``base``, or if there are both weights and a base.
 
     Examples
     --------
@@ -74,10 +82,12 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
                 f"{type(model).__name__} keeps events or centers and cannot be merged; let one learner learn "
                 "the events of all"
             )
-    shares = _shares(models, weights)
-    _check_alike(models)
+    if base is not None:
+        return _merged_since(models, weights, base)
+    shares, called = _shares(models, weights), [f"model {k}" for k in range(len(models))]
+    _check_alike(models, called)
     learned = [k for k, model in enumerate(models) if model._map is not None]
-    _check_maps(models, learned)
+    _check_maps(models, learned, called)
     chosen = [k for k in learned if shares[k] > 0.0]
     if len(chosen) < 2:
         only = chosen[0] if chosen else shares.index(max(shares))
@@ -86,31 +96,83 @@ def merge(models: Sequence[_Learner], weights: Sequence[float] | None = None) ->
     return _merged([models[k] for k in chosen], [shares[k] / total for k in chosen])
 
 
-def _merged(parts: Sequence[_Learner], shares: Sequence[float]) -> _Learner:
+def _merged_since(models: Sequence[_Learner], weights: Sequence[float] | None, base: _Learner) -> _Learner:
+    if weights is not None:
+        raise ValueError(
+            "models that have learned on from a base are weighed by the events since; leave out weights"
+        )
+    if not isinstance(base, KernelLearner):
+        raise ValueError("the base must be a streamk learner that can be merged")
+    if base._map is None:
+        return merge(models)
+    called = ["the base", *(f"model {k}" for k in range(len(models)))]
+    _check_alike([base, *models], called)
+    for k, model in enumerate(models):
+        if model.events < base.events:
+            raise ValueError(
+                f"model {k} has learned {model.events} events and the base {base.events}: it has not gone on "
+                "from the base"
+            )
+    _check_maps([base, *models], range(1 + len(models)), called)
+    chosen = [model for model in models if model.events > base.events]
+    if len(chosen) < 2:
+        only = chosen[0] if chosen else base
+        return only._from_parts(*only._to_parts())
+    total = sum(model.events - base.events for model in chosen)
+    return _merged(chosen, [(model.events - base.events) / total for model in chosen], base)
+
+
+def _merged(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner | None = None) -> _Learner:
     first = parts[0]._map
     assert first is not None
     merged = type(parts[0])(**parts[0]._get_params())
-    merged._codec.absorb([part._codec for part in parts])
+    merged._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
     latest = max(parts, key=lambda part: part._growth.openings)._growth
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)
     columns = [_places(part, merged) for part in parts]
     if made.sections is not None:
-        made.sections.take([_sections(part) for part in parts], columns)
+        made.sections.take([_sections(part) for part in parts], columns, base is not None)
         made.renew()
+    counts = None
+    if base is not None:
+        counts = [1.0] * len(parts) + [1.0 - len(parts)]
+        parts, shares, columns = [*parts, base], [*shares, 0.0], [*columns, _places(base, merged)]
     merged._grow(merged._codec.outputs, latest.blocks * latest.size)
     moves = [_moves(part, merged) for part in parts] if made.sections is not None else []
     for k, expert in enumerate(merged._experts):
         experts = [part._experts[k] for part in parts]
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
-        expert.take(experts, shares, columns)
+        expert.take(experts, shares, columns, None if base is None else _counts(k, parts, merged))
+        if counts:
+            clocks = zip((part._experts[k].clock for part in parts), counts, strict=True)
+            expert.clock[:] = sum(count * clock for clock, count in clocks)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
-    merged._combiner.take([part._combiner for part in parts], shares)
+    merged._combiner.take([part._combiner for part in parts], shares, counts)
     if merged._asked is not None:
         merged._asked.begin(merged._live(), merged.events)
     return merged
+
+
+def _counts(k: int, parts: Sequence[KernelLearner], merged: KernelLearner) -> list[float]:
+    """Return how often what experts number ``k`` know is added up; the others have gone on from the last one.
+
+    What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
+    forgotten it, and so has one on a block of features under relevance which has begun anew.
+    """
+    assert merged._map is not None
+    *models, base = parts
+    still = [m._experts[k].goes_on_from(base._experts[k]) for m in models]
+    if merged._map.sections is not None:
+        sections, before = merged._map.sections, _sections(base)
+        for block in range(BLOCKS):
+            if merged._experts[k].within(sections.columns_of_part(1 + block)):
+                still = [
+                    a and before.has_block_of(_sections(m), block) for a, m in zip(still, models, strict=True)
+                ]
+    return [*[1.0] * len(models), float(any(still)) - sum(still)]
 
 
 def _sections(part: KernelLearner) -> Sections:
@@ -172,23 +234,24 @@ def _shares(models: Sequence[KernelLearner], weights: Sequence[float] | None) ->
     return [weight / max(given) for weight in given]
 
 
-def _check_alike(models: Sequence[KernelLearner]) -> None:
-    for k, model in enumerate(models):
-        if type(model) is not type(models[0]):
+def _check_alike(models: Sequence[KernelLearner], called: Sequence[str]) -> None:
+    first, name_of_first = models[0], called[0]
+    for model, name in zip(models, called, strict=True):
+        if type(model) is not type(first):
             raise ValueError(
-                f"model {k} is a {type(model).__name__} and model 0 a {type(models[0]).__name__}"
+                f"{name} is a {type(model).__name__} and {name_of_first} a {type(first).__name__}"
             )
-        ours, theirs = ({**m._get_params(), "seed": None} for m in (models[0], model))
-        for name in ours:
-            if ours[name] != theirs[name]:
-                raise ValueError(f"model {k} has {name}={theirs[name]!r} and model 0 {name}={ours[name]!r}")
+        ours, theirs = ({**m._get_params(), "seed": None} for m in (first, model))
+        for key in ours:
+            if ours[key] != theirs[key]:
+                raise ValueError(f"{name} has {key}={theirs[key]!r} and {name_of_first} {key}={ours[key]!r}")
         if model.pending:
             raise ValueError(
-                f"{model.pending} events of model {k} wait for their block to fill; flush() it first"
+                f"{model.pending} events of {name} wait for their block to fill; flush() it first"
             )
         if any(_is_closed(expert) for expert in model._experts):
             raise ValueError(
-                f"model {k} was closed, and does not know any more how well it knows its coefficients; "
+                f"{name} was closed, and does not know any more how well it knows its coefficients; "
                 "merge models as they were before closed()"
             )
 
@@ -198,7 +261,7 @@ def _is_closed(expert: Expert) -> bool:
     return isinstance(expert, LeastSquares) and not len(expert.joined) and bool(expert.coefficients.any())
 
 
-def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int]) -> None:
+def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int], called: Sequence[str]) -> None:
     """Raise a ValueError unless the models that have learned have the same features."""
     for k in learned[1:]:
         first = learned[0]
@@ -206,19 +269,19 @@ def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int]) -> None
         for name, remedy in _REMEDIES.items():
             if ours[name] != theirs[name]:
                 raise ValueError(
-                    f"model {k} has {name} {theirs[name]!r} and model {first} {ours[name]!r}: "
+                    f"{called[k]} has {name} {theirs[name]!r} and {called[first]} {ours[name]!r}: "
                     f"their features differ, so they cannot be merged; {remedy}"
                 )
         known = [models[m]._codec.labels for m in (first, k)]
         kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
         if len(set(kinds)) > 1:
-            raise ValueError(f"model {k} has labels of type {kinds[1]} and model {first} {kinds[0]}")
+            raise ValueError(f"{called[k]} has labels of type {kinds[1]} and {called[first]} {kinds[0]}")
         if models[k]._codec.inputs.positional:
             names = [list(models[m]._codec.inputs.numbers) for m in (first, k)]
             shared = min(map(len, names))
             if names[0][:shared] != names[1][:shared]:
                 raise ValueError(
-                    f"model {k} met its numbers in another order than model {first}, and "
+                    f"{called[k]} met its numbers in another order than {called[first]}, and "
                     f"{ours['directions']} directions are tied to their positions; use directions='keyed'"
                 )
 

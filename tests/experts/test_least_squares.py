@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.encoding.codec import Unit
+from streamk.experts import change
 from streamk.experts.change import BLOCK, KNOWN, RISES, empty_watch
 from streamk.experts.expert import evaluate, step
 from streamk.experts.least_squares import LeastSquares
@@ -107,6 +108,22 @@ def test_disjoint_halves_merge_exactly():
     learned(merged, more, targets, weights)
     whole = learned(expert(), np.vstack([phi, more]), np.r_[y, targets], np.r_[w, weights])
     np.testing.assert_allclose(merged.coefficients, whole.coefficients, atol=1e-5)
+
+
+def test_a_merge_of_what_began_anew_lies_between():
+    """Each knows a thousandth of what it knew, in some directions less than the penalty says."""
+    phi, y, w = stream(300, 3)
+    parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
+    for part in parts:
+        part._set(part.joined, 0.001 * part.information(), part.weights[:, : len(part.joined)].copy())
+        part.watch[0, change.RISES] = 1.0
+    merged = expert()
+    merged.take(parts, [0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2)
+    assert np.linalg.eigvalsh(merged.information())[0] > 0.9 * PENALTY
+    assert merged.restarts == 2
+    found, ends = merged.coefficients[0, 0], np.array([part.coefficients[0, 0] for part in parts])
+    gap = np.abs(ends[0] - ends[1]).max()
+    assert np.abs(found - ends.mean(0)).max() < gap
 
 
 def test_a_merge_of_what_forgets_lies_between():

@@ -38,8 +38,8 @@ def filled(keys, places, event, learned):
     ]
     empty = np.zeros((2, 1, 1))
     record = SectionRecord(
-        np.float32(3.0), keys, places, width, starts, np.array(places_of), empty.astype(np.float32), empty[0],
-        True, empty, empty[0, 0],
+        np.float32(3.0), keys, places, width, starts, np.array(places_of), empty.astype(np.float32),
+        empty[0], empty[0], True, empty, empty[0, 0],
     )  # fmt: skip
     found = np.array([[*event, 0]], dtype=np.uint64)
     inputs = np.array([[[*event.values(), 0.0]]], dtype=np.float32)

@@ -44,7 +44,7 @@ def test_inputs_are_transformed_where_they_have_relevance():
     transforms = rng.normal(size=(2, MOST, MOST)).astype(np.float32)
     record = SectionRecord(
         np.float32(1.0), keys, index_of(keys), 0, np.zeros(3, dtype=np.int64),
-        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), True,
+        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), np.zeros((3, MOST)), True,
         np.zeros((1, MOST, MOST)), np.zeros(0),
     )  # fmt: skip
     inputs = rng.normal(size=(6, 1, 4)).astype(np.float32)
@@ -132,12 +132,22 @@ def test_without_relevance_nothing_is_followed():
     assert sections.kinds.tolist() == [IDENTITY, IDENTITY]
 
 
-@pytest.mark.parametrize("name", ["map.columns", "map.moments", "map.transforms", "map.kinds", "map.grown"])
+@pytest.mark.parametrize(
+    "name", ["map.columns", "map.moments", "map.gaps", "map.transforms", "map.kinds", "map.grown"]
+)
 def test_an_impossible_file_is_refused(name):
     sections = Sections(768, True)
     sections.keys = columns_of([5, 6])
     arrays = {k: v.copy() for k, v in sections.arrays().items()} | {"map.grown": np.zeros(1, dtype=np.int64)}
-    bad = {"map.columns": 0, "map.moments": np.nan, "map.transforms": np.inf, "map.kinds": 7, "map.grown": 1}
+    arrays["map.gaps"] = np.zeros((3, 3))
+    bad = {
+        "map.gaps": np.nan,
+        "map.columns": 0,
+        "map.moments": np.nan,
+        "map.transforms": np.inf,
+        "map.kinds": 7,
+        "map.grown": 1,
+    }
     arrays[name].flat[0] = bad[name]
     with pytest.raises(ValueError, match="impossible"):
         Sections(768, True).restore(arrays)
@@ -166,7 +176,7 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     learner.learn_many(xs, y)
     again = streamk.loads(learner.to_bytes())
     ours, theirs = learner._map.sections, again._map.sections
-    for name in ("moments", "transforms", "kinds", "keys"):
+    for name in ("moments", "gaps", "transforms", "kinds", "keys"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
     assert ours.arrays()["map.moments"].shape == (9, 9)
     closed = learner.closed()

@@ -1,0 +1,96 @@
+"""Targets that stay out of reach: the rule on plain lists, and what it does to a learner's predictions."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numba import njit
+
+import streamk
+from streamk.combining.away import Away, last_of, stays_away, watch
+
+AIMS = st.lists(st.sampled_from([-6.0, -5.9, 0.0, 5.9, 6.0]), max_size=12)
+
+
+@njit
+def watched(away, targets, aims, first, said):
+    for i in range(aims.size):
+        said[i] = last_of(away) if stays_away(away) else np.nan
+        watch(away, targets[i], aims[i], first + i)
+
+
+@given(aims=AIMS, delay=st.integers(0, 2), first=st.integers(10, 18))
+def test_the_last_of_so_many_in_a_row_on_one_side_is_said(aims, delay, first):
+    targets, said = 100.0 * np.arange(1, len(aims) + 1), np.empty(len(aims))
+    watched(Away(delay).record, targets, np.array(aims, dtype=float), float(first), said)
+    for i, found in enumerate(said):
+        last = aims[max(0, i - 2 - delay, 16 - first) : i]
+        away = len(last) == 2 + delay and (set(last) == {6.0} or set(last) == {-6.0})
+        assert found == targets[i - 1] if away else np.isnan(found)
+
+
+def stream(n=400, level=50.0, seed=0):
+    """A level around 0, that is far off from event 200 to 214."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 3))
+    y = np.tanh(x[:, 0]) + 0.1 * rng.normal(size=n)
+    y[200:215] += level
+    return [dict(zip("abc", row, strict=True)) for row in x.tolist()], y.tolist()
+
+
+@pytest.mark.parametrize("level", [1e3, -1e3])
+def test_a_level_without_precedent_is_predicted_from_its_third_event_on(level):
+    xs, ys = stream(level=level)
+    learner = streamk.KernelRegressor(features=768, seed=1)
+    said = learner.predict_learn_many(xs[:202], ys[:202])
+    assert np.abs(said[200:202]).max() < 0.2 * abs(level)
+    for x, y, last in zip(xs[202:206], ys[202:206], ys[201:205], strict=True):
+        interval = learner.predict_interval_one(x)
+        assert interval.lower <= learner.predict_one(x) == last <= interval.upper
+        learner.learn_one(x, y)
+
+
+def test_what_it_predicts_meanwhile_leaves_nothing_behind(monkeypatch):
+    """Experts, scales and weights are those of a learner that never says the last target."""
+    xs, ys = stream(level=1e3)
+    said, kept = [], []
+    for patience in (2, 10_000):
+        monkeypatch.setattr("streamk.combining.away.IN_A_ROW", patience)
+        learner = streamk.KernelRegressor(features=768, seed=1)
+        said.append(np.array(learner.predict_learn_many(xs, ys)))
+        kept.append([learner._combiner.weights, learner._combiner.shares, learner._codec.target])
+    assert (said[0] != said[1]).sum() > 0
+    assert set(np.flatnonzero(said[0] != said[1])) <= set(range(202, 216))
+    for one, other in zip(*kept, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_file_keeps_it_and_one_model_merged_is_that_model():
+    xs, ys = stream(level=1e3)
+    learner = streamk.KernelRegressor(features=768, seed=1)
+    learner.learn_many(xs[:204], ys[:204])
+    again = streamk.loads(learner.to_bytes())
+    merged = streamk.merge([learner])
+    assert (
+        again.predict_one(xs[204]) == merged.predict_one(xs[204]) == learner.predict_one(xs[204]) == ys[203]
+    )
+    assert again.to_bytes() == learner.to_bytes()
+    other = streamk.KernelRegressor(features=768, seed=1)
+    other.learn_many(xs[:100], ys[:100])
+    assert abs(streamk.merge([other, learner]).predict_one(xs[204])) < 200.0
+
+
+@pytest.mark.parametrize("state", [[1.5, 0.0], [np.nan, 0.0], [2.0, np.inf], [2.0, np.nan]])
+def test_an_impossible_one_is_refused(state):
+    with pytest.raises(ValueError, match="targets out of reach are impossible"):
+        Away().restore({"away": np.array(state)})
+
+
+def test_with_late_labels_so_many_more_are_asked_for():
+    xs, ys = stream(level=1e3)
+    learner = streamk.KernelRegressor(features=768, seed=1, delay=5)
+    learner.learn_many(xs[:200], ys[:200])
+    for i in range(200, 209):
+        said = learner.predict_one(xs[i + 5])
+        assert (said == ys[i - 1]) == (i >= 207)
+        learner.learn_one(xs[i], ys[i])
