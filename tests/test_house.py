@@ -27,6 +27,7 @@ ORDER = [  # a room imports those before it and none after it
         "streamk.random_features",
     },
     {"streamk.drift", "streamk.exact", "streamk.learners", "streamk.prequential", "streamk.scores"},
+    {"streamk.distributed"},
     {"streamk"},
     {"connectors"},
 ]
