@@ -20,8 +20,9 @@ and which of them are killed and when, never show in the model.
 (True, 400, [200, 200])
 """
 
+from streamk.distributed.engines import WorkersDiedError
 from streamk.distributed.learning import Trained, learn
 from streamk.distributed.records import Advance, Round
 from streamk.distributed.shards import Chunk, Rows, Shard
 
-__all__ = ["Advance", "Chunk", "Round", "Rows", "Shard", "Trained", "learn"]
+__all__ = ["Advance", "Chunk", "Round", "Rows", "Shard", "Trained", "WorkersDiedError", "learn"]

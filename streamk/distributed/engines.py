@@ -18,6 +18,10 @@ from streamk.distributed.tasks import Done, Task, ignore_interrupts, perform, pe
 ATTEMPTS = 5  # pools that may break, one after the other, with nothing done in between
 
 
+class WorkersDiedError(RuntimeError):
+    """Workers die over and over, and nothing is done in between."""
+
+
 class Engine(Protocol):
     """Does tasks."""
 
@@ -58,7 +62,7 @@ class Processes:
 
     Raises
     ------
-    RuntimeError
+    WorkersDiedError
         From :meth:`each`, if workers die over and over with no task done in between.
     """
 
@@ -80,7 +84,7 @@ class Processes:
                 self.close()
                 self._broken += 1
                 if self._broken == ATTEMPTS:
-                    raise RuntimeError(
+                    raise WorkersDiedError(
                         f"workers died {ATTEMPTS} times in a row with no task done: is there enough memory? "
                         "A script that calls learn() must do so under `if __name__ == '__main__':`"
                     ) from None

@@ -106,6 +106,8 @@ def learn(
         before anything is learned.
     Exception
         What reading a shard or learning it raises; the sentence begins with the name of the shard.
+    WorkersDiedError
+        If the processes of this machine die over and over, with no task done in between.
     KeyboardInterrupt
         On Ctrl-C, after the workers have been stopped; the checkpoint of the last round stays.
     """
