@@ -65,8 +65,9 @@ def result(trained: Trained, shards: int) -> dict[str, Any]:
         "rounds": len(curve),
         "passes": curve[-1].turn if curve else 0,
         "shards": shards,
-        **trained.tally.values(),
-        "last": curve[-1].tally.values() if curve else {},
+        "predicted": trained.tally.events,
+        **(trained.tally.values() if trained.tally.events else {}),
+        "last": curve[-1].tally.values() if trained.tally.events else {},
         "seconds": round(trained.seconds, 6),
         "events_per_second": round(_speed(trained.events, trained.seconds), 1),
         "bytes_per_round": round(sum(entry.bytes for entry in curve) / max(len(curve), 1)),
@@ -83,8 +84,8 @@ def summary(trained: Trained, shards: int, console: Console) -> None:
     table.add_column(found["learner"], justify="right", overflow="fold")
     for name, title in _TITLES.items():
         if name in found:
-            table.add_row(f"{title}, all rounds", f"{found[name]:.4g}")
-            table.add_row(f"{title}, last round", f"{found['last'].get(name, 0.0):.4g}")
+            table.add_row(f"{title} of {found['predicted']:,} predicted", f"{found[name]:.4g}")
+            table.add_row(f"{title} of the last round", f"{found['last'][name]:.4g}")
     table.add_row("shards, rounds, passes", f"{shards:,}, {found['rounds']:,}, {found['passes']:,}")
     table.add_row("seconds", f"{found['seconds']:,.1f}")
     table.add_row("events/s (predict + learn + merge)", f"{found['events_per_second']:,.0f}")

@@ -122,7 +122,7 @@ class LogShard:
         return self.part is None or hash_of(number) % self.part[1] == self.part[0]
 
     def done(self, position: Any) -> float:
-        """Return which part of the bytes is before a position, from 0 to 1; 1 behind the size of a packed file."""
+        """Return which part of the bytes is before a position, from 0 to 1; a guess if it is packed."""
         start, stop = (0, Path(self.path).stat().st_size) if self.block is None else self.block[:2]
         done: float = (position[0] - start) / max(stop - start, 1)
         return min(max(done, 0.0), 1.0)

@@ -92,7 +92,8 @@ def learn(
     passes
         How many times every shard is learned.
     evaluate
-        Whether the merged model predicts every event before a shard learns it.
+        Whether the merged model predicts every event before a shard learns it, once it knows anything: not in
+        the first round.
     checkpoint
         A file that is written after every round, in one step. If it is there, the run goes on from it, to the
         bytes it would have ended with; one that had ended goes on if there are more passes.

@@ -69,13 +69,14 @@ def _learned(learner: Learner, chunk: Chunk, task: Task) -> Done:
     learned = weights > 0.0
     given = list(map(plain, targets(chunk.targets, len(weights))))
     try:
-        answers = _answers(learner, chunk) if task.evaluate else []
+        # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
+        answers = _answers(learner, chunk) if task.evaluate and learner.events else []
         learner.learn_many(chunk.rows, given, weights, chunk.names)
     except RowError as error:
         line = f"row {error.row}" if chunk.lines is None else f"line {chunk.lines[error.row]}"
         raise ValueError(f"{line}: {error.reason}") from None
     learner.flush()
-    asked = [(y, p) for y, p, counts in zip(given, answers, learned, strict=False) if counts]
+    asked = [(y, p) for y, p, counts in zip(given, answers, learned, strict=False) if counts]  # all, or none
     tally = type(nothing).of([y for y, _ in asked], [p for _, p in asked])
     events = int(learned.sum())
     return Done(learner.to_bytes() if events else None, position, chunk.ended, events, tally)
