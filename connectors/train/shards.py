@@ -23,8 +23,8 @@ _MASK = 2**64 - 1
 def hash_of(number: int) -> int:
     """Return 64 bits of a number that look random and are the same for ever: those of SplitMix64.
 
-    >>> [hash_of(number) % 4 for number in range(8)]
-    [3, 1, 2, 1, 0, 2, 0, 0]
+    >>> hex(hash_of(0)), [hash_of(number) % 4 for number in range(8)]
+    ('0xe220a8397b1dcdaf', [3, 0, 3, 0, 3, 2, 1, 0])
     """
     bits = (number + 1) * 0x9E3779B97F4A7C15 & _MASK
     bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 & _MASK
