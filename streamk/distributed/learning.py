@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
-from streamk.distributed.merging import Tree, beginning, merged, model_of
-from streamk.distributed.records import Advance, Round, Tally, total
+from streamk.distributed.merging import Merging, beginning
+from streamk.distributed.records import Advance, Classes, Numbers, Round, Tally, total
 from streamk.distributed.shards import Shard
 from streamk.distributed.tasks import Done, Task
 from streamk.learners.files import loads
@@ -49,7 +48,8 @@ class Trained:
     @property
     def tally(self) -> Tally:
         """How well events were predicted before they were learned, over all rounds."""
-        return total((entry.tally for entry in self.curve), self.learner._classifies)
+        nothing: Tally = Classes() if self.learner._classifies else Numbers()
+        return total([nothing, *(entry.tally for entry in self.curve)])
 
 
 def learn(
@@ -170,37 +170,32 @@ class _Run:
     def round(self, count: int, evaluate: bool) -> None:
         """Let every shard learn so many events, and merge what they learned."""
         began, state = time.perf_counter(), self._state
-        base = loads(state.model)
-        tasks = {
-            k: Task(shard, state.positions[k], count, evaluate)
-            for k, shard in enumerate(self._shards)
-            if not state.ended[k]
-        }
-        known = base if base.events else None
-        tree = Tree(len(self._shards), lambda left, right: merged([left, right], known))
+        merging = Merging(state.model, len(self._shards))
+        tasks: dict[int, Task] = {}
+        for k, shard in enumerate(self._shards):
+            if state.ended[k]:
+                merging.put(k, None)
+            else:
+                tasks[k] = Task(shard, state.positions[k], count, evaluate)
         results: dict[int, Done] = {}
-        for k in set(range(len(self._shards))) - tasks.keys():
-            tree.put(k, None)
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done
-            tree.put(k, model_of(done))
-            learned = state.learned[k] + done.events
-            self._watch(Advance(k, learned, done.position, done.ended))
-        self._take(results, tree.root, began)
+            merging.put(k, done.model)
+            self._watch(Advance(k, state.learned[k] + done.events, done.position, done.ended))
+        self._take(results, merging.model(), began)
 
-    def _take(self, results: dict[int, Done], model: Any, began: float) -> None:
+    def _take(self, results: dict[int, Done], model: bytes, began: float) -> None:
         """Make the state that of the next round, all at once."""
         state = self._state
         sent = len(results) * len(state.model) + sum(len(done.model or b"") for done in results.values())
-        if model is not None:
-            state.model = model.to_bytes()
+        state.model = model
         for k, done in results.items():
             state.positions[k], state.ended[k] = done.position, done.ended
             state.learned[k] += done.events
         active = [results[k] for k in sorted(results) if results[k].events]
-        tally = total((done.tally for done in active), loads(state.model)._classifies)
         if not active:  # nothing but ends
             return
+        tally = total([done.tally for done in active])
         events, seconds = sum(done.events for done in active), time.perf_counter() - began
         entry = Round(len(state.curve) + 1, state.turn, len(active), events, seconds, sent, tally)
         state.curve.append(entry)

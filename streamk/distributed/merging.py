@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Any
 
-from streamk.distributed.tasks import Done
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
 from streamk.learners.merge import merge
@@ -86,6 +86,38 @@ class Tree:
         self.root = model
 
 
-def model_of(done: Done) -> Learner | None:
-    """Return the model that came of a task, None if it learned nothing."""
-    return None if done.model is None else loads(done.model)
+class Merging:
+    """Merges the models of one round as they come.
+
+    They stay bytes until they meet another: the model of a shard that is alone needs no opening.
+
+    Parameters
+    ----------
+    base
+        The model that all have learned on from.
+    shards
+        How many there are.
+    """
+
+    def __init__(self, base: bytes, shards: int) -> None:
+        self._base: bytes | Learner = base
+        self._tree = Tree(shards, self._join)
+
+    def put(self, shard: int, model: bytes | None) -> None:
+        """Give the model of a shard, None if it learned nothing; every shard is given once."""
+        self._tree.put(shard, model)
+
+    def model(self) -> bytes:
+        """Return the merged model, which is the base if nobody learned anything."""
+        root: Any = self._tree.root
+        if root is None:
+            root = self._base
+        return root if isinstance(root, bytes) else bytes(root.to_bytes())
+
+    def _join(self, left: bytes | Learner, right: bytes | Learner) -> Learner:
+        self._base = _opened(self._base)
+        return merged([_opened(left), _opened(right)], self._base if self._base.events else None)
+
+
+def _opened(model: bytes | Learner) -> Learner:
+    return loads(model) if isinstance(model, bytes) else model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -81,9 +81,9 @@ class Numbers(NamedTuple):
 Tally = Classes | Numbers
 
 
-def total(tallies: Iterable[Tally], classifies: bool) -> Tally:
-    """Return the sum of tallies, in their order."""
-    return reduce(lambda a, b: a + b, tallies, Classes() if classifies else Numbers())
+def total(tallies: Sequence[Tally]) -> Tally:
+    """Return the sum of tallies of one kind, in their order."""
+    return reduce(lambda a, b: a + b, tallies)  # type: ignore[operator]
 
 
 class Round(NamedTuple):

@@ -15,7 +15,7 @@ NUMBERS = st.floats(-1e6, 1e6)
 def test_errors_of_numbers_add_up(parts):
     tallies = [Numbers.of([y for y, _ in part], [p for _, p in part]) for part in parts]
     pairs = np.array([pair for part in parts for pair in part]).reshape(-1, 2)
-    found = total(tallies, classifies=False)
+    found = total([Numbers(), *tallies])
     assert found.events == len(pairs)
     if len(pairs):
         errors = pairs[:, 0] - pairs[:, 1]
@@ -27,7 +27,7 @@ def test_errors_of_numbers_add_up(parts):
 
 def test_r2_of_targets_far_from_zero():
     targets = [1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3]
-    found = total([Numbers.of([y], [y + 0.5]) for y in targets], classifies=False)
+    found = total([Numbers.of([y], [y + 0.5]) for y in targets])
     assert found.values()["r2"] == pytest.approx(0.8)
 
 
@@ -35,7 +35,7 @@ def test_r2_of_targets_far_from_zero():
 def test_right_answers_add_up(parts):
     tallies = [Classes.of([y for y, _ in part], [p for _, p in part]) for part in parts]
     right = sum(y == p for part in parts for y, p in part)
-    assert total(tallies, classifies=True) == Classes(sum(map(len, parts)), right)
+    assert total([Classes(), *tallies]) == Classes(sum(map(len, parts)), right)
 
 
 def plain_tree(leaves):

@@ -1,4 +1,4 @@
-"""``streamk train`` as a user types it: real processes, a terminal, Ctrl-C, wrong things."""
+"""``streamk train``: what it shows and saves, on a terminal too, Ctrl-C, wrong things."""
 
 import csv
 import json
@@ -10,8 +10,10 @@ import sys
 
 import pytest
 from river import datasets
+from typer.testing import CliRunner
 
 import streamk
+from connectors.cli import app
 from connectors.train.shards import LogShard
 from streamk.distributed import learn
 
@@ -29,24 +31,24 @@ def bananas(tmp_path_factory):
     return path
 
 
-def run(*arguments, **options):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
 
 
 def train(log, *arguments):
-    return run("train", log, "--target", "y", *LEARNER, *arguments)
+    return run("train", log, "--target", "y", *LEARNER, "--workers", 1, *arguments)
 
 
 def test_a_line_a_round_and_a_summary(bananas, tmp_path):
     model, cut = tmp_path / "m.streamk", ("--shards", 4, "--round", 200)
     done = train(bananas, *cut, "--save", model)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["round", "pass", "shards", "events", "accuracy", "events/s", "bytes"]
     assert [line.split()[:4] for line in lines[1:3]] == [["1", "1", "4", "800"], ["2", "1", "4", "800"]]
     assert "2,000 events" in done.stdout
     assert f"saved to {model}: {model.stat().st_size:,} bytes" in done.stdout
-    again = train(bananas, *cut, "--workers", 1, "--json", "--save", tmp_path / "again")
+    again = train(bananas, *cut, "--workers", 2, "--json", "--save", tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == model.read_bytes()
     result = json.loads(again.stdout)
     assert (result["events"], result["shards"], result["passes"]) == (2000, 4, 1)
@@ -61,16 +63,29 @@ def test_a_line_a_round_and_a_summary(bananas, tmp_path):
 
 def test_one_shard_learns_what_replay_learns(bananas, tmp_path):
     trained, replayed = tmp_path / "trained", tmp_path / "replayed"
-    assert train(bananas, "--by", "file", "--save", trained).returncode == 0
+    assert train(bananas, "--by", "file", "--save", trained).exit_code == 0
     done = run("replay", bananas, "--target", "y", *LEARNER, "--no-baseline", "--save", replayed)
-    assert done.returncode == 0
+    assert done.exit_code == 0
     assert trained.read_bytes() == replayed.read_bytes()
 
 
 def test_a_terminal_gets_bars(bananas):
     main, sub = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
-    command = [*COMMAND, "train", bananas, "--target", "y", *LEARNER, "--shards", "2", "--round", "300"]
+    command = [
+        *COMMAND,
+        "train",
+        bananas,
+        "--target",
+        "y",
+        *LEARNER,
+        "--shards",
+        "2",
+        "--round",
+        "300",
+        "--workers",
+        "1",
+    ]
     process = subprocess.Popen(list(map(str, command)), stdout=sub, stderr=sub, env=environment)
     os.close(sub)
     shown = b""
@@ -94,7 +109,20 @@ def test_a_terminal_gets_bars(bananas):
 def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
     """Ctrl-C reaches the workers too; nobody prints a traceback, and the model is that of a whole run."""
     checkpoint, model = tmp_path / "run", tmp_path / "model"
-    given = [bananas, "--target", "y", *LEARNER, "--by", "file", "--round", 5, "--checkpoint", checkpoint]
+    given = [
+        bananas,
+        "--target",
+        "y",
+        *LEARNER,
+        "--by",
+        "file",
+        "--round",
+        10,
+        "--workers",
+        1,
+        "--checkpoint",
+        checkpoint,
+    ]
     command = list(map(str, [*COMMAND, "train", *given]))
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -110,10 +138,10 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
     assert "Traceback" not in said
     assert streamk.load(checkpoint).events > 0
     done = run("train", *given, "--save", model)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     assert f"going on from {checkpoint}" in done.stdout
     whole = run("train", *given[:-2], "--save", tmp_path / "whole")
-    assert whole.returncode == 0
+    assert whole.exit_code == 0
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
 
 
@@ -135,7 +163,7 @@ def test_interrupted_without_a_checkpoint(bananas):
 def test_the_command_is_the_library(bananas, tmp_path):
     model = tmp_path / "m"
     done = train(bananas, "--by", "hash", "--shards", 3, "--round", 300, "--save", model)
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.stderr
     shards = [LogShard(str(bananas), "y", "classification", None, (k, 3)) for k in range(3)]
     learner = streamk.KaczmarzClassifier(features=64, seed=7)
     assert learn(shards, learner, round=300, engine="here").learner.to_bytes() == model.read_bytes()
@@ -166,6 +194,6 @@ def test_wrong_things(bananas, tmp_path, arguments, message):
     bad = tmp_path / "bad.csv"
     bad.write_text("a,y\n1,0\n1,0,2\n")
     done = run("train", *(a.replace("{log}", str(bananas)).replace("{bad}", str(bad)) for a in arguments))
-    assert done.returncode == 2
+    assert done.exit_code == 2, done.output
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
