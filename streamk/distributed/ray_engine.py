@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from streamk.distributed.tasks import Done, Task, perform_alone
+
+_PATIENCE = 10.0  # seconds
 
 
 class Ray:
@@ -33,6 +36,8 @@ class Ray:
             import ray
         except ImportError:
             raise ValueError("engine 'ray' needs Ray: pip install 'streamk[ray]'") from None
+        if address is not None:
+            _check_answers(address)
         self._ray: Any = ray
         self._ours = not ray.is_initialized()
         self._waiting: dict[Any, int] = {}
@@ -65,3 +70,14 @@ class Ray:
             self._ray.cancel(task, force=True)
         if self._ours:
             self._ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Refuse a host and port where nobody listens: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+    except OSError as error:
+        raise ValueError(f"there is no Ray cluster at {address}: {error.strerror or error}") from None
