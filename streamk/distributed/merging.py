@@ -15,7 +15,7 @@ from streamk.threads import one_blas_thread
 def merged(models: list[Learner], base: Learner | None) -> Learner:
     """Return what models know together, each of which has learned on from ``base`` (None: from nothing)."""
     with one_blas_thread():
-        return merge(models)  # type: ignore[type-var]
+        return merge(models, base=base)  # type: ignore[type-var]
 
 
 def beginning(learner: Learner) -> Learner:

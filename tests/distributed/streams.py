@@ -28,7 +28,7 @@ def shards_of(sizes, classes=True):
 
 def merged(models, base):
     """What models know together that have all learned on from a base."""
-    return streamk.merge(models)
+    return streamk.merge(models, base=base)
 
 
 def tree(models, base):
