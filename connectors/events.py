@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -88,6 +88,19 @@ class Record(NamedTuple):
     line: int
     fields: dict[str, Any]
     target: Any
+
+
+class Places(Protocol):
+    """What names the lines of a log, and its target, in messages."""
+
+    @property
+    def target(self) -> str:
+        """The field to predict."""
+        ...
+
+    def place(self, line: int) -> str:
+        """Return how messages name a line."""
+        ...
 
 
 def left_out(unreadable: int, unlabelled: int) -> str:

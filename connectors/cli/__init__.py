@@ -10,10 +10,12 @@ import streamk
 from connectors.cli.check import check_command
 from connectors.cli.checkpoints import checkpoints
 from connectors.cli.init import init_command
+from connectors.cli.merge import merge_command
 from connectors.cli.record import record_command
 from connectors.cli.replay import replay_command
 from connectors.cli.reset import reset_command
 from connectors.cli.run import run_command
+from connectors.cli.train import train_command
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("run")(run_command)
@@ -23,6 +25,8 @@ app.command("init")(init_command)
 app.command("reset")(reset_command)
 app.add_typer(checkpoints, name="checkpoints")
 app.command("replay")(replay_command)
+app.command("train")(train_command)
+app.command("merge")(merge_command)
 
 
 def _version(wanted: bool) -> None:

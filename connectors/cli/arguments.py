@@ -7,9 +7,27 @@ from typing import Annotated
 
 import typer
 
+from connectors.learners import parameter_names
+
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
 TO = "Offset or time of the first record that is left out; the end of now by default."
 Start = Annotated[str | None, typer.Option("--from", help=FROM)]
 End = Annotated[str | None, typer.Option("--to", help=TO)]
+
+
+def assignments(texts: list[str], learner: str) -> dict[str, str]:
+    """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
+
+    >>> assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
+    {'features': '1024', 'scales': '2,1,0.5'}
+    """
+    known = parameter_names(learner)
+    parameters = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key not in known:
+            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
+        parameters[key] = value
+    return parameters

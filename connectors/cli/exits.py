@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from connectors.daemon.logs import log_to_stderr
-from connectors.stream import AWAY, Failure, Interruption
+from connectors.stream import AWAY, USAGE, Failure, Interruption
 
 
 @contextlib.contextmanager
@@ -31,3 +31,16 @@ def connected() -> Iterator[None]:
         yield
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
+
+
+@contextlib.contextmanager
+def usage() -> Iterator[None]:
+    """Take what is refused, cannot be read or does not fit for a wrong use of the command."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader has gone, as `| head` does
+    except (ValueError, OSError, MemoryError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
+        raise Failure(USAGE, str(error) or "there is not enough memory") from None

@@ -12,16 +12,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start
-from connectors.cli.exits import connected, exits
+from connectors.cli.arguments import End, Start, assignments
+from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
 from connectors.files.log import Log
-from connectors.learners import DEFAULT, LEARNERS, parameter_names
+from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
 from connectors.replay.run import replay
 from connectors.settings import Learner
 from connectors.settings_file import load
-from connectors.stream import USAGE, Failure
 from streamk.scores import TASKS
 
 
@@ -55,7 +54,7 @@ def replay_command(
 ) -> None:
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
-    with exits(), _usage():
+    with exits(), usage():
         if save is not None and not save.absolute().parent.is_dir():
             raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
         if save is not None and save.exists() and not save.is_file():
@@ -70,7 +69,7 @@ def replay_command(
                 showing = report.lines(console)
             with showing as watch:
                 learner = learner or given.name
-                parameters = {**given.parameters, **_assignments(settings or [], learner)}
+                parameters = {**given.parameters, **assignments(settings or [], learner)}
                 task = task or (given.task if file.endswith(".toml") else None)
                 run = replay(log, learner, task, parameters, limit, baseline, delay=delay, watch=watch)
             if left_out := log.left_out():
@@ -85,19 +84,6 @@ def replay_command(
             raise ValueError(run.error)
     if run.interrupted:
         raise typer.Exit(130)
-
-
-@contextlib.contextmanager
-def _usage() -> Iterator[None]:
-    """Take what is refused, cannot be read or does not fit for a wrong use of the command."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise  # the reader has gone, as `| head` does
-    except (ValueError, OSError, MemoryError) as error:
-        if isinstance(error, OSError) and error.filename:
-            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
-        raise Failure(USAGE, str(error) or "there is not enough memory") from None
 
 
 @contextlib.contextmanager
@@ -128,19 +114,3 @@ def _log(file: str, target: str | None, start: str | None, end: str | None) -> I
     decoder = settings.events.decoder(settings.learner.task)
     with connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
         yield TopicLog(records, decoder, settings.events.target), settings.learner
-
-
-def _assignments(texts: list[str], learner: str) -> dict[str, str]:
-    """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
-
-    >>> _assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
-    {'features': '1024', 'scales': '2,1,0.5'}
-    """
-    known = parameter_names(learner)
-    parameters = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or key not in known:
-            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
-        parameters[key] = value
-    return parameters

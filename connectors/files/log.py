@@ -61,22 +61,23 @@ class Log:
             except DamagedError as error:
                 raise ValueError(f"{name}, after line 0: {error}") from None
             try:
-                decode = self._decoder_of(reader)
+                decode = self.decoder_of(reader)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
             try:
                 for record in reader.records():
-                    if (found := self._record(reader.line, record, decode)) is not None:
+                    if (found := self.record(reader.line, record, decode)) is not None:
                         yield found
             except DamagedError as error:
                 raise ValueError(f"{name}, after line {reader.line}: {error}") from None
 
-    def _decoder_of(self, reader: Reader) -> Decoder:
+    def decoder_of(self, reader: Reader) -> Decoder:
+        """Return the decoder of the records of a file."""
         if self._decoder is not None:
             return self._decoder(reader.form, reader.columns, reader.delimiter)
         return Decoder(reader.form, self.target, columns=reader.columns, delimiter=reader.delimiter)
 
-    def _record(self, line: int, record: Raw, decode: Decoder) -> Record | None:
+    def record(self, line: int, record: Raw, decode: Decoder) -> Record | None:
         """Return the event of a record, None if it is left out."""
         try:
             event = decode(record.value or b"")

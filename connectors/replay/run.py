@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from connectors.events import Record, label, read_value
+from connectors.events import Places, Record, label, read_value
 from connectors.files.log import Log
 from connectors.learners import DEFAULT, build, parameter_names
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
@@ -17,11 +17,11 @@ from streamk.encoding.rows import RowError
 from streamk.prequential import CHUNK, Answers, LearnerSubject, Subject, test_then_train
 from streamk.scores import Score, check_delay
 
-_LOOK = 1000  # records looked at to tell the task
+LOOK = 1000  # records looked at to tell the task
 _CLASSES = 20  # whole numbers with at most so many values are taken for classes
 
 
-def interpret(record: Record, log: Log, task: str) -> tuple[dict[str, Any], Any]:
+def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:
     """Return an event and its target, the target read as the task needs it.
 
     Raises
@@ -101,7 +101,7 @@ def replay(
     if task is not None:
         build(learner, task, parameters)  # what is wrong is said before anything is read
     with _Interruptible(islice(iter(log), limit)) as records:
-        head = list(islice(records, _LOOK))
+        head = list(islice(records, LOOK))
         if not head:
             raise ValueError(records.error or f"{log.name} holds no events")
         task = task or tell_task(head)

@@ -22,6 +22,7 @@ from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.labels import Label, Labels, plain
+from streamk.encoding.pooling import pooled, pooled_since
 from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
@@ -30,8 +31,6 @@ from streamk.encoding.scaling import (
     is_stray,
     kept_numbers,
     observe,
-    pooled,
-    pooled_since,
     spread,
     standardise,
 )

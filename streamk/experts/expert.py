@@ -180,13 +180,7 @@ class Expert:
             weight = np.float32(averaging_weight(self.clock[STEPS]))
             self.coefficients[FINAL] += weight * (self.coefficients[ITERATE] - self.coefficients[FINAL])
 
-    def take(
-        self,
-        experts: Sequence[Self],
-        shares: Sequence[float],
-        columns: Columns,
-        counts: Sequence[float] | None = None,
-    ) -> None:
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
         """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
 
         Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of
@@ -247,4 +241,6 @@ class Expert:
         self.coefficients, self.clock = aligned(coefficients), clock.copy()
 
 
+Shares = Sequence[float]
+Counts = Sequence[float] | None
 Columns = Sequence[tuple[list[int], Unit]]  # of merged experts: where their outputs go, and in what units

@@ -32,16 +32,18 @@ from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.experts import change, factor
 from streamk.experts.expert import (
-    EVENTS,
     ITERATE,
     LARGEST_COEFFICIENT,
     Array,
     Columns,
+    Counts,
     Expert,
     Floats,
+    Shares,
     count_step,
     step,
 )
+from streamk.experts.information import evidence, told_by
 from streamk.features.lanes import LANES
 from streamk.losses import curvature_along, residuals
 from streamk.threads import one_blas_thread
@@ -183,13 +185,7 @@ class LeastSquares(Expert):
         """Return whether it has not begun anew since."""
         return self.restarts == before.restarts
 
-    def take(
-        self,
-        experts: Sequence[Self],
-        shares: Sequence[float],
-        columns: Columns,
-        counts: Sequence[float] | None = None,
-    ) -> None:
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
         """Become the merge by information: each says what it knows beyond what all were told before.
 
         One that has begun anew knows less than that in some directions. It is taken to have been told less,
@@ -199,35 +195,13 @@ class LeastSquares(Expert):
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
-        where = {int(column): k for k, column in enumerate(joined)}
-        penalty = self.penalty * np.eye(len(joined))
-        adds = self.forgetting == 1.0  # the evidence of events; what fades is averaged
-        known = penalty.copy() if adds else np.zeros_like(penalty)
-        moved = np.zeros((len(self.weights), len(joined)))
-        events = sum(expert.clock[EVENTS] for expert in experts)
-        for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
-            at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
-            factor_of = share * events / max(expert.clock[EVENTS], 1.0) if adds else share
-            if adds and counts is not None:
-                factor_of = counts[k]
-            told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
-            told[np.ix_(at, at)] = expert.information()
-            weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
-            if unit.offset:  # targets around another mean: the constant takes the difference
-                weights[:, joined == 0] += unit.offset / self.constant
-            apart = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
-            if adds and apart and expert.restarts:
-                told -= _least_told(told, self.penalty) * penalty
-                known += factor_of * told
-                moved[rows] += factor_of * (weights @ told) + share * self.penalty * weights
-            else:
-                moved[rows] += factor_of * (weights @ told)
-                known += factor_of * (told - penalty if adds else told)
-            change.take(self.watch, expert.watch, factor_of)
+        known, moved = told_by(experts, shares, columns, counts, joined, len(self.weights))
         with one_blas_thread():
             solved = (
                 cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
             )
+        for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
+            change.take(self.watch, expert.watch, evidence(experts, k, share, counts))
         self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
     def parts(self) -> dict[str, NDArray[Any]]:
@@ -273,12 +247,6 @@ class LeastSquares(Expert):
         self.variables[0], self.variables[1 : 1 + count] = count, joined
         self.places[joined] = np.arange(1, count + 1)
         self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
-
-
-def _least_told(told: Array, penalty: float) -> float:
-    """Return the part of the penalty that is within what an expert knows."""
-    with one_blas_thread():
-        return float(np.clip(np.linalg.eigvalsh(told)[0] / penalty, 0.0, 1.0)) if len(told) else 1.0
 
 
 @overload(step, jit_options=INNER)

@@ -34,9 +34,11 @@ from streamk.experts.expert import (
     LARGEST_COEFFICIENT,
     Array,
     Columns,
+    Counts,
     Expert,
     Floats,
     Lesson,
+    Shares,
     count_step,
     step,
 )
@@ -191,17 +193,10 @@ class Recursion(Expert):
         lower = np.tril(self.gram)
         return np.asarray(lower + np.tril(lower, -1).T)
 
-    def take(
-        self,
-        experts: Sequence[Self],
-        shares: Sequence[float],
-        columns: Columns,
-        counts: Sequence[float] | None = None,
-    ) -> None:
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
-        Whoever has not opened that block yet says nothing of it. A share counts for as many events as it is
-        of all events: shares by events leave the information as it is.
+        Whoever has not opened that block yet says nothing of it. Shares by events leave information as it is.
         """
         super().take(experts, shares, columns, counts)
         latest = max(expert.opening for expert in experts)
@@ -224,9 +219,8 @@ class Recursion(Expert):
             self.start[rows] += shares[k] / part * unit.scale * expert.start[: len(rows)]
             self.sums += evidence * expert.sums
         with one_blas_thread():
-            solved = cho_solve(
-                cho_factor(factor.solvable(gram), lower=True), (known + penalty * self.start).T
-            ).T
+            right = known + penalty * self.start
+            solved = cho_solve(cho_factor(factor.solvable(gram), lower=True), right.T).T
             self.weights = np.ascontiguousarray(np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
             if self.together:
                 self.gram = np.tril(gram)

@@ -5,7 +5,6 @@ What they say is the least that any other expert must be better than; on some st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from streamk.compiling import INNER
 from streamk.encoding.recall import SHARED
 from streamk.encoding.rows import typed
-from streamk.experts.expert import FINAL, ITERATE, Array, Columns, Expert, evaluate, step
+from streamk.experts.expert import FINAL, ITERATE, Array, Columns, Counts, Expert, evaluate, step
 
 _PRIOR = 1.0  # events that a class is given beside its own
 _HEAVIEST = 1e9
@@ -86,9 +85,7 @@ class Prior(Expert):
         super().grow(outputs, features, width)
         self.counts = np.pad(self.counts, (0, max(0, outputs - len(self.counts))))
 
-    def take(
-        self, experts: Any, shares: Any, columns: Columns, counts: Sequence[float] | None = None
-    ) -> None:
+    def take(self, experts: Any, shares: Any, columns: Columns, counts: Counts = None) -> None:
         """Become the merge: counts add up."""
         times = counts or [1.0] * len(experts)
         for expert, count, (rows, _) in zip(experts, times, columns, strict=True):

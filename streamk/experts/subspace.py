@@ -37,8 +37,10 @@ from streamk.experts.expert import (
     ITERATE,
     Array,
     Columns,
+    Counts,
     Expert,
     Floats,
+    Shares,
     count_step,
     step,
 )
@@ -136,13 +138,7 @@ class Subspace(Expert):
         super().rearrange(places)
         self._begin(self.coefficients.shape[2])
 
-    def take(
-        self,
-        experts: Sequence[Self],
-        shares: Sequence[float],
-        columns: Columns,
-        counts: Sequence[float] | None = None,
-    ) -> None:
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
         """Become the merge: coefficients are averaged, and the subspace is looked for anew."""
         super().take(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,12 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.recall import SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Expert
-from streamk.experts.least_squares import LeastSquares
 from streamk.features.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
-from streamk.features.segments import slots_of_first
 from streamk.learners.base import KernelLearner
 from streamk.learners.learner import Learner
+from streamk.learners.mergeable import check_alike, check_maps
 
 _Learner = TypeVar("_Learner", bound=KernelLearner)
 
@@ -85,9 +84,9 @@ def merge(
     if base is not None:
         return _merged_since(models, weights, base)
     shares, called = _shares(models, weights), [f"model {k}" for k in range(len(models))]
-    _check_alike(models, called)
+    check_alike(models, called)
     learned = [k for k, model in enumerate(models) if model._map is not None]
-    _check_maps(models, learned, called)
+    check_maps(models, learned, called)
     chosen = [k for k in learned if shares[k] > 0.0]
     if len(chosen) < 2:
         only = chosen[0] if chosen else shares.index(max(shares))
@@ -106,14 +105,14 @@ def _merged_since(models: Sequence[_Learner], weights: Sequence[float] | None, b
     if base._map is None:
         return merge(models)
     called = ["the base", *(f"model {k}" for k in range(len(models)))]
-    _check_alike([base, *models], called)
+    check_alike([base, *models], called)
     for k, model in enumerate(models):
         if model.events < base.events:
             raise ValueError(
                 f"model {k} has learned {model.events} events and the base {base.events}: it has not gone on "
                 "from the base"
             )
-    _check_maps([base, *models], range(1 + len(models)), called)
+    check_maps([base, *models], range(1 + len(models)), called)
     chosen = [model for model in models if model.events > base.events]
     if len(chosen) < 2:
         only = chosen[0] if chosen else base
@@ -232,72 +231,3 @@ def _shares(models: Sequence[KernelLearner], weights: Sequence[float] | None) ->
     if not any(given):
         raise ValueError("all weights are 0; at least one model must count")
     return [weight / max(given) for weight in given]
-
-
-def _check_alike(models: Sequence[KernelLearner], called: Sequence[str]) -> None:
-    first, name_of_first = models[0], called[0]
-    for model, name in zip(models, called, strict=True):
-        if type(model) is not type(first):
-            raise ValueError(
-                f"{name} is a {type(model).__name__} and {name_of_first} a {type(first).__name__}"
-            )
-        ours, theirs = ({**m._get_params(), "seed": None} for m in (first, model))
-        for key in ours:
-            if ours[key] != theirs[key]:
-                raise ValueError(f"{name} has {key}={theirs[key]!r} and {name_of_first} {key}={ours[key]!r}")
-        if model.pending:
-            raise ValueError(
-                f"{model.pending} events of {name} wait for their block to fill; flush() it first"
-            )
-        if any(_is_closed(expert) for expert in model._experts):
-            raise ValueError(
-                f"{name} was closed, and does not know any more how well it knows its coefficients; "
-                "merge models as they were before closed()"
-            )
-
-
-def _is_closed(expert: Expert) -> bool:
-    """Return whether least squares have coefficients, and no knowledge of how well these are known."""
-    return isinstance(expert, LeastSquares) and not len(expert.joined) and bool(expert.coefficients.any())
-
-
-def _check_maps(models: Sequence[KernelLearner], learned: Sequence[int], called: Sequence[str]) -> None:
-    """Raise a ValueError unless the models that have learned have the same features."""
-    for k in learned[1:]:
-        first = learned[0]
-        ours, theirs = (_identity(models[m]) for m in (first, k))
-        for name, remedy in _REMEDIES.items():
-            if ours[name] != theirs[name]:
-                raise ValueError(
-                    f"{called[k]} has {name} {theirs[name]!r} and {called[first]} {ours[name]!r}: "
-                    f"their features differ, so they cannot be merged; {remedy}"
-                )
-        known = [models[m]._codec.labels for m in (first, k)]
-        kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
-        if len(set(kinds)) > 1:
-            raise ValueError(f"{called[k]} has labels of type {kinds[1]} and {called[first]} {kinds[0]}")
-        if models[k]._codec.inputs.positional:
-            names = [list(models[m]._codec.inputs.numbers) for m in (first, k)]
-            shared = min(map(len, names))
-            if names[0][:shared] != names[1][:shared]:
-                raise ValueError(
-                    f"{called[k]} met its numbers in another order than {called[first]}, and "
-                    f"{ours['directions']} directions are tied to their positions; use directions='keyed'"
-                )
-
-
-_REMEDIES = {
-    "seed": "give all models the same seed before they learn",
-    "directions": "use directions='keyed', which do not depend on the first event",
-    "slots": "use directions='keyed', or let the first events have as many numbers",
-}
-
-
-def _identity(model: KernelLearner) -> dict[str, Any]:
-    assert model._map is not None
-    slots = model._map.slots
-    return {
-        "seed": model._map.seed,
-        "directions": model._codec.inputs.directions,
-        "slots": None if slots is None else slots_of_first(slots),
-    }

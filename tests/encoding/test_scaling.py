@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
+from streamk.encoding.pooling import pooled
 from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import (
     FIXED,
@@ -12,7 +13,6 @@ from streamk.encoding.scaling import (
     is_stray,
     kept_numbers,
     observe,
-    pooled,
     scale_rows,
     spread,
     standardise,

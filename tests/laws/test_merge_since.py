@@ -5,7 +5,8 @@ import pytest
 from numba import njit
 
 import streamk
-from streamk.encoding.scaling import FIXED, observe, pooled_since
+from streamk.encoding.pooling import pooled_since
+from streamk.encoding.scaling import FIXED, observe
 
 from .subjects import events
 from .test_merge import outputs, plain, smooth, unscaled

@@ -1,0 +1,80 @@
+"""``streamk merge``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import streamk
+from connectors.cli.exits import exits, usage
+
+_COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
+
+
+def merge_command(
+    models: Annotated[list[Path], typer.Argument(help="Model files, or checkpoints, of one learner.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the merged model goes.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Merge models that learned parts of a stream into one that knows what all of them know.
+
+    They must have the same parameters and the same seed. Events that wait for their block to fill are
+    learned first, as a shorter block.
+    """
+    with exits(), usage():
+        for path in models:
+            if path.exists() and output.exists() and output.samefile(path):
+                raise ValueError(f"-o {output} is one of the models to merge; name another file")
+        if not output.absolute().parent.is_dir():
+            raise ValueError(f"-o {output}: there is no directory {output.absolute().parent}")
+        loaded: list[Any] = [streamk.load(path) for path in models]
+        rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
+        for model in loaded:
+            model.flush()
+        try:
+            merged = streamk.merge(loaded)
+        except ValueError as error:
+            raise ValueError(_with_names(str(error), models)) from None
+        whole = _row(output, merged.save(output), merged)
+        if as_json:
+            typer.echo(json.dumps({"models": rows, "merged": whole}))
+            return
+        table = Table()
+        for name in _COLUMNS:
+            table.add_column(name, justify="left" if name in ("file", "class") else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*map(_cell, row.values()))
+        table.add_section()
+        table.add_row(*map(_cell, whole.values()))
+        Console().print(table)
+
+
+def _row(path: Path, size: int, model: Any) -> dict[str, Any]:
+    names = model.number_names
+    return {
+        "file": str(path),
+        "class": type(model).__name__,
+        "events": model.events + model.pending,
+        "labels": len(model.labels) if hasattr(model, "labels") else None,
+        "fields": None if names is None else len(names),
+        "bytes": size,
+    }
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _with_names(sentence: str, models: list[Path]) -> str:
+    """Return a sentence of :func:`streamk.merge` that names files instead of numbers.
+
+    >>> _with_names("model 1 has seed 2 and model 0 1", [Path("a"), Path("b")])
+    'b has seed 2 and a 1'
+    """
+    return re.sub(r"\bmodel (\d+)\b", lambda found: str(models[int(found[1])]), sentence)

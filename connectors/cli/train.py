@@ -1,0 +1,131 @@
+"""``streamk train``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from connectors.cli.arguments import assignments
+from connectors.cli.exits import exits, usage
+from connectors.learners import DEFAULT, LEARNERS, build
+from connectors.stream import STUCK, Failure
+from connectors.train import report
+from connectors.train.blocks import BY, files_of, shards_of, task_of
+from streamk.distributed import Round, WorkersDiedError, learn
+from streamk.scores import TASKS
+
+
+def train_command(
+    logs: Annotated[
+        list[str],
+        typer.Argument(help="CSV or JSON lines, plain, gzip or zstd, or Parquet; patterns in quotes."),
+    ],
+    target: Annotated[str, typer.Option(help="The field to predict.")],
+    task: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+    ] = None,
+    learner: Annotated[str, typer.Option(help=" or ".join(LEARNERS))] = DEFAULT,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
+    ] = None,
+    shards: Annotated[int, typer.Option(min=1, help="Into how many parts, about, the logs are cut.")] = 16,
+    by: Annotated[
+        str, typer.Option(help=f"{' or '.join(BY)}: how they are cut; packed files are whole.")
+    ] = BY[0],
+    round: Annotated[int, typer.Option(min=1, help="Events a shard learns between two merges.")] = 10_000,
+    passes: Annotated[int, typer.Option(min=1, help="How many times everything is learned.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes of this machine.")] = 2,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Use the Ray cluster there, or a local one.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep every round here, and go on from what is there.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Learn logs in shards, each apart, and merge them after every round of events.
+
+    The model depends on the logs, the learner and how the logs are cut; neither on the workers, nor on what
+    happens to them.
+    """
+    console = Console(stderr=as_json)
+    rounds = _Rounds(checkpoint)
+    engine, address = "processes" if ray is None else "ray", None if ray == "local" else ray
+    with exits(), usage():
+        try:
+            for option, path in (("--save", save), ("--checkpoint", checkpoint)):
+                _check_place(option, path)
+            parameters = assignments(settings or [], learner)
+            paths = files_of(logs)
+            task = task or task_of(paths[0], target)
+            machine = build(learner, task, parameters)
+            parts = shards_of(paths, target, task, by, shards)
+            if checkpoint is not None and checkpoint.exists():
+                console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
+            with _showing(console, parts, task, as_json) as watch:
+                trained = learn(
+                    parts, machine, round=round, workers=workers, engine=engine, address=address,
+                    passes=passes, checkpoint=checkpoint, watch=rounds.beside(watch),
+                )  # fmt: skip
+            if as_json:
+                typer.echo(json.dumps(report.result(trained, len(parts))))
+            else:
+                report.summary(trained, len(parts), console)
+            if save is not None:
+                size = trained.learner.save(save)
+                console.print(f"saved to {save}: {size:,} bytes", soft_wrap=True, highlight=False)
+        except WorkersDiedError as error:
+            raise Failure(STUCK, str(error)) from None
+        except KeyboardInterrupt:
+            Console(stderr=True).print(f"streamk: {rounds.kept()}", soft_wrap=True, highlight=False)
+            raise typer.Exit(130) from None
+
+
+class _Rounds:
+    """The last round, so that an interrupted run can say where it stands."""
+
+    def __init__(self, checkpoint: Path | None) -> None:
+        self._checkpoint, self._last = checkpoint, 0
+
+    def beside(self, watch: report.Watch) -> report.Watch:
+        def both(news: Any) -> None:
+            if isinstance(news, Round):
+                self._last = news.number
+            watch(news)
+
+        return both
+
+    def kept(self) -> str:
+        if self._checkpoint is None:
+            return "interrupted, and nothing is kept; with --checkpoint FILE every round would be"
+        if not self._checkpoint.exists():
+            return "interrupted before the first round was done; nothing is kept"
+        after = f" after round {self._last:,}" if self._last else ""
+        return f"interrupted{after}; the same command goes on from {self._checkpoint}"
+
+
+def _showing(
+    console: Console, parts: list[Any], task: str, as_json: bool
+) -> AbstractContextManager[report.Watch]:
+    headline = "accuracy" if task == "classification" else "r2"
+    if console.is_terminal:
+        return report.bars(console, parts, headline)
+    if as_json:
+        return contextlib.nullcontext(lambda news: None)
+    return report.lines(console, headline)
+
+
+def _check_place(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is learned."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no directory {path.absolute().parent}")
+    if path is not None and path.exists() and not path.is_file():
+        raise ValueError(f"{option} {path}: this is not a file")

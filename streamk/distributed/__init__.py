@@ -1,0 +1,28 @@
+"""Learning on many cores and machines: shards of a stream learn apart, and merge after every round.
+
+In round ``r`` every shard learns its next events from the model that was merged after round ``r - 1``; then
+the models are merged in a fixed binary tree by the number of the shard:
+
+    Mᵣ = tree(learn(Mᵣ₋₁, events of shard 0), …, learn(Mᵣ₋₁, events of shard S - 1))
+
+Whatever is learned is learned by a pure function of bytes, so the number of workers, which of them are slow,
+and which of them are killed and when, never show in the model.
+
+>>> import streamk
+>>> from streamk.distributed import Rows, learn
+>>> learner = streamk.KaczmarzClassifier(features=64, seed=7)
+>>> shards = [
+...     Rows(f"part {k}", [{"x": i % 7} for i in range(k, 400, 2)], [i % 7 > 3 for i in range(k, 400, 2)])
+...     for k in range(2)
+... ]
+>>> trained = learn(shards, learner, round=100, engine="here")
+>>> trained.learner.predict_one({"x": 6}), trained.events, [entry.events for entry in trained.curve]
+(True, 400, [200, 200])
+"""
+
+from streamk.distributed.engines import WorkersDiedError
+from streamk.distributed.learning import Trained, learn
+from streamk.distributed.records import Advance, Round
+from streamk.distributed.shards import Chunk, Rows, Shard
+
+__all__ = ["Advance", "Chunk", "Round", "Rows", "Shard", "Trained", "WorkersDiedError", "learn"]

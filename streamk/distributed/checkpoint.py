@@ -1,0 +1,121 @@
+"""A run between two rounds, in one file: the merged model, where each shard stands, and the curve so far.
+
+The file is a model file (:mod:`streamk.model_file`), so ``streamk.load`` opens its model; what else there is
+lies in the header as JSON, and reading it runs no code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streamk import model_file
+from streamk.distributed.records import Classes, Numbers, Round
+from streamk.distributed.shards import Shard
+from streamk.learners.files import MODEL, loads
+from streamk.learners.learner import Learner
+
+_VERSION = 1
+
+
+def identity(shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool) -> dict[str, Any]:
+    """Return what a run is known by: another of any of these would end with another model, or curve."""
+    learned = learner.events or learner.pending
+    return {
+        "learner": type(learner).__name__,
+        "parameters": learner._parameters(),
+        "learned before": hashlib.sha256(learner.to_bytes()).hexdigest() if learned else None,
+        "round": round,
+        "evaluate": evaluate,
+        "shards": [shard.name for shard in shards],
+    }
+
+
+@dataclass
+class State:
+    """A run between two rounds.
+
+    Attributes
+    ----------
+    model
+        The merged model.
+    positions, ended, learned
+        Of each shard: where it stands, whether that is its end, and the events learned in this pass.
+    turn
+        The pass that is under way, counted from 1.
+    curve
+        The rounds that are done.
+    """
+
+    model: bytes
+    positions: list[Any]
+    ended: list[bool]
+    learned: list[int]
+    turn: int = 1
+    curve: list[Round] = field(default_factory=list)
+
+    @classmethod
+    def beginning(cls, model: bytes, shards: int) -> State:
+        """Return the state before the first round."""
+        return cls(model, [None] * shards, [False] * shards, [0] * shards)
+
+    def begin_again(self) -> None:
+        """Begin the next pass over the shards."""
+        count = len(self.positions)
+        self.positions, self.ended, self.learned = [None] * count, [False] * count, [0] * count
+        self.turn += 1
+
+    def write(self, path: Path, known_by: dict[str, Any]) -> int:
+        """Write the file in one step, and return its size in bytes."""
+        run = {
+            "version": _VERSION, "known by": known_by, "positions": self.positions, "ended": self.ended,
+            "learned": self.learned, "turn": self.turn, "curve": [list(entry) for entry in self.curve],
+        }  # fmt: skip
+        array = np.frombuffer(self.model, np.uint8)
+        return model_file.write(path, {"extra": {"shards": run}}, {MODEL: array})
+
+    @classmethod
+    def read(cls, path: Path, known_by: dict[str, Any]) -> State:
+        """Return the state in a file.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged, no checkpoint of shards, or that of another run; the sentence says what differs.
+        """
+        header, arrays = model_file.unpack(path.read_bytes(), str(path))
+        try:
+            run: Any = header["extra"]["shards"]
+            version, theirs = run["version"], dict(run["known by"])
+            model = arrays[MODEL].tobytes()
+        except (KeyError, TypeError):
+            raise ValueError(f"{path} is a model file, but no checkpoint of shards") from None
+        if version != _VERSION:
+            raise ValueError(
+                f"{path} has version {version!r} and this streamk reads version {_VERSION}; run the version "
+                "that wrote it"
+            )
+        for name, ours in known_by.items():
+            if theirs.get(name) != ours:
+                raise ValueError(f"{path} is of another run: {_difference(name, theirs.get(name), ours)}")
+        kind: Any = Classes if loads(model, str(path))._classifies else Numbers
+        curve = [Round._make([*entry[:-1], kind(*entry[-1])]) for entry in run["curve"]]
+        return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)
+
+
+def _difference(name: str, theirs: Any, ours: Any) -> str:
+    """Return what differs, as short as can be said."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        key = next(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
+        return f"it has {key}={theirs.get(key)!r} and this one {key}={ours.get(key)!r}"
+    if isinstance(theirs, list) and isinstance(ours, list):
+        if len(theirs) != len(ours):
+            return f"it has {len(theirs)} {name} and this one {len(ours)}"
+        k = next(k for k in range(len(ours)) if theirs[k] != ours[k])
+        return f"shard {k} is {theirs[k]!r} there and {ours[k]!r} here"
+    return f"it has {name} {theirs!r} and this one {ours!r}"

@@ -1,0 +1,202 @@
+"""Rounds: shards learn apart from one model, and their models become the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamk.distributed.checkpoint import State, identity
+from streamk.distributed.engines import Engine, engine_of
+from streamk.distributed.merging import Merging, beginning
+from streamk.distributed.records import Advance, Classes, Numbers, Round, Tally, total
+from streamk.distributed.shards import Shard
+from streamk.distributed.tasks import Done, Task
+from streamk.learners.files import loads
+from streamk.learners.learner import Learner
+
+Watch = Callable[[Advance | Round], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run ends with.
+
+    Attributes
+    ----------
+    learner
+        It knows what all shards had to teach.
+    curve
+        The rounds, in order, with how well the model before each predicted its events.
+    """
+
+    learner: Learner
+    curve: list[Round]
+
+    @property
+    def events(self) -> int:
+        """Events learned, over all passes."""
+        return sum(entry.events for entry in self.curve)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the rounds took."""
+        return sum(entry.seconds for entry in self.curve)
+
+    @property
+    def tally(self) -> Tally:
+        """How well events were predicted before they were learned, over all rounds."""
+        nothing: Tally = Classes() if self.learner._classifies else Numbers()
+        return total([nothing, *(entry.tally for entry in self.curve)])
+
+
+def learn(
+    shards: Sequence[Shard],
+    learner: Learner,
+    *,
+    round: int = 10_000,
+    workers: int = 2,
+    engine: str = "processes",
+    address: str | None = None,
+    passes: int = 1,
+    evaluate: bool = True,
+    checkpoint: str | Path | None = None,
+    watch: Watch = lambda news: None,
+) -> Trained:
+    """Learn shards apart, merge what they learned after every round, and return the last merged model.
+
+    In round ``r`` every shard that has not ended learns its next ``round`` events from the model of round
+    ``r - 1``, as a pure function of bytes: model, shard and position in; model and position out. No worker
+    keeps anything. One that is killed, slow, restarted or added changes nothing but the time: a task that
+    was lost is done again, from the same bytes to the same bytes. The models merge in a binary tree by the
+    number of the shard, so the result depends on shards, learner and ``round`` alone.
+
+    Parameters
+    ----------
+    shards
+        Parts of a stream, of different names.
+    learner
+        What to learn with; it is left as it is. If its seed is None, one is drawn for all shards. One that
+        has already learned is gone on from.
+    round
+        Events a shard learns between two merges. Fewer keep the shards closer to one another, and cost more
+        models sent.
+    workers
+        Tasks at a time on this machine. With an ``address``, the cluster decides.
+    engine
+        ``"processes"``; ``"ray"``; ``"here"``, in this process without workers.
+    address
+        Of a Ray cluster; None starts one on this machine.
+    passes
+        How many times every shard is learned.
+    evaluate
+        Whether the merged model predicts every event before a shard learns it, once it knows anything: not in
+        the first round.
+    checkpoint
+        A file that is written after every round, in one step. If it is there, the run goes on from it, to the
+        bytes it would have ended with; one that had ended goes on if there are more passes.
+    watch
+        Told of each shard that has learned its events of a round, and of each round.
+
+    Raises
+    ------
+    ValueError
+        If the learner cannot be merged, a parameter is wrong, or the checkpoint is damaged or of another run;
+        before anything is learned.
+    Exception
+        What reading a shard or learning it raises; the sentence begins with the name of the shard.
+    WorkersDiedError
+        If the processes of this machine die over and over, with no task done in between.
+    KeyboardInterrupt
+        On Ctrl-C, after the workers have been stopped; the checkpoint of the last round stays.
+    """
+    names = [shard.name for shard in shards]
+    if not names:
+        raise ValueError("there is no shard to learn; give at least one")
+    if len(set(names)) < len(names):
+        raise ValueError(f"two shards are named {next(n for n in names if names.count(n) > 1)!r}")
+    for name, value in (("round", round), ("passes", passes)):
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
+    first = beginning(learner)
+    known_by, path = (
+        identity(shards, learner, round, evaluate),
+        None if checkpoint is None else Path(checkpoint),
+    )
+    if path is not None and path.exists():
+        state = State.read(path, known_by)
+        if state.turn > passes:
+            raise ValueError(f"{path} is in pass {state.turn} already, and passes is {passes}")
+    else:
+        state = State.beginning(first.to_bytes(), len(shards))
+    _check_place(path)
+    with _closing(engine_of(engine, workers, address)) as doing:
+        run = _Run(shards, state, doing, watch)
+        while run.goes_on(passes):
+            run.round(round, evaluate)
+            if path is not None:
+                state.write(path, known_by)
+    return Trained(loads(state.model), state.curve)
+
+
+def _check_place(path: Path | None) -> None:
+    """Refuse a checkpoint that cannot be written before anything is learned."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ValueError(f"checkpoint {path}: there is no directory {path.absolute().parent}")
+
+
+@contextmanager
+def _closing(engine: Engine) -> Iterator[Engine]:
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+class _Run:
+    """A run under way: each round takes its state on to the next."""
+
+    def __init__(self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch) -> None:
+        self._shards, self._state, self._engine, self._watch = shards, state, engine, watch
+
+    def goes_on(self, passes: int) -> bool:
+        """Return whether there is a round to do; begin the next pass if this one has ended."""
+        if all(self._state.ended) and self._state.turn < passes:
+            self._state.begin_again()
+        return not all(self._state.ended)
+
+    def round(self, count: int, evaluate: bool) -> None:
+        """Let every shard learn so many events, and merge what they learned."""
+        began, state = time.perf_counter(), self._state
+        merging = Merging(state.model, len(self._shards))
+        tasks: dict[int, Task] = {}
+        for k, shard in enumerate(self._shards):
+            if state.ended[k]:
+                merging.put(k, None)
+            else:
+                tasks[k] = Task(shard, state.positions[k], count, evaluate)
+        results: dict[int, Done] = {}
+        for k, done in self._engine.each(state.model, tasks):
+            results[k] = done
+            merging.put(k, done.model)
+            self._watch(Advance(k, state.learned[k] + done.events, done.position, done.ended))
+        self._take(results, merging.model(), began)
+
+    def _take(self, results: dict[int, Done], model: bytes, began: float) -> None:
+        """Make the state that of the next round, all at once."""
+        state = self._state
+        sent = len(results) * len(state.model) + sum(len(done.model or b"") for done in results.values())
+        state.model = model
+        for k, done in results.items():
+            state.positions[k], state.ended[k] = done.position, done.ended
+            state.learned[k] += done.events
+        active = [results[k] for k in sorted(results) if results[k].events]
+        if not active:  # nothing but ends
+            return
+        tally = total([done.tally for done in active])
+        events, seconds = sum(done.events for done in active), time.perf_counter() - began
+        entry = Round(len(state.curve) + 1, state.turn, len(active), events, seconds, sent, tally)
+        state.curve.append(entry)
+        self._watch(entry)

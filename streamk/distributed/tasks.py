@@ -1,0 +1,125 @@
+"""What a worker does: learn some events of a shard from the bytes of a model, and nothing else.
+
+A task is a pure function. It keeps nothing between calls and writes nothing, so one that was lost with its
+worker is done again with the same result, by whoever is there.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+from functools import cache
+from typing import Any, NamedTuple
+
+import numba
+from threadpoolctl import threadpool_limits
+
+from streamk.distributed.records import Classes, Numbers, Tally
+from streamk.distributed.shards import Chunk, Shard
+from streamk.encoding.labels import plain
+from streamk.encoding.rows import RowError
+from streamk.encoding.targets import check_weights, targets
+from streamk.learners.files import loads
+from streamk.learners.learner import Learner
+
+
+class Task(NamedTuple):
+    """Which events to learn: at most ``most`` of a shard from a position on; and whether to predict them."""
+
+    shard: Shard
+    position: Any
+    most: int
+    evaluate: bool
+
+
+class Done(NamedTuple):
+    """What came of a task: the model (None if no event was learned), where the shard stands, and the sums."""
+
+    model: bytes | None
+    position: Any
+    ended: bool
+    events: int
+    tally: Tally
+
+
+def perform(model: bytes, task: Task) -> Done:
+    """Return the model that has learned the events of a task, and how well it knew them before.
+
+    Raises
+    ------
+    Exception
+        What reading or learning raises, its sentence beginning with the name of the shard.
+    """
+    try:
+        chunk = task.shard.read(task.position, task.most)
+        return _learned(loads(model), chunk, task)
+    except Exception as error:
+        raise _named(error, task.shard.name) from None
+
+
+def _learned(learner: Learner, chunk: Chunk, task: Task) -> Done:
+    position = _position(chunk.next)
+    nothing: Tally = Classes() if learner._classifies else Numbers()
+    if not len(chunk.targets):
+        if not chunk.ended:
+            raise ValueError(f"it gave no events at position {task.position!r}, and has not ended")
+        return Done(None, position, True, 0, nothing)
+    weights = check_weights(chunk.weights, len(chunk.targets))
+    learned = weights > 0.0
+    given = list(map(plain, targets(chunk.targets, len(weights))))
+    try:
+        # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
+        answers = _answers(learner, chunk) if task.evaluate and learner.events else []
+        learner.learn_many(chunk.rows, given, weights, chunk.names)
+    except RowError as error:
+        line = f"row {error.row}" if chunk.lines is None else f"line {chunk.lines[error.row]}"
+        raise ValueError(f"{line}: {error.reason}") from None
+    learner.flush()
+    asked = [(y, p) for y, p, counts in zip(given, answers, learned, strict=False) if counts]  # all, or none
+    tally = type(nothing).of([y for y, _ in asked], [p for _, p in asked])
+    events = int(learned.sum())
+    return Done(learner.to_bytes() if events else None, position, chunk.ended, events, tally)
+
+
+def _answers(learner: Learner, chunk: Chunk) -> list[Any]:
+    found = learner.predict_many(chunk.rows, chunk.names)  # type: ignore[attr-defined]
+    return targets(found, len(chunk.targets), "predictions")
+
+
+def _position(value: Any) -> Any:
+    """Return a position as a checkpoint would give it back, so that resuming changes nothing."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"its position {value!r} is no value that JSON holds ({error})") from None
+
+
+def _named(error: Exception, name: str) -> Exception:
+    """Return an exception that says the shard's name, of the nearest class that travels between processes."""
+    sentence = f"shard {name}: {error}"
+    for kind in type(error).__mro__:
+        try:
+            made = kind(sentence)
+            if str(pickle.loads(pickle.dumps(made))) == sentence:
+                return made  # type: ignore[no-any-return]
+        except Exception:  # it takes other arguments, or cannot be pickled: its base may
+            continue
+    return RuntimeError(sentence)
+
+
+def perform_alone(model: bytes, task: Task) -> Done:
+    """Return what :func:`perform` does, with one thread: there are as many workers as cores."""
+    _one_thread()
+    return perform(model, task)
+
+
+@cache
+def _one_thread() -> None:
+    numba.set_num_threads(1)
+    threadpool_limits(1)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the driver: a terminal sends it to every process of the command."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,72 @@
+"""The statistics of several learners as those of one: of parts of a stream, or of what came since a base."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.following import AGE, COUNT, HELD, LEAST, MEAN, PREVIOUS, RECENT, SQUARES, STEP
+from streamk.encoding.scaling import FOLLOWING, add, kept_numbers
+
+Array = NDArray[np.float64]
+
+
+def pooled(parts: Sequence[Array], horizon: float | None) -> Array:
+    """Return the statistics of all that some others have seen (Chan, Golub and LeVeque 1979).
+
+    Of the values held, the farthest is held again and the others are counted.
+    """
+    seen = [part for part in parts if part[COUNT] > 0.0]
+    if len(seen) < 2:
+        return seen[0].copy() if seen else np.zeros(kept_numbers(horizon))
+    whole, table = np.zeros(kept_numbers(horizon)), np.array(seen)
+    counts, means = table[:, COUNT], table[:, MEAN]
+    whole[COUNT], whole[MEAN] = counts.sum(), counts @ means / counts.sum()
+    whole[SQUARES] = table[:, SQUARES].sum() + counts @ (means - whole[MEAN]) ** 2
+    held = table[~np.isnan(table[:, HELD]), HELD]
+    order = np.argsort(np.abs(held - whole[MEAN]), kind="stable")
+    whole[HELD] = held[order[-1]] if len(held) else np.nan
+    for value in held[order[:-1]]:
+        add(value, whole[None], 0, np.inf)
+    whole[COUNT] = min(whole[COUNT], np.inf if horizon is None else horizon)
+    if whole[COUNT] < counts.sum():
+        whole[SQUARES] *= whole[COUNT] / (counts.sum() + max(len(held) - 1, 0))
+    if len(whole) == FOLLOWING:
+        whole[PREVIOUS], whole[AGE] = table[-1, PREVIOUS], table[:, AGE].max()
+        whole[STEP] = counts @ table[:, STEP] / counts.sum()
+        for column in (LEAST, RECENT):
+            known = table[table[:, column] > 0.0, column]
+            whole[column] = known.min() if len(known) else 0.0
+    return whole
+
+
+def pooled_since(parts: Sequence[Array], base: Array, horizon: float | None) -> Array:
+    """Return the statistics of all that some have seen who have gone on from those of ``base``.
+
+    Sums about the mean of ``base`` are added up, and what all of them had before is counted once; so is the
+    value that ``base`` held, which some may have counted since. Statistics that follow a stream fade, so
+    theirs are pooled as if they had nothing in common.
+    """
+    if base[COUNT] == 0.0 or horizon is not None:
+        return pooled(parts, horizon)
+    table, centre, held = np.array([part for part in parts if part[COUNT] > 0.0]), base[MEAN], base[HELD]
+    other = ~np.isnan(table[:, HELD]) & (table[:, HELD] != held)
+    again = (
+        0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
+    )  # often that what was held is counted twice
+    apart, beside = table[:, MEAN] - centre, 0.0 if np.isnan(held) else held - centre
+    count = base[COUNT] + (table[:, COUNT] - base[COUNT]).sum() - again
+    total = (table[:, COUNT] * apart).sum() - again * beside
+    added = table[:, SQUARES] + table[:, COUNT] * apart**2 - base[SQUARES]
+    squares = base[SQUARES] + added.sum() - again * beside**2 - total**2 / count
+    whole = base.copy()
+    whole[COUNT], whole[MEAN], whole[SQUARES] = count, centre + total / count, max(squares, 0.0)
+    values = table[other, HELD]
+    order = np.argsort(np.abs(values - whole[MEAN]), kind="stable")
+    if len(values):
+        whole[HELD] = values[order[-1]]
+    for value in values[order[:-1]]:
+        add(value, whole[None], 0, np.inf)
+    return whole

@@ -1,0 +1,199 @@
+"""``streamk train``: what it shows and saves, on a terminal too, Ctrl-C, wrong things."""
+
+import csv
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+from river import datasets
+from typer.testing import CliRunner
+
+import streamk
+from connectors.cli import app
+from connectors.train.shards import LogShard
+from streamk.distributed import learn
+
+COMMAND = [sys.executable, "-m", "connectors.cli"]
+LEARNER = "--learner", "kaczmarz", "--set", "features=64", "--set", "seed=7"
+
+
+@pytest.fixture(scope="module")
+def bananas(tmp_path_factory):
+    path = tmp_path_factory.mktemp("logs") / "bananas.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["a", "b", "y"])
+        rows.writerows([*x.values(), int(y)] for x, y in datasets.Bananas().take(2000))
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def train(log, *arguments):
+    return run("train", log, "--target", "y", *LEARNER, "--workers", 1, *arguments)
+
+
+def test_a_line_a_round_and_a_summary(bananas, tmp_path):
+    model, cut = tmp_path / "m.streamk", ("--shards", 4, "--round", 200)
+    done = train(bananas, *cut, "--save", model)
+    assert done.exit_code == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["round", "pass", "shards", "events", "accuracy", "events/s", "bytes"]
+    assert [line.split()[:4] for line in lines[1:3]] == [["1", "1", "4", "800"], ["2", "1", "4", "800"]]
+    assert "2,000 events" in done.stdout
+    assert f"saved to {model}: {model.stat().st_size:,} bytes" in done.stdout
+    again = train(bananas, *cut, "--workers", 2, "--json", "--save", tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == model.read_bytes()
+    result = json.loads(again.stdout)
+    assert (result["events"], result["shards"], result["passes"]) == (2000, 4, 1)
+    assert (
+        result["rounds"]
+        == len(result["curve"])
+        == sum(line.split()[0].isdigit() for line in lines[:9] if line)
+    )
+    assert result["accuracy"] > 0.5
+    assert again.stderr.strip() == f"saved to {tmp_path / 'again'}: {model.stat().st_size:,} bytes"
+
+
+def test_one_shard_learns_what_replay_learns(bananas, tmp_path):
+    trained, replayed = tmp_path / "trained", tmp_path / "replayed"
+    assert train(bananas, "--by", "file", "--save", trained).exit_code == 0
+    done = run("replay", bananas, "--target", "y", *LEARNER, "--no-baseline", "--save", replayed)
+    assert done.exit_code == 0
+    assert trained.read_bytes() == replayed.read_bytes()
+
+
+def test_a_terminal_gets_bars(bananas):
+    main, sub = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    command = [
+        *COMMAND,
+        "train",
+        bananas,
+        "--target",
+        "y",
+        *LEARNER,
+        "--shards",
+        "2",
+        "--round",
+        "300",
+        "--workers",
+        "1",
+    ]
+    process = subprocess.Popen(list(map(str, command)), stdout=sub, stderr=sub, env=environment)
+    os.close(sub)
+    shown = b""
+    while True:
+        try:
+            part = os.read(main, 65536)
+        except OSError:
+            break
+        shown += part
+        if not part:
+            break
+    os.close(main)
+    text = shown.decode()
+    assert process.wait() == 0
+    assert "bananas.csv[" in text
+    assert "events" in text
+    assert "2,000 events" in text
+    assert "events/s " not in text.split("2,000 events")[0]
+
+
+def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
+    """Ctrl-C reaches the workers too; nobody prints a traceback, and the model is that of a whole run."""
+    checkpoint, model = tmp_path / "run", tmp_path / "model"
+    given = [
+        bananas,
+        "--target",
+        "y",
+        *LEARNER,
+        "--by",
+        "file",
+        "--round",
+        10,
+        "--workers",
+        1,
+        "--checkpoint",
+        checkpoint,
+    ]
+    command = list(map(str, [*COMMAND, "train", *given]))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(4):
+            process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(timeout=20) == 130
+    assert "the same command goes on from" in said
+    assert "Traceback" not in said
+    assert streamk.load(checkpoint).events > 0
+    done = run("train", *given, "--save", model)
+    assert done.exit_code == 0, done.stderr
+    assert f"going on from {checkpoint}" in done.stdout
+    whole = run("train", *given[:-2], "--save", tmp_path / "whole")
+    assert whole.exit_code == 0
+    assert model.read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_interrupted_without_a_checkpoint(bananas):
+    command = list(
+        map(str, [*COMMAND, "train", bananas, "--target", "y", *LEARNER, "--by", "file", "--round", 1])
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(timeout=20) == 130
+    assert "nothing is kept; with --checkpoint FILE" in said
+    assert "Traceback" not in said
+
+
+def test_the_command_is_the_library(bananas, tmp_path):
+    model = tmp_path / "m"
+    done = train(bananas, "--by", "hash", "--shards", 3, "--round", 300, "--save", model)
+    assert done.exit_code == 0, done.stderr
+    shards = [LogShard(str(bananas), "y", "classification", None, (k, 3)) for k in range(3)]
+    learner = streamk.KaczmarzClassifier(features=64, seed=7)
+    assert learn(shards, learner, round=300, engine="here").learner.to_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{log}", "--target", "z"], "there is no column 'z'; there are a, b, y"),
+        (["{log}"], "--target"),
+        (["{log}.missing", "--target", "y"], "No such file"),
+        (["{log}*.gz", "--target", "y"], "there is no such file"),
+        (["{log}", "--target", "y", "--by", "size"], "--by size: use blocks or hash or file"),
+        (["{log}", "{bad}", "--target", "y", "--by", "hash"], "--by hash is for one log"),
+        (["{log}", "--target", "y", "--learner", "eigenpro"], "keeps events or centers and cannot be merged"),
+        (["{log}", "--target", "y", "--learner", "forest"], "learner 'forest' is unknown"),
+        (["{log}", "--target", "y", "--set", "size=3"], "KEY one of"),
+        (["{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
+        (["{log}", "--target", "y", "--round", "0"], "'--round'"),
+        (["{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
+        (["{log}", "--target", "y", "--save", "/dev/null"], "this is not a file"),
+        (["{log}", "--target", "y", "--checkpoint", "/no/such/place/m"], "there is no directory"),
+        (["{log}", "--target", "y", "--checkpoint", "{log}"], "is not a streamk model file"),
+        (["{bad}", "--target", "y", "--task", "classification"], "bad.csv, line 3: cannot be decoded"),
+    ],
+)
+def test_wrong_things(bananas, tmp_path, arguments, message):
+    bad = tmp_path / "bad.csv"
+    bad.write_text("a,y\n1,0\n1,0,2\n")
+    done = run("train", *(a.replace("{log}", str(bananas)).replace("{bad}", str(bad)) for a in arguments))
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr

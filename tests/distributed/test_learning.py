@@ -1,0 +1,185 @@
+"""A run of rounds: the same bytes whoever does the work, and whatever happens to them."""
+
+import importlib.util
+import multiprocessing
+import os
+import random
+import signal
+
+import pytest
+
+import streamk
+from streamk.distributed import Chunk, Rows, WorkersDiedError, engines, learn
+from tests.distributed.streams import (
+    CLASSIFIER,
+    REGRESSOR,
+    Deadly,
+    News,
+    Odd,
+    Untouchable,
+    reference,
+    shards_of,
+)
+
+SIZES = (300, 170, 0, 230, 100)
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("learner", [CLASSIFIER, REGRESSOR], ids=lambda learner: type(learner).__name__)
+def test_it_is_a_plain_loop(learner, passes):
+    shards = shards_of(SIZES, learner is CLASSIFIER)
+    trained = learn(shards, learner, round=100, passes=passes, engine="here")
+    assert trained.learner.to_bytes() == reference(shards, learner, 100, passes)
+    assert trained.events == passes * sum(SIZES)
+    assert learner.events == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_do_not_show(workers):
+    shards = shards_of(SIZES)
+    here = learn(shards, CLASSIFIER, round=60, engine="here")
+    trained = learn(shards, CLASSIFIER, round=60, workers=workers)
+    assert trained.learner.to_bytes() == here.learner.to_bytes()
+    assert [entry.tally for entry in trained.curve] == [entry.tally for entry in here.curve]
+    assert not multiprocessing.active_children()
+
+
+def test_blas_threads_of_workers_do_not_show():
+    shards = shards_of((300, 200), classes=False)
+    trained = learn(shards, REGRESSOR, round=100, workers=2)
+    assert trained.learner.to_bytes() == reference(shards, REGRESSOR, 100)
+
+
+def test_killed_workers_do_not_show():
+    shards, chance, killed = shards_of((200,) * 5), random.Random(5), []
+
+    def kill(news):
+        if len(killed) < 4 and chance.random() < 0.4 and (children := multiprocessing.active_children()):
+            killed.append(chance.choice(children).pid)
+            os.kill(killed[-1], signal.SIGKILL)
+
+    trained = learn(shards, CLASSIFIER, round=40, workers=2, watch=kill)
+    assert len(killed) == 4
+    assert trained.learner.to_bytes() == reference(shards, CLASSIFIER, 40)
+
+
+def test_it_gives_up_on_what_kills_every_worker(monkeypatch):
+    monkeypatch.setattr(engines, "ATTEMPTS", 2)
+    with pytest.raises(WorkersDiedError, match="2 times in a row"):
+        learn([Deadly(), *shards_of((10, 10))], CLASSIFIER, workers=1)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+def test_ray():
+    shards = shards_of(SIZES)
+    trained = learn(shards, CLASSIFIER, round=100, engine="ray", workers=2)
+    assert trained.learner.to_bytes() == reference(shards, CLASSIFIER, 100)
+    with pytest.raises(ValueError, match="shard odd: too odd"):
+        learn([*shards, Odd(ValueError("too odd"))], CLASSIFIER, engine="ray", workers=2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_ray_is_not_there():
+    with pytest.raises(ValueError, match=r"pip install 'streamk\[ray\]'"):
+        learn(shards_of((10,)), CLASSIFIER, engine="ray")
+
+
+def test_the_curve_is_of_the_model_before_each_round():
+    shards = shards_of((100, 100))
+    news = News()
+    curve = learn(shards, CLASSIFIER, round=50, engine="here", watch=news).curve
+    assert [entry.tally.events for entry in curve] == [0, 100]
+    before = streamk.loads(
+        reference([Rows(s.name, s.rows[:50], s.targets[:50]) for s in shards], CLASSIFIER, 50)
+    )
+    right = sum(
+        before.predict_one(x) == y for s in shards for x, y in zip(s.rows[50:], s.targets[50:], strict=True)
+    )
+    assert curve[1].tally.right == right
+    assert news.rounds == curve
+    assert [(n.shard, n.events, n.ended) for n in news.told if n not in curve] == [
+        (0, 50, False), (1, 50, False), (0, 100, True), (1, 100, True),
+    ]  # fmt: skip
+    assert not any(
+        e.tally.events for e in learn(shards, CLASSIFIER, round=50, engine="here", evaluate=False).curve
+    )
+
+
+def test_one_seed_is_drawn_for_all():
+    learner = streamk.KaczmarzClassifier(features=64)
+    first, second = (learn(shards_of((60, 60)), learner, round=30, engine="here").learner for _ in range(2))
+    assert learner.seed is None
+    assert first.seed != second.seed
+
+
+def test_a_learner_goes_on_from_what_it_knows():
+    learner = streamk.MatchingPursuitRegressor(features=64, block_size=32, seed=1)
+    (before, *shards) = shards_of((50, 70, 70), classes=False)
+    learner.learn_many(before.rows, before.targets)
+    known, waiting = learner.to_bytes(), learner.pending
+    assert waiting
+    trained = learn(shards, learner, round=70, engine="here")
+    assert learner.to_bytes() == known
+    learner.flush()
+    assert trained.learner.to_bytes() == reference(shards, learner, 70)
+
+
+def test_what_has_no_weight_is_neither_learned_nor_counted():
+    rows = [{"x": i % 7} for i in range(200)]
+    targets = [None if i % 3 == 0 else i % 7 > 3 for i in range(200)]
+    weights = [float(target is not None) for target in targets]
+    shards = [Rows("some", rows, targets, weights), Rows("none", rows, [None] * 200, [0.0] * 200)]
+    trained = learn(shards, CLASSIFIER, round=50, engine="here")
+    assert trained.events == trained.learner.events == sum(weights)
+    assert trained.tally.events == sum(weights[50:])
+    assert [entry.shards for entry in trained.curve] == [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "sentence"),
+    [
+        (FileNotFoundError(2, "No such file"), FileNotFoundError, "shard odd: .*No such file"),
+        (KeyError("x"), LookupError, "shard odd: 'x'"),
+        (
+            Chunk([{"x": 1}, {"x": "a" * 3, "y": []}], [1, 2], 2, True),
+            ValueError,
+            "shard odd: row 1: field 'y'",
+        ),
+        (Chunk([{"x": []}], [1], 1, True, None, [17]), ValueError, "shard odd: line 17: field 'x'"),
+        (Chunk([{"x": 1}], [1], float("nan"), True), ValueError, "position nan"),
+        (Chunk([{"x": 1}], [1], {1}, True), ValueError, r"position \{1\}"),
+        (Chunk([], [], 5, False), ValueError, "gave no events at position None"),
+    ],
+)
+def test_errors_name_the_shard(given, kind, sentence):
+    with pytest.raises(kind, match=sentence):
+        learn([Odd(given), *shards_of((10,))], CLASSIFIER, engine="here")
+
+
+def test_errors_come_back_from_workers():
+    refused = Chunk([{"x": 1}, {"x": []}], [True, True], 2, True)
+    with pytest.raises(ValueError, match="shard odd: row 1: field 'x'"):
+        learn([Odd(refused), *shards_of((10,))], CLASSIFIER, workers=1)
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"learner": streamk.LSSVMClassifier()}, "cannot be merged"),
+        ({"learner": "kernel"}, "must be a streamk learner, not str"),
+        ({"shards": []}, "no shard to learn"),
+        ({"shards": [Untouchable(), Untouchable()]}, "two shards are named 'untouchable'"),
+        ({"round": 0}, "round is 0"),
+        ({"passes": True}, "passes is True"),
+        ({"workers": 0}, "workers is 0"),
+        ({"engine": "threads"}, "engine 'threads' is unknown; use processes or ray or here"),
+        ({"address": "auto"}, "has no address"),
+        ({"checkpoint": "/no/such/place/c"}, "there is no directory"),
+    ],
+)
+def test_wrong_use_is_refused_before_any_work(options, sentence):
+    given = {"shards": [Untouchable()], "learner": CLASSIFIER, **options}
+    with pytest.raises(ValueError, match=sentence):
+        learn(given.pop("shards"), given.pop("learner"), **given)
