@@ -31,6 +31,9 @@ def merge_command(
         for path in models:
             if path.exists() and output.exists() and output.samefile(path):
                 raise ValueError(f"-o {output} is one of the models to merge; name another file")
+        there = [path.resolve() for path in models]
+        if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
+            raise ValueError(f"{twice} is named twice, and what it knows would count twice")
         if not output.absolute().parent.is_dir():
             raise ValueError(f"-o {output}: there is no directory {output.absolute().parent}")
         loaded: list[Any] = [streamk.load(path) for path in models]

@@ -89,3 +89,13 @@ def test_wrong_things(models, tmp_path, other, message):
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "c").exists()
     assert run(*models, "-o", tmp_path / "no" / "c").exit_code == 2
+
+
+def test_a_model_that_is_named_twice_would_count_twice(models, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(models[0])
+    for again in (models[0], link):
+        done = run(*models, again, "-o", tmp_path / "c")
+        assert done.exit_code == 2
+        assert f"{models[0]} is named twice" in done.stderr
+    assert not (tmp_path / "c").exists()
