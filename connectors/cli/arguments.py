@@ -17,6 +17,14 @@ Start = Annotated[str | None, typer.Option("--from", help=FROM)]
 End = Annotated[str | None, typer.Option("--to", help=TO)]
 
 
+def check_place(option: str, path: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is learned."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise ValueError(f"{option} {path}: there is no directory {path.absolute().parent}")
+    if path is not None and path.exists() and not path.is_file():
+        raise ValueError(f"{option} {path}: this is not a file")
+
+
 def assignments(texts: list[str], learner: str) -> dict[str, str]:
     """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
 

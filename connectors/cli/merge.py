@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import streamk
+from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
 
 _COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
@@ -34,8 +35,7 @@ def merge_command(
         there = [path.resolve() for path in models]
         if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
             raise ValueError(f"{twice} is named twice, and what it knows would count twice")
-        if not output.absolute().parent.is_dir():
-            raise ValueError(f"-o {output}: there is no directory {output.absolute().parent}")
+        check_place("-o", output)
         loaded: list[Any] = [streamk.load(path) for path in models]
         rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
         for model in loaded:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments
+from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
 from connectors.files.log import Log
@@ -55,10 +55,7 @@ def replay_command(
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
     with exits(), usage():
-        if save is not None and not save.absolute().parent.is_dir():
-            raise ValueError(f"--save {save}: there is no directory {save.absolute().parent}")
-        if save is not None and save.exists() and not save.is_file():
-            raise ValueError(f"--save {save}: this is not a file")
+        check_place("--save", save)
         with _log(file, target, start, end) as (log, given):
             showing: AbstractContextManager[Any]
             if console.is_terminal:

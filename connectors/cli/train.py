@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import assignments
+from connectors.cli.arguments import assignments, check_place
 from connectors.cli.exits import exits, usage
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.stream import STUCK, Failure
@@ -62,7 +62,7 @@ def train_command(
     with exits(), usage():
         try:
             for option, path in (("--save", save), ("--checkpoint", checkpoint)):
-                _check_place(option, path)
+                check_place(option, path)
             parameters = assignments(settings or [], learner)
             paths = files_of(logs)
             task = task or task_of(paths[0], target)
@@ -121,11 +121,3 @@ def _showing(
     if as_json:
         return contextlib.nullcontext(lambda news: None)
     return report.lines(console, headline)
-
-
-def _check_place(option: str, path: Path | None) -> None:
-    """Refuse a file that cannot be written before anything is learned."""
-    if path is not None and not path.absolute().parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no directory {path.absolute().parent}")
-    if path is not None and path.exists() and not path.is_file():
-        raise ValueError(f"{option} {path}: this is not a file")

@@ -16,8 +16,7 @@ from connectors.files.log import Log
 from connectors.files.reader import DamagedError, Reader
 from connectors.replay.run import interpret
 from streamk.distributed import Chunk
-
-_MASK = 2**64 - 1
+from streamk.features.counter import GOLDEN64, mix64_int
 
 
 def hash_of(number: int) -> int:
@@ -26,10 +25,7 @@ def hash_of(number: int) -> int:
     >>> hex(hash_of(0)), [hash_of(number) % 4 for number in range(8)]
     ('0xe220a8397b1dcdaf', [3, 0, 3, 0, 3, 2, 1, 0])
     """
-    bits = (number + 1) * 0x9E3779B97F4A7C15 & _MASK
-    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB & _MASK
-    return bits ^ bits >> 31
+    return mix64_int((number + 1) * GOLDEN64)
 
 
 @dataclass(frozen=True)

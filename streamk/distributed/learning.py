@@ -121,10 +121,8 @@ def learn(
         if type(value) is not int or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
     first = beginning(learner)
-    known_by, path = (
-        identity(shards, learner, round, evaluate),
-        None if checkpoint is None else Path(checkpoint),
-    )
+    known_by = identity(shards, learner, round, evaluate)
+    path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         state = State.read(path, known_by)
         if state.turn > passes:

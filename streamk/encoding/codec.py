@@ -22,7 +22,7 @@ from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.labels import Label, Labels, plain
-from streamk.encoding.pooling import pooled, pooled_since
+from streamk.encoding.pooling import pooled
 from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
@@ -266,8 +266,8 @@ class Codec:
         for slot in range(len(statistics)):
             statistics[slot] = self._pooled(names[slot], others, base)
         inputs.set_names(names if inputs.registers else [], statistics)
-        targets, before = [other.target[0] for other in others], np.zeros(self.target.shape[1])
-        self.target[0] = pooled_since(targets, before if base is None else base.target[0], self.horizon)
+        targets = [other.target[0] for other in others]
+        self.target[0] = pooled(targets, self.horizon, None if base is None else base.target[0])
         if self.labels is not None:
             known_labels = (other.labels.values for other in others if other.labels is not None)
             self.register(list(chain.from_iterable(known_labels)))
@@ -281,9 +281,8 @@ class Codec:
         seen = [o.inputs.statistics[place] for o in others
                 if (place := o.inputs.numbers.get(name)) is not None]  # fmt: skip
         place = None if base is None else base.inputs.numbers.get(name)
-        if base is None or place is None:
-            return pooled(seen, self.horizon)
-        return pooled_since(seen, base.inputs.statistics[place], self.horizon)
+        before = None if base is None or place is None else base.inputs.statistics[place]
+        return pooled(seen, self.horizon, before)
 
     def _known_of(self, others: Sequence[Codec]) -> int:
         """Return how many labels, in this codec's order, some other has learned; others come last."""

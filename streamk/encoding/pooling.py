@@ -13,11 +13,15 @@ from streamk.encoding.scaling import FOLLOWING, add, kept_numbers
 Array = NDArray[np.float64]
 
 
-def pooled(parts: Sequence[Array], horizon: float | None) -> Array:
+def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = None) -> Array:
     """Return the statistics of all that some others have seen (Chan, Golub and LeVeque 1979).
 
-    Of the values held, the farthest is held again and the others are counted.
+    Of the values held, the farthest is held again and the others are counted. Where all have gone on from
+    those of ``base``, what it has seen is counted once; but statistics that follow a stream fade, and are
+    pooled as if they had nothing in common.
     """
+    if base is not None and base[COUNT] > 0.0 and horizon is None:
+        return _pooled_since(parts, base)
     seen = [part for part in parts if part[COUNT] > 0.0]
     if len(seen) < 2:
         return seen[0].copy() if seen else np.zeros(kept_numbers(horizon))
@@ -42,20 +46,12 @@ def pooled(parts: Sequence[Array], horizon: float | None) -> Array:
     return whole
 
 
-def pooled_since(parts: Sequence[Array], base: Array, horizon: float | None) -> Array:
-    """Return the statistics of all that some have seen who have gone on from those of ``base``.
-
-    Sums about the mean of ``base`` are added up, and what all of them had before is counted once; so is the
-    value that ``base`` held, which some may have counted since. Statistics that follow a stream fade, so
-    theirs are pooled as if they had nothing in common.
-    """
-    if base[COUNT] == 0.0 or horizon is not None:
-        return pooled(parts, horizon)
+def _pooled_since(parts: Sequence[Array], base: Array) -> Array:
+    """Add up sums about the mean of ``base``, and count once the value it held, which some have counted."""
     table, centre, held = np.array([part for part in parts if part[COUNT] > 0.0]), base[MEAN], base[HELD]
     other = ~np.isnan(table[:, HELD]) & (table[:, HELD] != held)
-    again = (
-        0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
-    )  # often that what was held is counted twice
+    # how often too often what was held has been counted
+    again = 0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
     apart, beside = table[:, MEAN] - centre, 0.0 if np.isnan(held) else held - centre
     count = base[COUNT] + (table[:, COUNT] - base[COUNT]).sum() - again
     total = (table[:, COUNT] * apart).sum() - again * beside

@@ -192,8 +192,9 @@ class Expert:
             count, width = len(rows), expert.coefficients.shape[2]
             mean[:, rows, :width] += share * unit.scale * expert.coefficients[:, :count]
         self.coefficients[:] = mean
-        times = counts or [1.0] * len(experts)
-        self.clock[:] = sum(count * expert.clock for expert, count in zip(experts, times, strict=True))
+        self.clock[:] = sum(expert.clock for expert in experts)
+        if counts is not None:  # each of the others has what is on the clock of the last
+            self.clock -= (len(experts) - 1) * experts[-1].clock
 
     def forget(self, columns: slice) -> None:
         """Begin anew if it stands on these columns of the map alone, whose features become other ones."""

@@ -144,9 +144,6 @@ def _merged(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner |
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
         expert.take(experts, shares, columns, None if base is None else _counts(k, parts, merged))
-        if counts:
-            clocks = zip((part._experts[k].clock for part in parts), counts, strict=True)
-            expert.clock[:] = sum(count * clock for clock, count in clocks)
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.take([part._combiner for part in parts], shares, counts)

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 import streamk
-from streamk.encoding.pooling import pooled_since
+from streamk.encoding.pooling import pooled
 from streamk.encoding.scaling import FIXED, observe
 
 from .subjects import events
@@ -113,7 +113,7 @@ def test_statistics_are_those_of_all_events(far):
     for other in others:
         parts.append(base.copy())
         observe_all(other, parts[-1])
-    found = pooled_since([part[0] for part in parts], base[0], None)
+    found = pooled([part[0] for part in parts], None, base[0])
     everything = np.concatenate([first, *others])
     held = everything.max()
     rest = np.delete(everything, everything.argmax())

@@ -2,11 +2,8 @@
 
 import contextlib
 import json
-import os
-import pty
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from river import datasets
 
 import streamk
 
-COMMAND = [sys.executable, "-m", "connectors.cli"]
+from .terminal import COMMAND, shown
 
 
 @pytest.fixture(scope="module")
@@ -82,24 +79,8 @@ def test_a_reader_that_goes_away(bananas):
 
 
 def test_a_terminal_gets_a_live_table(bananas):
-    main, sub = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
-    process = subprocess.Popen(
-        [*COMMAND, "replay", str(bananas), "--target", "y"], stdout=sub, stderr=sub, env=environment
-    )
-    os.close(sub)
-    shown = b""
-    while True:
-        try:
-            part = os.read(main, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    os.close(main)
-    text = shown.decode()
-    assert process.wait() == 0
+    text, code = shown("replay", bananas, "--target", "y", columns=100)
+    assert code == 0
     assert "bananas.jsonl" in text
     assert "log loss" in text
     assert "since last" not in text

@@ -3,10 +3,8 @@
 import csv
 import json
 import os
-import pty
 import signal
 import subprocess
-import sys
 
 import pytest
 from river import datasets
@@ -17,7 +15,8 @@ from connectors.cli import app
 from connectors.train.shards import LogShard
 from streamk.distributed import learn
 
-COMMAND = [sys.executable, "-m", "connectors.cli"]
+from .terminal import COMMAND, shown
+
 LEARNER = "--learner", "kaczmarz", "--set", "features=64", "--set", "seed=7"
 
 
@@ -70,36 +69,9 @@ def test_one_shard_learns_what_replay_learns(bananas, tmp_path):
 
 
 def test_a_terminal_gets_bars(bananas):
-    main, sub = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
-    command = [
-        *COMMAND,
-        "train",
-        bananas,
-        "--target",
-        "y",
-        *LEARNER,
-        "--shards",
-        "2",
-        "--round",
-        "300",
-        "--workers",
-        "1",
-    ]
-    process = subprocess.Popen(list(map(str, command)), stdout=sub, stderr=sub, env=environment)
-    os.close(sub)
-    shown = b""
-    while True:
-        try:
-            part = os.read(main, 65536)
-        except OSError:
-            break
-        shown += part
-        if not part:
-            break
-    os.close(main)
-    text = shown.decode()
-    assert process.wait() == 0
+    chosen = "--shards", 2, "--round", 300, "--workers", 1
+    text, code = shown("train", bananas, "--target", "y", *LEARNER, *chosen, columns=120)
+    assert code == 0
     assert "bananas.csv[" in text
     assert "events" in text
     assert "2,000 events" in text
