@@ -29,7 +29,7 @@ import streamk
 from connectors.train.shards import hash_of
 from streamk.distributed import Chunk, Trained, learn
 from streamk.distributed.merging import Merging
-from streamk.learners.learner import Learner
+from streamk.encoding.codec import EVENTS, KNOWN
 
 SHARDS, ROUND = 16, 10_000
 TURNS = 3
@@ -80,15 +80,16 @@ def parts(frame: pd.DataFrame, targets: list[Any], where: list[NDArray[np.intp]]
 
 def rounds(where: list[NDArray[np.intp]], trained: Trained, by: str) -> Iterator[NDArray[np.intp]]:
     """Yield the events of every round in the order in which one learner learns them."""
-    begun = 0
-    for entry in trained.curve:
+    begun = np.zeros(len(where), dtype=int)
+    for number, entry in enumerate(trained.curve):
+        takes = where[:1] if number == 0 else where  # the first shard learns the first events alone
         longest = next(
             count
-            for count in range(entry.events // len(where), ROUND + 1)
-            if sum(len(at[begun : begun + count]) for at in where) >= entry.events
+            for count in range(entry.events // len(takes), ROUND + 1)
+            if sum(len(at[b : b + count]) for at, b in zip(takes, begun, strict=False)) >= entry.events
         )
-        found = [at[begun : begun + longest] for at in where]
-        begun += longest
+        found = [at[b : b + longest] for at, b in zip(takes, begun, strict=False)]
+        begun[: len(takes)] += longest
         if by == "hash":
             yield np.sort(np.concatenate(found))
         else:
@@ -119,7 +120,10 @@ def covtype(data: Path) -> Iterator[Row]:
             for scales in ("first", "running"):
                 trained = learn(parts(frame, targets, where), make(), round=ROUND, scales=scales)
                 tally: Any = trained.tally
-                alone = make() if trained.scales is None else trained.scales
+                alone = make()
+                if scales == "first":
+                    alone._codec.absorb([trained.learner._codec])
+                    alone._codec.counts[[EVENTS, KNOWN]] = 0.0
                 asked, right = one_learner(alone, frame, targets, rounds(where, trained, by))
                 merged, one = tally.right / tally.events, right / asked
                 yield (
@@ -151,7 +155,9 @@ def many(data: Path) -> Iterator[Row]:
     frame, targets = load(data, 64_000)
     shards = parts(frame, targets, places(len(frame), "hash", 64))
     models = [
-        learn(shards, LEARNERS["KaczmarzClassifier"](), round=200, workers=2, engine=engine).learner.to_bytes()
+        learn(
+            shards, LEARNERS["KaczmarzClassifier"](), round=200, workers=2, engine=engine
+        ).learner.to_bytes()
         for engine in ("processes", "here")
     ]
     same = models[0] == models[1]

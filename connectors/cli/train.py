@@ -18,6 +18,7 @@ from connectors.stream import STUCK, Failure
 from connectors.train import report
 from connectors.train.blocks import BY, files_of, shards_of, task_of
 from streamk.distributed import Round, WorkersDiedError, learn
+from streamk.distributed.scales import SCALES
 from streamk.scores import TASKS
 
 
@@ -40,6 +41,10 @@ def train_command(
         str, typer.Option(help=f"{' or '.join(BY)}: how they are cut; packed files are whole.")
     ] = BY[0],
     round: Annotated[int, typer.Option(min=1, help="Events a shard learns between two merges.")] = 10_000,
+    scales: Annotated[
+        str,
+        typer.Option(help=f"{' or '.join(SCALES)}: whether scales are agreed on before anything is learned."),
+    ] = SCALES[0],
     passes: Annotated[int, typer.Option(min=1, help="How many times everything is learned.")] = 1,
     workers: Annotated[int, typer.Option(min=1, help="Processes of this machine.")] = 2,
     ray: Annotated[
@@ -73,7 +78,7 @@ def train_command(
             with _showing(console, parts, task, as_json) as watch:
                 trained = learn(
                     parts, machine, round=round, workers=workers, engine=engine, address=address,
-                    passes=passes, checkpoint=checkpoint, watch=rounds.beside(watch),
+                    passes=passes, scales=scales, checkpoint=checkpoint, watch=rounds.beside(watch),
                 )  # fmt: skip
             if as_json:
                 typer.echo(json.dumps(report.result(trained, len(parts))))

@@ -29,8 +29,8 @@ def lines(console: Console, headline: str) -> Iterator[Watch]:
         if not begun:
             begun = True
             console.print("".join(f"{title:>12}" for title in titles), highlight=False, soft_wrap=True)
-        numbers = [news.number, news.turn, news.shards, news.events]
-        text = "".join(f"{number:12,}" for number in numbers) + f"{_metric(news, headline):>12}"
+        numbers = [news.number or "scales", news.turn or "-", f"{news.shards:,}", f"{news.events:,}"]
+        text = "".join(f"{number:>12}" for number in numbers) + f"{_metric(news, headline):>12}"
         text += f"{_speed(news.events, news.seconds):12,.0f}{news.bytes:12,}"
         console.print(text, highlight=False, soft_wrap=True)
 
@@ -48,6 +48,7 @@ def bars(console: Console, shards: Sequence[Any], headline: str) -> Iterator[Wat
         def watch(news: Advance | Round) -> None:
             if isinstance(news, Round):
                 text = f"round {news.number:,}: {_TITLES[headline]} {_metric(news, headline)}"
+                text = text if news.turn else "agreeing on scales"
                 drawing.update(last, description=text)
                 return
             part = 1.0 if news.ended else shards[news.shard].done(news.position)

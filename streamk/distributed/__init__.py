@@ -5,8 +5,9 @@ the models are merged in a fixed binary tree by the number of the shard:
 
     Mᵣ = tree(learn(Mᵣ₋₁, events of shard 0), …, learn(Mᵣ₋₁, events of shard S - 1))
 
-Whatever is learned is learned by a pure function of bytes, so the number of workers, which of them are slow,
-and which of them are killed and when, never show in the model.
+While nobody knows anything, shard 0 learns alone, and few events. Whatever is learned is learned by a pure
+function of bytes, so the number of workers, which of them are slow, and which of them are killed and when,
+never show in the model.
 
 >>> import streamk
 >>> from streamk.distributed import Rows, learn
@@ -17,7 +18,7 @@ and which of them are killed and when, never show in the model.
 ... ]
 >>> trained = learn(shards, learner, round=100, engine="here")
 >>> trained.learner.predict_one({"x": 6}), trained.events, [entry.events for entry in trained.curve]
-(True, 400, [200, 200])
+(True, 400, [100, 200, 100])
 """
 
 from streamk.distributed.learning import Trained, learn

@@ -16,6 +16,7 @@ import numpy as np
 
 from streamk import model_file
 from streamk.distributed.records import Classes, Numbers, Round
+from streamk.distributed.scales import given
 from streamk.distributed.shards import Shard
 from streamk.learners.files import MODEL, loads
 from streamk.learners.learner import Learner
@@ -23,7 +24,9 @@ from streamk.learners.learner import Learner
 _VERSION = 1
 
 
-def identity(shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool) -> dict[str, Any]:
+def identity(
+    shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool, scales: str
+) -> dict[str, Any]:
     """Return what a run is known by: another of any of these would end with another model, or curve."""
     learned = learner.events or learner.pending
     return {
@@ -32,6 +35,7 @@ def identity(shards: Sequence[Shard], learner: Learner, round: int, evaluate: bo
         "learned before": hashlib.sha256(learner.to_bytes()).hexdigest() if learned else None,
         "round": round,
         "evaluate": evaluate,
+        "scales": scales,
         "shards": [shard.name for shard in shards],
     }
 
@@ -47,7 +51,7 @@ class State:
     positions, ended, learned
         Of each shard: where it stands, whether that is its end, and the events learned in this pass.
     turn
-        The pass that is under way, counted from 1.
+        The pass that is under way, counted from 1; 0 if it is one for scales.
     curve
         The rounds that are done.
     """
@@ -60,12 +64,14 @@ class State:
     curve: list[Round] = field(default_factory=list)
 
     @classmethod
-    def beginning(cls, model: bytes, shards: int) -> State:
+    def beginning(cls, model: bytes, shards: int, turn: int) -> State:
         """Return the state before the first round."""
-        return cls(model, [None] * shards, [False] * shards, [0] * shards)
+        return cls(model, [None] * shards, [False] * shards, [0] * shards, turn)
 
     def begin_again(self) -> None:
         """Begin the next pass over the shards."""
+        if not self.turn:
+            self.model = given(self.model)
         count = len(self.positions)
         self.positions, self.ended, self.learned = [None] * count, [False] * count, [0] * count
         self.turn += 1

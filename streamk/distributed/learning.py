@@ -10,14 +10,16 @@ from pathlib import Path
 
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
-from streamk.distributed.merging import Merging, beginning
+from streamk.distributed.merging import Merging, beginning, merged
 from streamk.distributed.records import Advance, Classes, Numbers, Round, Tally, total
+from streamk.distributed.scales import SCALES, pooled
 from streamk.distributed.shards import Shard
 from streamk.distributed.tasks import Done, Task
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
 
 Watch = Callable[[Advance | Round], None]
+LEAD = 256  # events that the first shard learns alone
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def learn(
     engine: str = "processes",
     address: str | None = None,
     passes: int = 1,
+    scales: str = "running",
     evaluate: bool = True,
     checkpoint: str | Path | None = None,
     watch: Watch = lambda news: None,
@@ -91,6 +94,10 @@ def learn(
         Of a Ray cluster; None starts one on this machine.
     passes
         How many times every shard is learned.
+    scales
+        ``"running"``: every shard scales by the events before, and what it learns is merged as if the others'
+        scales were the same. ``"first"``: all shards are read once for their scales, which are then given to
+        everybody and learn no more (:mod:`streamk.distributed.scales`).
     evaluate
         Whether the merged model predicts every event before a shard learns it, once it knows anything: not in
         the first round.
@@ -121,14 +128,20 @@ def learn(
         if type(value) is not int or value < 1:
             raise ValueError(f"{name} is {value!r}; it must be a whole number, at least 1")
     first = beginning(learner)
-    known_by = identity(shards, learner, round, evaluate)
+    if scales not in SCALES:
+        raise ValueError(f"scales is {scales!r}; use {' or '.join(SCALES)}")
+    if scales == "first" and first.events:
+        raise ValueError(
+            f"scales='first' is for a learner that knows nothing; this one has learned {first.events} events"
+        )
+    known_by = identity(shards, learner, round, evaluate, scales)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         state = State.read(path, known_by)
         if state.turn > passes:
             raise ValueError(f"{path} is in pass {state.turn} already, and passes is {passes}")
     else:
-        state = State.beginning(first.to_bytes(), len(shards))
+        state = State.beginning(first.to_bytes(), len(shards), int(scales == "running"))
     _check_place(path)
     with _closing(engine_of(engine, workers, address)) as doing:
         run = _Run(shards, state, doing, watch)
@@ -168,19 +181,24 @@ class _Run:
     def round(self, count: int, evaluate: bool) -> None:
         """Let every shard learn so many events, and merge what they learned.
 
-        A round is shorter where the learner chooses features from what it has learned: it does so before the
-        next round, when all shards know the same and choose alike.
+        While nobody knows anything, the first shard learns alone, and few events: scales are wild at first,
+        and what every shard would learn under its own does lasting harm. And a round is shorter where the
+        learner chooses features from what it has learned: it does so before the next round, when all shards
+        know the same and choose alike.
         """
         began, state = time.perf_counter(), self._state
-        if len(self._shards) > 1:
-            count = int(min(count, loads(state.model)._may_learn_apart()))
-        merging = Merging(state.model, len(self._shards))
+        scaling, led = not state.turn, False
+        if len(self._shards) > 1 and not scaling:
+            known = loads(state.model)
+            led = not known.events
+            count = int(min(count, known._may_learn_apart(), LEAD if led else count))
+        merging = Merging(state.model, len(self._shards), pooled if scaling else merged)
         tasks: dict[int, Task] = {}
         for k, shard in enumerate(self._shards):
-            if state.ended[k]:
+            if state.ended[k] or (led and tasks):
                 merging.put(k, None)
             else:
-                tasks[k] = Task(shard, state.positions[k], count, evaluate)
+                tasks[k] = Task(shard, state.positions[k], count, evaluate and not scaling, scaling)
         results: dict[int, Done] = {}
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done
@@ -201,6 +219,8 @@ class _Run:
             return
         tally = total([done.tally for done in active])
         events, seconds = sum(done.events for done in active), time.perf_counter() - began
-        entry = Round(len(state.curve) + 1, state.turn, len(active), events, seconds, sent, tally)
-        state.curve.append(entry)
+        number = len(state.curve) + 1 if state.turn else 0
+        entry = Round(number, state.turn, len(active), events, seconds, sent, tally)
+        if state.turn:
+            state.curve.append(entry)
         self._watch(entry)

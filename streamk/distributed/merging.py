@@ -11,11 +11,13 @@ from streamk.learners.learner import Learner
 from streamk.learners.merge import merge
 from streamk.threads import one_blas_thread
 
+Join = Callable[[list[Learner], Learner], Learner]
 
-def merged(models: list[Learner], base: Learner | None) -> Learner:
-    """Return what models know together, each of which has learned on from ``base`` (None: from nothing)."""
+
+def merged(models: list[Learner], base: Learner) -> Learner:
+    """Return what models know together, each of which has learned on from ``base``."""
     with one_blas_thread():
-        return merge(models, base=base)  # type: ignore[type-var]
+        return merge(models, base=base if base.events else None)  # type: ignore[type-var]
 
 
 def beginning(learner: Learner) -> Learner:
@@ -97,10 +99,13 @@ class Merging:
         The model that all have learned on from.
     shards
         How many there are.
+    join
+        Merges models that have learned on from another.
     """
 
-    def __init__(self, base: bytes, shards: int) -> None:
+    def __init__(self, base: bytes, shards: int, join: Join = merged) -> None:
         self._base: bytes | Learner = base
+        self._merged = join
         self._tree = Tree(shards, self._join)
 
     def put(self, shard: int, model: bytes | None) -> None:
@@ -116,7 +121,7 @@ class Merging:
 
     def _join(self, left: bytes | Learner, right: bytes | Learner) -> Learner:
         self._base = _opened(self._base)
-        return merged([_opened(left), _opened(right)], self._base if self._base.events else None)
+        return self._merged([_opened(left), _opened(right)], self._base)
 
 
 def _opened(model: bytes | Learner) -> Learner:

@@ -92,9 +92,9 @@ class Round(NamedTuple):
     Attributes
     ----------
     number
-        Counted from 1.
+        Counted from 1; 0 in the pass for scales.
     turn
-        In which pass over the shards, counted from 1.
+        In which pass over the shards, counted from 1; 0 in the one for scales.
     shards
         How many learned something.
     events

@@ -24,12 +24,16 @@ from streamk.learners.learner import Learner
 
 
 class Task(NamedTuple):
-    """Which events to learn: at most ``most`` of a shard from a position on; and whether to predict them."""
+    """Which events to learn: at most ``most`` of a shard from a position on.
+
+    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned.
+    """
 
     shard: Shard
     position: Any
     most: int
     evaluate: bool
+    scales_only: bool = False
 
 
 class Done(NamedTuple):
@@ -70,7 +74,7 @@ def _learned(learner: Learner, chunk: Chunk, task: Task) -> Done:
     try:
         # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
         answers = _answers(learner, chunk) if task.evaluate and learner.events else []
-        learner.learn_many(chunk.rows, given, weights, chunk.names)
+        learner._pass(chunk.rows, given, weights, chunk.names, False, task.scales_only)
     except RowError as error:
         line = f"row {error.row}" if chunk.lines is None else f"line {chunk.lines[error.row]}"
         raise ValueError(f"{line}: {error.reason}") from None

@@ -26,6 +26,7 @@ from streamk.encoding.pooling import pooled
 from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
+    GIVEN,
     TARGET_CLIP,
     horizon_of,
     is_stray,
@@ -226,8 +227,8 @@ class Codec:
         statistics = typed(arrays, "statistics", np.float64, (len(names) if inputs.scaled else 0, kept))
         self.target = typed(arrays, "target", np.float64, (1, kept)).copy()
         for values in (*statistics, *self.target):
-            known = values[np.arange(kept) != HELD]
-            if not np.isfinite(known).all() or values[COUNT] < 0.0 or abs(values[HELD]) > LARGEST:
+            known, held = values[np.arange(kept) != HELD], values[HELD]
+            if not np.isfinite(known).all() or values[COUNT] < 0.0 or (held != GIVEN and abs(held) > LARGEST):
                 raise ValueError("its statistics are impossible")
         inputs.set_names(names, statistics)
         counts = typed(arrays, "counts", np.float64, (3,))

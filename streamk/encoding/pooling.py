@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.following import AGE, COUNT, HELD, LEAST, MEAN, PREVIOUS, RECENT, SQUARES, STEP
-from streamk.encoding.scaling import FOLLOWING, add, kept_numbers
+from streamk.encoding.scaling import FOLLOWING, GIVEN, add, kept_numbers
 
 Array = NDArray[np.float64]
 
@@ -18,8 +18,10 @@ def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = N
 
     Of the values held, the farthest is held again and the others are counted. Where all have gone on from
     those of ``base``, what it has seen is counted once; but statistics that follow a stream fade, and are
-    pooled as if they had nothing in common.
+    pooled as if they had nothing in common. Given ones stay what they are.
     """
+    if given := [part for part in parts if part[HELD] == GIVEN]:
+        return given[0].copy()
     if base is not None and base[COUNT] > 0.0 and horizon is None:
         return _pooled_since(parts, base)
     seen = [part for part in parts if part[COUNT] > 0.0]

@@ -18,6 +18,8 @@ been learned before, and 0 for one that is not: a word whose count is always 1 i
 is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
 nothing where all events have the number. Inputs that are not scaled are themselves.
 
+**Given scales** learn no more: statistics that hold an infinite value, which nothing is farther off than.
+
 Scales that follow the stream are the business of :mod:`streamk.encoding.following`.
 """
 
@@ -39,6 +41,7 @@ from streamk.encoding.following import (
 from streamk.encoding.rows import ABSENT, UNSCALED, Rows
 
 FIXED, FOLLOWING = 4, 10  # numbers kept of each input
+GIVEN = np.inf  # held by statistics that are given
 CLIP = 4.0
 TARGET_CLIP = 6.0
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
@@ -104,14 +107,16 @@ def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
 
 @njit(inline="always", **INNER)
 def _observe_fixed(value, statistics, at):  # type: ignore[no-untyped-def]
-    _count(value, statistics, at, np.inf)
+    if statistics[at, HELD] != GIVEN:
+        _count(value, statistics, at, np.inf)
 
 
 @njit(inline="always", **INNER)
 def _observe_followed(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
-    if departs(value, statistics, at):
-        statistics[at, COUNT] = 0.0
-    _count(value, statistics, at, horizon)
+    if statistics[at, HELD] != GIVEN:
+        if departs(value, statistics, at):
+            statistics[at, COUNT] = 0.0
+        _count(value, statistics, at, horizon)
 
 
 @njit(inline="always", **INNER)

@@ -25,7 +25,8 @@ say they are.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numba import njit
@@ -38,9 +39,12 @@ from streamk.experts.expert import (
     ITERATE,
     LARGEST_COEFFICIENT,
     STEPS,
+    Columns,
+    Counts,
     Expert,
     Floats,
     Lesson,
+    Shares,
     step,
 )
 from streamk.features.products import add_gram
@@ -113,6 +117,11 @@ class Gradient(Expert):
     def opened(self, opening: int, block: slice, fresh: bool) -> None:
         """Visit the block at the next step, if it was never visited."""
         self.fresh = self.own(block) if fresh else None
+
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+        """Become the merge; whose turn it is, which is no sum, is as in the first."""
+        super().take(experts, shares, columns, counts)
+        self.clock[VISIT] = experts[0].clock[VISIT]
 
     def wanted(self) -> list[slice]:
         """Return the blocks of the next step, the fresh one first."""

@@ -134,7 +134,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
         """Learn many events, and return what :meth:`predict_proba_learn_many` does, ``(n, labels)``."""
         return self._pass(X, y, w, None, wanted=True)[1][:, : len(self._labels)]
 
-    def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
+    def _pass(
+        self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False
+    ) -> tuple[Any, Array]:
         rows = batch(X, names)
         weights = check_weights(w, len(rows))
         learned = weights > 0.0
@@ -144,7 +146,8 @@ class Classifier(Learner, base.MiniBatchClassifier):
         self._codec.register(list(itertools.compress(labels, learned.tolist())))
         codes = list(map(self._labels.codes.get, labels, itertools.repeat(0)))
         goal = np.array([codes, weights], dtype=np.float64)
-        out = self._learn_batch(rows, goal, len(self._labels), wanted)
+        learn = self._observe_batch if scales_only else self._learn_batch
+        out = learn(rows, goal, len(self._labels), wanted)
         if wanted:
             self._fill_blank(out, np.where(learned, goal[0] + 1.0, 0.0), before)
         return rows, out

@@ -16,11 +16,15 @@ from river import base
 
 from streamk import model_file
 from streamk.encoding.batches import Batch
-from streamk.encoding.codec import Codec
+from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
+from streamk.encoding.rows import slices
+from streamk.learners.events import observe_block
 
 Array = NDArray[np.float64]
+_PIECE = 4096  # rows encoded at once
+_NOTHING = np.zeros(0)
 
 
 class Learner(base.Estimator):
@@ -168,8 +172,13 @@ class Learner(base.Estimator):
         """Return the learner of these parts."""
 
     @abstractmethod
-    def _pass(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool) -> tuple[Batch, Array]:
-        """Learn a batch; return it with the predictions made before each row, if ``wanted``."""
+    def _pass(
+        self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool, scales_only: bool = False
+    ) -> tuple[Batch, Array]:
+        """Learn a batch; return it with the predictions made before each row, if ``wanted``.
+
+        If ``scales_only``, learn the names, labels and scales of the codec, and nothing else.
+        """
 
     @abstractmethod
     def _prepare(self, rows: Batch, weights: Array) -> None:
@@ -185,6 +194,16 @@ class Learner(base.Estimator):
 
         ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
         """
+
+    def _observe_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        """Let the codec learn scales from rows, given as to :meth:`_learn_batch`; no event counts."""
+        codec, before = self._codec, self._codec.counts.copy()
+        for part in slices(len(rows), _PIECE):
+            learned = np.flatnonzero(goal[1, part] > 0.0)
+            piece = rows.rows(codec.inputs, part.start, part.stop).select(learned)
+            observe_block(codec.coding(_NOTHING), piece, np.ascontiguousarray(goal[0, part][learned]))
+        codec.counts[[EVENTS, KNOWN]] = before[[EVENTS, KNOWN]]
+        return np.zeros((0, outputs))
 
     @abstractmethod
     def _predict_event(self, x: Event) -> Array | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from streamk.encoding.given import given_scales
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.segments import slots_of_first
@@ -54,6 +57,13 @@ def check_maps(models: Sequence[KernelLearner], learned: Sequence[int], called: 
         kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
         if len(set(kinds)) > 1:
             raise ValueError(f"{called[k]} has labels of type {kinds[1]} and {called[first]} {kinds[0]}")
+        given = [given_scales(models[m]._codec) for m in (first, k)]
+        if odd := [n for n in {**given[0], **given[1]} if not np.array_equal(*_rows(given, n))]:
+            what = "its targets" if odd[0] is None else f"{odd[0]!r}"
+            raise ValueError(
+                f"{called[k]} has other given scales of {what} than {called[first]}, so their coefficients "
+                "mean different things; merge models that were given the same scales"
+            )
         if models[k]._codec.inputs.positional:
             names = [list(models[m]._codec.inputs.numbers) for m in (first, k)]
             shared = min(map(len, names))
@@ -62,6 +72,11 @@ def check_maps(models: Sequence[KernelLearner], learned: Sequence[int], called: 
                     f"{called[k]} met its numbers in another order than {called[first]}, and "
                     f"{ours['directions']} directions are tied to their positions; use directions='keyed'"
                 )
+
+
+def _rows(given: Sequence[dict[str | None, Any]], name: str | None) -> list[Any]:
+    """Return what is given of a name in each."""
+    return [found.get(name) for found in given]
 
 
 _REMEDIES = {

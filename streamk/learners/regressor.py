@@ -71,13 +71,16 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows, out = self._pass(X, y, w, None, wanted=True)
         return out[:, 0] if out.size else np.zeros(len(rows))
 
-    def _pass(self, X: Any, y: Any, w: Any, names: Any, wanted: bool) -> tuple[Any, Array]:
+    def _pass(
+        self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False
+    ) -> tuple[Any, Array]:
         rows = batch(X, names)
         values = targets(y, len(rows))
         weights = check_weights(w, len(rows))
         goal = np.array([check_targets(values, weights.tolist()), weights], dtype=np.float64)
         self._prepare(rows, goal[1])
-        return rows, self._learn_batch(rows, goal, 1, wanted)
+        learn = self._observe_batch if scales_only else self._learn_batch
+        return rows, learn(rows, goal, 1, wanted)
 
 
 def _column(out: Array, rows: int) -> list[float]:

@@ -44,13 +44,17 @@ def reference(shards, learner, count, passes=1):
     """The bytes that a run must end with."""
     model = learner
     for _ in range(passes):
-        for start in range(0, max(len(shard.rows) for shard in shards), count):
-            models = []
-            for shard in shards:
-                part = slice(start, start + count)
-                if not shard.rows[part]:
+        at = [0] * len(shards)
+        while any(start < len(shard.rows) for start, shard in zip(at, shards, strict=True)):
+            models, size, led = [], count, len(shards) > 1 and not model.events
+            if led:  # the first that has events learns alone
+                size = min(count, 256)
+            for k, shard in enumerate(shards):
+                part = slice(at[k], at[k] + size)
+                if not shard.rows[part] or (led and any(models)):
                     models.append(None)
                     continue
+                at[k] += size
                 copy = streamk.loads(model.to_bytes())
                 copy.learn_many(shard.rows[part], shard.targets[part], shard.weights and shard.weights[part])
                 copy.flush()

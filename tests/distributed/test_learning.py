@@ -85,24 +85,34 @@ def test_ray_is_not_there(monkeypatch):
 
 
 def test_the_curve_is_of_the_model_before_each_round():
-    shards = shards_of((100, 100))
+    shards = shards_of((100, 50))
     news = News()
     curve = learn(shards, CLASSIFIER, round=50, engine="here", watch=news).curve
     assert [entry.tally.events for entry in curve] == [0, 100]
-    before = streamk.loads(
-        reference([Rows(s.name, s.rows[:50], s.targets[:50]) for s in shards], CLASSIFIER, 50)
-    )
-    right = sum(
-        before.predict_one(x) == y for s in shards for x, y in zip(s.rows[50:], s.targets[50:], strict=True)
-    )
+    before = CLASSIFIER.clone()
+    before.learn_many(shards[0].rows[:50], shards[0].targets[:50])
+    later = [*zip(shards[0].rows[50:], shards[0].targets[50:], strict=True)]
+    later += zip(shards[1].rows, shards[1].targets, strict=True)
+    right = sum(before.predict_one(x) == y for x, y in later)
     assert curve[1].tally.right == right
     assert news.rounds == curve
     assert [(n.shard, n.events, n.ended) for n in news.told if n not in curve] == [
-        (0, 50, False), (1, 50, False), (0, 100, True), (1, 100, True),
+        (0, 50, False), (0, 100, True), (1, 50, True),
     ]  # fmt: skip
     assert not any(
         e.tally.events for e in learn(shards, CLASSIFIER, round=50, engine="here", evaluate=False).curve
     )
+
+
+def test_the_first_that_has_events_leads():
+    news = News()
+    learn(shards_of((0, 700, 300)), CLASSIFIER, round=400, engine="here", watch=news)
+    assert [(n.shard, n.events) for n in news.told if n not in news.rounds] == [
+        (0, 0), (1, 256), (1, 656), (2, 300), (1, 700),
+    ]  # fmt: skip
+    news = News()
+    learn(shards_of((700,)), CLASSIFIER, round=400, engine="here", watch=news)
+    assert [entry.events for entry in news.rounds] == [400, 300]
 
 
 def test_one_seed_is_drawn_for_all():
