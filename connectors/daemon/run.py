@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from connectors.daemon.beginning import Policy
+from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
 from connectors.daemon.session import Session
 from connectors.daemon.store import Store
@@ -149,7 +150,8 @@ def begin_session(
     policy = Policy()
     if settings.source.kind == "topic":
         policy = Policy(settings.source.start, settings.source.expired, settings.source.blank)
-    return Session(operator, store, source, sinks, telemetry, settings.checkpoints, policy)
+    keeping = OnDisk(operator, store, source, sinks)
+    return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
 
 
 def settle() -> None:
