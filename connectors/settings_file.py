@@ -24,6 +24,7 @@ from connectors.settings import (
     Limits,
     Section,
     Settings,
+    Snapshots,
     Telemetry,
     TopicSink,
     TopicSource,
@@ -118,7 +119,8 @@ def example() -> str:
     sections: list[tuple[str, type[Section], bool]] = [
         ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
         ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
-        ("checkpoints", Checkpoints, True), ("telemetry", Telemetry, True), ("kafka", Kafka, True),
+        ("checkpoints", Checkpoints, True), ("snapshots", Snapshots, False), ("telemetry", Telemetry, True),
+        ("kafka", Kafka, True),
     ]  # fmt: skip
     for name, section, needed in sections:
         mark = "" if needed else "# "

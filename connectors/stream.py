@@ -172,7 +172,7 @@ class Source(Protocol):
         ...
 
 
-PREDICTIONS, DEAD_LETTERS = "predictions", "dead_letters"
+PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots"
 
 
 class Output(NamedTuple):

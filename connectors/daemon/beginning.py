@@ -150,8 +150,8 @@ def require_known(
     """Raise Failure if a model that knows nothing would go on where models ended that are not there.
 
     That is what a new, empty directory of checkpoints does; beside others that learn, it is ordinary, and
-    ``alone`` says whether there are none. ``missing`` is the middle of the sentence: what knows nothing of the
-    events that were read, and what to put back.
+    ``alone`` says whether there are none. ``missing`` is the middle of the sentence: what knows nothing of
+    what was read, and what to put back.
     """
     owners = [] if assigned.committed is None else ownership.read(assigned.committed.note).owners
     if not owners or policy.blank or any(owner.model == model for owner in owners):
@@ -161,7 +161,7 @@ def require_known(
         return
     raise Failure(
         CHECKPOINT,
-        f"{assigned.partition}: the group has read up to {read}, and {missing}; or run with --blank, to begin "
-        "with an empty model from there (source.blank = true where daemons come and go); or choose another "
+        f"{assigned.partition}: the group has read up to {read}, and {missing}; or run with --blank, to "
+        "begin with an empty model from there (source.blank = true where daemons come and go); or choose another "
         "source.group, to learn everything anew",
     )

@@ -99,7 +99,7 @@ class Checkpoint:
 
     @classmethod
     def unpack(cls, data: bytes, where: str, number: int = 0) -> Checkpoint:
-        """Return the checkpoint in the bytes of a file; ``where`` names them in errors, which are the same."""
+        """Return the checkpoint in the bytes of a file, which errors call ``where``, as :meth:`read` does."""
         header, arrays = model_file.unpack(data, where)
         extra: Any = header.get("extra")
         try:

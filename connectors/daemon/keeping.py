@@ -77,6 +77,10 @@ class Keeping(Protocol):
         """Let go of partitions that others get."""
         ...
 
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
 
 class OnDisk:
     """One checkpoint of everything in a directory.
@@ -159,3 +163,6 @@ class OnDisk:
 
     def release(self, partitions: Sequence[str]) -> None:
         """Do nothing: how far they were read stays known."""
+
+    def close(self) -> None:
+        """Do nothing: the directory is let go by who locked it."""

@@ -72,7 +72,7 @@ class Operator(Processor, Protocol):
 
 
 class PartitionedOperator(Processor, Protocol):
-    """A processor that knows of every partition apart, so that what it knows can go where the partition goes."""
+    """A processor that knows of every partition apart, so that what it knows can move with the partition."""
 
     def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:
         """Know of a partition what was known when these parts were made; nothing if there are none.

@@ -14,6 +14,8 @@ from typing import Any
 from connectors.daemon.beginning import Policy
 from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
+from connectors.daemon.partition_bound import InTopic, require_none
+from connectors.daemon.partitioned import Partitioned
 from connectors.daemon.session import Session
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
@@ -22,6 +24,7 @@ from connectors.files.source import FileSource
 from connectors.settings import Settings
 from connectors.stream import (
     AWAY,
+    SNAPSHOTS,
     STUCK,
     Away,
     Failure,
@@ -139,6 +142,7 @@ def _session(
             session.finish()
         finally:
             patience.advanced(session.positions)
+            session.close()
 
 
 def begin_session(
@@ -146,12 +150,26 @@ def begin_session(
 ) -> Session:
     """Return a session that learns."""
     decoder = settings.events.decoder(settings.learner.task, source.columns, source.delimiter)
-    operator = Learning(settings, decoder, telemetry)
     policy = Policy()
     if settings.source.kind == "topic":
         policy = Policy(settings.source.start, settings.source.expired, settings.source.blank)
-    keeping = OnDisk(operator, store, source, sinks)
+    if settings.snapshots is None:
+        learning = Learning(settings, decoder, telemetry)
+        kept = OnDisk(learning, store, source, sinks)
+        return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
+    require_none(store)
+    operator = Partitioned(settings, decoder, telemetry)
+    keeping = _in_topic(settings.snapshots.topic, settings, operator, source, sinks)
     return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
+
+
+def _in_topic(
+    topic: str, settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]
+) -> InTopic:
+    from connectors.kafka.snapshots import TopicSnapshots
+
+    sink = sinks["topics"]
+    return InTopic(operator, TopicSnapshots(topic, settings.kafka, sink), sink, source.name)
 
 
 def settle() -> None:
@@ -179,6 +197,8 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
                 sinks[kind] = FileSink(place.path, kind)
             else:
                 topics[kind] = place.topic
+        if settings.snapshots is not None:
+            topics[SNAPSHOTS] = settings.snapshots.topic
         if topics:
             from connectors.kafka.sink import TopicSink
 

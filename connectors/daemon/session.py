@@ -246,6 +246,10 @@ class Session:
         self._telemetry.checkpointed(size)
         return told
 
+    def close(self) -> None:
+        """Let go of what keeps what is known."""
+        self._keeping.close()
+
     def finish(self) -> None:
         """Put everything where it lasts."""
         if self._unsaved:

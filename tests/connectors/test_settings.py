@@ -25,7 +25,7 @@ FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
     "dead_letters": TopicSink, "limits": settings.Limits, "checkpoints": settings.Checkpoints,
-    "telemetry": settings.Telemetry, "kafka": settings.Kafka,
+    "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "kafka": settings.Kafka,
 }  # fmt: skip
 SECRET = "hunter2 & friends"
 
