@@ -162,6 +162,6 @@ def require_known(
     raise Failure(
         CHECKPOINT,
         f"{assigned.partition}: the group has read up to {read}, and {missing}; or run with --blank, to "
-        "begin with an empty model from there (source.blank = true where daemons come and go); or choose another "
-        "source.group, to learn everything anew",
+        "begin with an empty model from there (source.blank = true where daemons come and go); or choose "
+        "another source.group, to learn everything anew",
     )

@@ -1,8 +1,8 @@
 """What an operator knows of a partition, kept in a topic beside the partition's position.
 
-A snapshot is written in the transaction that commits its position, so broker and group have both or neither,
-and a process that has lost the partition can commit neither. Whoever is given the partition reads the newest
-snapshot: model and position move together, and the owner in the note is the topic of snapshots, not a process.
+A snapshot is written in the transaction that commits its position, so there are both or neither, and a
+process that has lost the partition can commit neither. Whoever is given the partition reads the newest
+snapshot: model and position move together, and the owner in the note is the topic of snapshots.
 
 **Which snapshot is the newest.** The group says what was committed only when no transaction over it is open,
 and the note in it says up to where the snapshot of that transaction goes. That snapshot was written before
@@ -71,8 +71,8 @@ def require_none(store: Store) -> None:
     if store.paths():
         raise Failure(
             CHECKPOINT,
-            f"checkpoints.directory: {store.directory} holds checkpoints of one model, and with [snapshots] every "
-            "partition has its own; name another directory, and a source.group that has read nothing",
+            f"checkpoints.directory: {store.directory} holds checkpoints of one model, and with [snapshots] "
+            "every partition has its own; name another directory, and a source.group that has read nothing",
         )
 
 
@@ -180,17 +180,17 @@ class InTopic:
             return saved
         there = "none is there" if saved is None else f"the newest there goes up to {saved.position}"
         said = (
-            f"{assigned.partition}: the group was told of a snapshot in {self._snapshots.topic} up to {until}, "
-            f"and {there}"
+            f"{assigned.partition}: the group was told of a snapshot in {self._snapshots.topic} up to "
+            f"{until}, and {there}"
         )
         if saved is None and policy.blank:
             log.warning("%s: beginning with an empty model", said)
             return Progress(until, note.identity)
         cure = (
-            "Put the topic back; or run with --blank, to begin with an empty model from there; or choose another "
-            "source.group, to learn everything anew"
+            "Put the topic back; or run with --blank, to begin with an empty model from there; or choose "
+            "another source.group, to learn everything anew"
             if saved is None
-            else "`streamk reset SETTINGS --to checkpoint` goes on from there, and learns what came after it again"
+            else "`streamk reset SETTINGS --to checkpoint` goes on from there, learning again what came after"
         )
         raise Failure(CHECKPOINT, f"{said}. {cure}")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +16,7 @@ from connectors.daemon.learning import Learning
 from connectors.daemon.partition_bound import InTopic, require_none
 from connectors.daemon.partitioned import Partitioned
 from connectors.daemon.session import Session
+from connectors.daemon.signals import signals
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.files.sink import FileSink
@@ -51,7 +51,7 @@ def run(settings: Settings) -> None:
     telemetry = Telemetry(settings.learner.task, settings.telemetry.window, settings.telemetry.stall_seconds)
     stop = threading.Event()
     store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
-    with _signals(stop), store.locked(), _served(telemetry, settings):
+    with signals(stop), store.locked(), _served(telemetry, settings):
         _sessions(settings, store, telemetry, stop)
     log.info("stopped")
 
@@ -212,26 +212,6 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
         for sink in sinks.values():
             sink.close()
         source.close(leaving)
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` on SIGTERM and SIGINT; a second one ends the process at once."""
-
-    def ask(number: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        log.info("%s: finishing", signal.Signals(number).name)
-        stop.set()
-
-    before: dict[int, Callable[..., Any] | int | None] = {}
-    for name in (signal.SIGTERM, signal.SIGINT):
-        before[name] = signal.signal(name, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Reading compacted topics of large values (:mod:`connectors.kafka.chunks`), and what is asked of them.
 
-A partition is read backwards, a stretch at a time, until every value that is wanted is whole; so what it costs
-does not depend on how much compaction has left lying before them. Read is what transactions have committed,
+A partition is read backwards, a stretch at a time, until every value that is wanted is whole; so it does not
+matter how much compaction has left lying before them. Read is what transactions have committed,
 which ends where the first transaction that is still open began (the last stable offset).
 """
 
@@ -19,10 +19,13 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from connectors.kafka.chunks import CHUNK, Gathering, Value
 from connectors.kafka.client import PATIENCE, READING, administrator, explained, require_topics
+from connectors.kafka.producer import LONGEST
 from connectors.stream import USAGE, Failure, Interruption
 
 log = logging.getLogger(__name__)
 _STRETCH, _LONGEST = 16, 128  # offsets that are read first, and at most; twice as many each time
+HELD_UP = 1.5 * LONGEST  # seconds for which an open transaction may hide what is behind it
+_AGAIN = 0.2  # seconds between two looks
 _FETCH = 1 << 25  # bytes a request
 _ROOM = 50_000  # bytes of a message beside the chunk
 _MS = int(PATIENCE * 1000)
@@ -111,6 +114,23 @@ class CompactedTopic:
             elif time.monotonic() > deadline:
                 raise Interruption(f"{self.topic} brings no records any more")
         return records
+
+    def settled(self, names: Collection[str], partition: int) -> dict[str, Value]:
+        """Return the newest whole values, once all that is there now can be seen.
+
+        Raises
+        ------
+        Interruption
+            If a transaction stays open for longer than it can without its process.
+        """
+        end, deadline = self.end(partition), time.monotonic() + HELD_UP
+        while True:
+            found = self.newest(names, partition)
+            if found.stable >= end:
+                return found.values
+            if time.monotonic() > deadline:
+                raise Interruption(f"{self.topic}: a transaction has been open for {HELD_UP:.0f} seconds")
+            time.sleep(_AGAIN)
 
     def empty(self) -> bool:
         """Return whether nothing has ever been written, or nothing is left."""

@@ -80,6 +80,12 @@ class SnapshotReader:
         found = {name: self.newest(name)[0] for name in partitions}
         return {name: snapshot for name, snapshot in found.items() if snapshot is not None}
 
+    def settled(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
+        """Return the newest snapshots, what transactions may still hide waited for."""
+        for name in partitions:
+            self._topic.settled([name], number_of(name) % self.siblings)
+        return self.all(partitions)
+
     def end(self, partition: str) -> int:
         """Return the offset after the last message there is, seen or not."""
         return self._topic.end(number_of(partition) % self.siblings)
