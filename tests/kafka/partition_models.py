@@ -121,7 +121,7 @@ def churn(stand, names, traffic, changes, kills, seed=8):
 
 
 def check(stand, running, sent, partitions):
-    """Raise unless every event is in one model once, predicted once, and the published model is their merge."""
+    """Raise unless every event is in one model once, predicted once, and the published one is their merge."""
     one = next(iter(running.values()))
     with reading(stand) as newest:
         one.until(lambda: learned(newest, partitions) >= len(sent), 180)

@@ -1,4 +1,4 @@
-"""Three daemons, eight partitions with a model each: 20 leave and join again, 20 are killed (``make long``)."""
+"""Three daemons, eight models of partitions: 20 leave and join again, 20 are killed (``make long``)."""
 
 import pytest
 
