@@ -137,6 +137,10 @@ class InTopic:
             ) from None
         self.progress.pop(name, None)
         self._saved.pop(name, None)
+        if found is not None:
+            log.info(
+                "%s: snapshot up to %d, written %s", name, found.partitions[name].position, found.written
+            )
         if saved is not None:
             self.progress[name], self._saved[name] = replace(saved), replace(saved)
         return True

@@ -90,6 +90,8 @@ def test_telemetry_adds_up_and_forgets():
     operator.release("p-0")
     assert telemetry.figures()["events"] == 12
     assert telemetry.registry.get_sample_value("streamk_model_events") == 12
+    with pytest.raises(KeyError):  # its memory is free
+        operator.snapshot("p-0")
     operator.release("p-0")
     telemetry.restarted()
     assert telemetry.figures()["events"] == 0
