@@ -14,11 +14,11 @@ from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
-from connectors.daemon.partition_bound import require_none
+from connectors.daemon.partition_bound import require_none, strange
 from connectors.daemon.store import Store
 from connectors.files.source import FileSource
 from connectors.kafka import librdkafka
-from connectors.settings import Settings
+from connectors.settings import Settings, TopicSource
 from connectors.settings_file import load
 from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
 
@@ -69,7 +69,7 @@ def check(settings: Settings) -> Iterator[str]:
         store = Store(settings.checkpoints.directory)
         _require_writable(store.directory, CHECKPOINT, "checkpoints.directory")
         require_none(store)
-        yield _snapshots(settings, settings.snapshots.topic, source.topic)
+        yield _snapshots(settings, settings.snapshots.topic, source)
         return
     yield _checkpoints(settings, source.topic if source.kind == "topic" else source.path.name)
 
@@ -92,21 +92,20 @@ def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
         raise Failure(AWAY, str(error)) from None
 
 
-def _snapshots(settings: Settings, topic: str, source: str) -> str:
+def _snapshots(settings: Settings, topic: str, source: TopicSource) -> str:
     from connectors.kafka.client import describe, options
     from connectors.kafka.snapshots import KEY, SnapshotReader
 
     blank, events = settings.learner.build(), 0
     try:
-        partitions, _ = describe(source, "source.topic", options(settings.kafka))
+        partitions, _ = describe(source.topic, "source.topic", options(settings.kafka))
         with SnapshotReader(topic, settings.kafka) as reader:
             found = reader.all(partitions)
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
     for name, snapshot in found.items():
-        if snapshot.source != source:
-            belongs = f"belongs to {snapshot.source!r}, and the source is {source!r}"
-            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {belongs}")
+        if whose := strange(snapshot, source.topic, source.group):
+            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {whose}")
         try:
             events += restored(snapshot.parts, blank).events
         except ValueError as error:

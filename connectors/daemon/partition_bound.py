@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from connectors.daemon import ownership
 from connectors.daemon.beginning import Policy, require_known
@@ -42,6 +42,10 @@ class Snapshots(Protocol):
 
     def newest(self, partition: str) -> tuple[Checkpoint | None, int]:
         """Return the newest snapshot that can be seen, and the offset up to which everything can."""
+        ...
+
+    def stable(self, partition: str) -> int:
+        """Return the offset up to which everything can be seen now."""
         ...
 
     def end(self, partition: str) -> int:
@@ -76,6 +80,26 @@ def require_none(store: Store) -> None:
         )
 
 
+def strange(snapshot: Checkpoint, source: str, group: str) -> str:
+    """Return whose a snapshot is, if it is not of this source and group; empty if it is."""
+    if snapshot.source != source:
+        return f"belongs to {snapshot.source!r}, and the source is {source!r}"
+    if snapshot.source_mark != group:
+        return (
+            f"belongs to the group {snapshot.source_mark!r}, and source.group is {group!r}; every group "
+            "needs a topic of snapshots of its own"
+        )
+    return ""
+
+
+class _Awaited(NamedTuple):
+    """Up to where all must be seen, since when that is waited for, and up to where it was read."""
+
+    end: int
+    since: float
+    read: int
+
+
 class InTopic:
     """A snapshot of every partition in a compacted topic.
 
@@ -87,8 +111,8 @@ class InTopic:
         Where they are.
     sink
         In whose transactions they are written.
-    source
-        The name of the source.
+    source, group
+        The name of the source, and of the group that reads it.
     clock
         Seconds, growing.
     """
@@ -101,23 +125,27 @@ class InTopic:
         snapshots: Snapshots,
         sink: Sink,
         source: str,
+        group: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._operator, self._snapshots, self._sink, self._source = operator, snapshots, sink, source
-        self._clock = clock
+        self._group, self._clock = group, clock
         self.owner = owner_of(snapshots.topic)
         self.progress: dict[str, Progress] = {}
         self.knows = not snapshots.empty()
         self._saved: dict[str, Progress] = {}
-        self._awaited: dict[str, tuple[int, float]] = {}  # up to where to see, and since when
+        self._awaited: dict[str, _Awaited] = {}
 
     def admit(self, assigned: Assigned, policy: Policy) -> bool:
         """Read the newest snapshot of a partition, once it is known which that is."""
         name = assigned.partition
+        awaited = self._awaited.get(name)
+        if awaited is not None and self._snapshots.stable(name) <= awaited.read:
+            self._require_end(awaited)
+            return False  # to read again would bring the same
         found, stable = self._snapshots.newest(name)
-        if found is not None and found.source != self._source:
-            belongs = f"belongs to {found.source!r}, and the source is {self._source!r}"
-            raise Failure(CHECKPOINT, f"the snapshot of {name} in {self._snapshots.topic} {belongs}; {CURE}")
+        if found is not None and (whose := strange(found, self._source, self._group)):
+            raise Failure(CHECKPOINT, f"the snapshot of {name} in {self._snapshots.topic} {whose}; {CURE}")
         saved = None if found is None else found.partitions[name]
         note = Note([]) if assigned.committed is None else ownership.read(assigned.committed.note)
         if not self._named(note, saved) and not self._seen(name, stable):
@@ -161,19 +189,20 @@ class InTopic:
         )
 
     def _seen(self, name: str, stable: int) -> bool:
-        """Return whether all that was there when this was asked first had become visible."""
-        now = self._clock()
-        if name not in self._awaited:
-            self._awaited[name] = self._snapshots.end(name), now
-            return False  # what has become visible meanwhile has not been read
-        end, since = self._awaited[name]
-        if stable >= end:
-            return True
-        if now - since > _LONGEST:
-            raise Interruption(
-                f"{self._snapshots.topic}: a transaction has been open for {_LONGEST:.0f} seconds"
-            )
-        return False
+        """Return whether all that was there when this was asked first had become visible, and was read."""
+        awaited = self._awaited.get(name)
+        if awaited is None:
+            awaited = _Awaited(self._snapshots.end(name), self._clock(), stable)
+        self._awaited[name] = awaited._replace(read=stable)
+        if stable < awaited.end:
+            self._require_end(awaited)
+        return stable >= awaited.end
+
+    def _require_end(self, awaited: _Awaited) -> None:
+        """Raise Interruption if a transaction is open for longer than it can be without its process."""
+        if self._clock() - awaited.since > _LONGEST:
+            topic = self._snapshots.topic
+            raise Interruption(f"{topic}: a transaction has been open for {_LONGEST:.0f} seconds")
 
     def _granted(
         self, assigned: Assigned, note: Note, saved: Progress | None, policy: Policy
@@ -206,7 +235,9 @@ class InTopic:
         size = 0
         for name in changed:
             parts = dict(self._operator.snapshot(name))
-            snapshot = Checkpoint(self._source, parts, {name: self.progress[name]}, written=written)
+            snapshot = Checkpoint(
+                self._source, parts, {name: self.progress[name]}, source_mark=self._group, written=written
+            )
             size += self._snapshots.write(name, snapshot)
         self._sink.commit(committable(changed))
         self._saved |= {name: replace(self.progress[name]) for name in changed}

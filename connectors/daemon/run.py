@@ -159,17 +159,17 @@ def begin_session(
         return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
     require_none(store)
     operator = Partitioned(settings, decoder, telemetry)
-    keeping = _in_topic(settings.snapshots.topic, settings, operator, source, sinks)
+    keeping = _in_topic(settings, operator, source, sinks)
     return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
 
 
-def _in_topic(
-    topic: str, settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]
-) -> InTopic:
+def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]) -> InTopic:
     from connectors.kafka.snapshots import TopicSnapshots
 
-    sink = sinks["topics"]
-    return InTopic(operator, TopicSnapshots(topic, settings.kafka, sink), sink, source.name)
+    assert settings.snapshots is not None
+    assert settings.source.kind == "topic"
+    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sinks["topics"])
+    return InTopic(operator, snapshots, sinks["topics"], source.name, settings.source.group)
 
 
 def settle() -> None:

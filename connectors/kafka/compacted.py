@@ -140,6 +140,12 @@ class CompactedTopic:
             end = self._consumer.end_offsets(places, _MS)
         return bool(first == end)
 
+    def stable(self, partition: int) -> int:
+        """Return the offset where the first open transaction of a partition began, or its end."""
+        place = TopicPartition(self.topic, partition)
+        with explained(self._key):
+            return int(self._consumer.end_offsets([place], _MS)[place])
+
     def end(self, partition: int) -> int:
         """Return the offset after the last message of a partition, in whatever transaction it is."""
         place = TopicPartition(self.topic, partition)

@@ -86,6 +86,10 @@ class SnapshotReader:
             self._topic.settled([name], number_of(name) % self.siblings)
         return self.all(partitions)
 
+    def stable(self, partition: str) -> int:
+        """Return the offset up to which everything can be seen now."""
+        return self._topic.stable(number_of(partition) % self.siblings)
+
     def end(self, partition: str) -> int:
         """Return the offset after the last message there is, seen or not."""
         return self._topic.end(number_of(partition) % self.siblings)

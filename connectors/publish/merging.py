@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
+from connectors.daemon.partition_bound import strange
 from connectors.publish.version import Place, Version, write
+from connectors.settings import TopicSource
 from connectors.stream import CHECKPOINT, USAGE, Failure
 from streamk import model_file
 from streamk.distributed.merging import Merging
@@ -42,14 +44,14 @@ class Merged(NamedTuple):
 
 
 def merged(
-    source: str, partitions: Sequence[str], snapshots: Mapping[str, Checkpoint], blank: Learner
+    source: TopicSource, partitions: Sequence[str], snapshots: Mapping[str, Checkpoint], blank: Learner
 ) -> Merged:
     """Merge models in a tree whose shape depends on the number of partitions alone.
 
     Parameters
     ----------
     source, partitions
-        The name of the topic, and its partitions in order.
+        Of the settings, and the names of the topic's partitions in order.
     snapshots
         Of those that have one.
     blank
@@ -78,15 +80,15 @@ def merged(
             raise Failure(USAGE, f"the models of the partitions cannot be merged: {error}") from None
     header, arrays = model_file.unpack(tree.model(), "the merged model")
     learner = loads(tree.model())
-    about = {"source": source, "partitions": write(version), "events": learner.events}
+    about = {"source": source.topic, "partitions": write(version), "events": learner.events}
     return Merged(model_file.pack({**header, "extra": about}, arrays), about, version, rows)
 
 
-def _leaf(source: str, name: str, snapshot: Checkpoint, blank: Learner) -> bytes | None:
+def _leaf(source: TopicSource, name: str, snapshot: Checkpoint, blank: Learner) -> bytes | None:
     """Return the model of a partition with nothing waiting for its block, None if it has learned nothing."""
     where = f"the snapshot of {name}"
-    if snapshot.source != source:
-        raise Failure(CHECKPOINT, f"{where} belongs to {snapshot.source!r}, and the source is {source!r}")
+    if whose := strange(snapshot, source.topic, source.group):
+        raise Failure(CHECKPOINT, f"{where} {whose}")
     try:
         learner = restored(snapshot.parts, blank)
     except ValueError as error:

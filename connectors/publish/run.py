@@ -93,7 +93,7 @@ def publish(settings: Settings, target: Target) -> Outcome:
             before[str(target.path)] = _about(target.path)
         partitions, identity = describe(source.topic, "source.topic", options(settings.kafka))
         reader = stack.enter_context(SnapshotReader(snapshots.topic, settings.kafka))
-        found = merged(source.topic, partitions, reader.all(partitions), settings.learner.build())
+        found = merged(source, partitions, reader.all(partitions), settings.learner.build())
         if not found.version:
             raise Failure(USAGE, f"{snapshots.topic} has no snapshot of {source.topic} yet")
         _require_progress(found.version, before, identity, target.force)

@@ -52,6 +52,9 @@ class PlayedSnapshots:
         log = self._broker.snapshots.get(partition, [])[:stable]
         return (Checkpoint.unpack(log[-1], "it") if log else None), stable
 
+    def stable(self, partition):
+        return self._broker.stable.get(partition, 0)
+
     def end(self, partition):
         return len(self._broker.snapshots.get(partition, []))
 
@@ -96,7 +99,7 @@ class BoundMember(Member):
         source, sink = PlayedSource(self), KeepingSink(self)
         self.operator = Apart()
         snapshots = PlayedSnapshots(self.broker, sink)
-        keeping = InTopic(self.operator, snapshots, sink, "t", lambda: self.clock[0])
+        keeping = InTopic(self.operator, snapshots, sink, "t", "g", lambda: self.clock[0])
         checkpoints = Checkpoints(events=self.events, seconds=3.0)
         sinks = {"topics": sink}
         self.session = Session(

@@ -135,6 +135,31 @@ def test_what_others_have_learned_is_not_left_out_in_silence():
         steps(world, 3)
 
 
+def test_every_group_has_snapshots_of_its_own():
+    world = begun()
+    snapshot = Checkpoint.unpack(world.broker.snapshots["p-0"][-1], "it")
+    snapshot.source_mark = "another"
+    world.broker.snapshots["p-0"].append(snapshot.pack())
+    world.show()
+    with pytest.raises(Failure, match="belongs to the group 'another'"):
+        steps(world, 3)
+
+
+def test_a_transaction_that_stays_open_ends_the_session():
+    """Not the process: the next session waits again, and limits.restarts counts."""
+    world = begun()
+    world.broker.stable = {}
+    member = world.members["b"]
+    member.step()
+    session = member.session
+    for _ in range(20):
+        member.step()
+    assert member.session is session
+    world.clock[0] += 1000.0
+    member.step()
+    assert member.session is None
+
+
 def test_a_position_set_from_outside():
     world = begun()
     world.broker.committed["p-0"] = Committed(1, "")

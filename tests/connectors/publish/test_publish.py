@@ -12,19 +12,21 @@ from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.publish.merging import merged
 from connectors.publish.version import Place, goes_back, read, write
+from connectors.settings import TopicSource
 from connectors.settings_file import load_kafka
 from connectors.stream import CHECKPOINT, USAGE, Failure
 from streamk.learners.files import loads, loads_with_extra
 
 BLANK = streamk.KaczmarzClassifier(features=16, seed=0)
+SOURCE = TopicSource(kind="topic", topic="t", group="g")
 NAMES = [f"t-{p}" for p in range(5)]
 
 
-def snapshot(name, count, learner=BLANK, source="t", shift=0):
+def snapshot(name, count, learner=BLANK, source="t", shift=0, group="g"):
     model = learner.clone()
     for i in range(shift, shift + count):
         model.learn_one({"a": i * 7 % 5, "b": i % 3}, i % 2 > 0)
-    return Checkpoint(source, {"model": model.to_bytes()}, {name: Progress(count, "id", count)})
+    return Checkpoint(source, {"model": model.to_bytes()}, {name: Progress(count, "id", count)}, group)
 
 
 def snapshots(*counts):
@@ -37,7 +39,7 @@ def snapshots(*counts):
 
 def test_the_merge_is_the_tree_of_partitions():
     there = snapshots(30, 20, 0, None, 40)
-    found = merged("t", NAMES, there, BLANK)
+    found = merged(SOURCE, NAMES, there, BLANK)
     a, b, e = (loads(there[NAMES[k]].parts["model"]) for k in (0, 1, 4))
     assert loads(found.model).to_bytes() == streamk.merge([streamk.merge([a, b]), e]).to_bytes()
     assert found.version == {
@@ -46,19 +48,19 @@ def test_the_merge_is_the_tree_of_partitions():
     assert [row.position for row in found.rows] == [30, 20, 0, None, 40]
     learner, extra = loads_with_extra(found.model)
     assert (learner.events, extra) == (90, found.about)
-    assert merged("t", NAMES, there, BLANK).model == found.model
+    assert merged(SOURCE, NAMES, there, BLANK).model == found.model
 
 
 def test_one_partition_is_its_own_model():
     there = snapshots(30)
-    found = merged("t", NAMES[:1], there, BLANK)
+    found = merged(SOURCE, NAMES[:1], there, BLANK)
     assert loads(found.model).to_bytes() == there["t-0"].parts["model"]
 
 
 def test_events_that_wait_for_their_block_are_learned_in_a_copy():
     blank = streamk.KaczmarzClassifier(features=16, seed=0, block_size=8)
     there = {name: snapshot(name, 13, blank) for name in NAMES[:2]}
-    assert merged("t", NAMES[:2], there, blank).about["events"] == 26
+    assert merged(SOURCE, NAMES[:2], there, blank).about["events"] == 26
     assert loads(there["t-0"].parts["model"]).pending == 5
 
 
@@ -66,6 +68,7 @@ def test_events_that_wait_for_their_block_are_learned_in_a_copy():
     ("there", "blank", "sentence", "code"),
     [
         ({"t-0": snapshot("t-0", 3, source="u")}, BLANK, "snapshot of t-0 belongs to 'u'", CHECKPOINT),
+        ({"t-0": snapshot("t-0", 3, group="h")}, BLANK, "t-0 belongs to the group 'h'", CHECKPOINT),
         (snapshots(3), BLANK.clone({"features": 32}), "snapshot of t-0 holds a learner with", CHECKPOINT),
         (
             {name: snapshot(name, 3, streamk.LSSVMClassifier(seed=0)) for name in NAMES[:2]},
@@ -75,7 +78,7 @@ def test_events_that_wait_for_their_block_are_learned_in_a_copy():
 )  # fmt: skip
 def test_what_does_not_fit(there, blank, sentence, code):
     with pytest.raises(Failure, match=sentence) as raised:
-        merged("t", NAMES, there, blank)
+        merged(SOURCE, NAMES, there, blank)
     assert raised.value.code == code
 
 
