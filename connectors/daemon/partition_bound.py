@@ -165,12 +165,11 @@ class InTopic:
             ) from None
         self.progress.pop(name, None)
         self._saved.pop(name, None)
-        if found is not None:
-            log.info(
-                "%s: snapshot up to %d, written %s", name, found.partitions[name].position, found.written
-            )
         if saved is not None:
-            self.progress[name], self._saved[name] = replace(saved), replace(saved)
+            self.progress[name] = replace(saved)  # the session counts on
+        if found is not None:
+            self._saved[name] = found.partitions[name]
+            log.info("%s: snapshot up to %d, written %s", name, self._saved[name].position, found.written)
         return True
 
     def _learned(self, note: Note) -> int | None:

@@ -37,7 +37,7 @@ from .partition_models import (
     topics,
     tree,
 )
-from .stand import COMMAND, ROOT, events
+from .stand import COMMAND, ROOT, SESSION, events
 from .test_kills import Traffic
 
 
@@ -400,6 +400,25 @@ def test_publishing_again_and_again(stand):
 
 
 # ---- trouble
+
+
+def test_daemons_that_come_back_evicted(stand):
+    """Paused for longer than the group waits, then gone on with: what they had not committed is undone."""
+    topics(stand, 2)
+    paths = {name: settings(stand, name, checkpoints__events=100, checkpoints__seconds=0.1) for name in "ab"}
+    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 2), 800)
+    traffic.start()
+    running = {name: stand.start(path) for name, path in paths.items()}
+    for daemon in running.values():
+        daemon.until(daemon.begun)
+    for name in "aba":
+        running[name].process.send_signal(signal.SIGSTOP)
+        time.sleep(2 * SESSION)
+        running[name].process.send_signal(signal.SIGCONT)
+        time.sleep(1.5)
+    traffic.stop()
+    assert any("restarting the session" in daemon.text() for daemon in running.values())
+    check(stand, running, events(200_000)[: traffic.count], 2)
 
 
 def test_daemons_that_come_go_and_are_killed(stand):
