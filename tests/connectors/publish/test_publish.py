@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors.cli import app
+from connectors.cli.publish import show
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.publish.merging import merged
+from connectors.publish.run import Outcome, Target
 from connectors.publish.version import Place, goes_back, read, write
 from connectors.settings import TopicSource
 from connectors.settings_file import load_kafka
@@ -146,6 +148,22 @@ def test_where_nothing_can_be_published(settings, arguments, sentence):
     found = run("publish", settings(), *arguments)
     assert found.exit_code == USAGE
     assert sentence in found.stderr
+
+
+def test_what_is_shown(capsys):
+    model = merged(SOURCE, NAMES, snapshots(30, 20, 0, None, 40), BLANK)
+    target = Target("published", "t", None)
+    show(Outcome(model, ["published"]), target, False)
+    out = capsys.readouterr().out
+    assert "no snapshot yet: t-3\npublished to published" in out
+    assert next(line for line in out.splitlines() if "t-4" in line).split().count("40") == 2
+    show(Outcome(model, []), target, False)
+    assert "published already" in capsys.readouterr().out
+    show(Outcome(model, []), target, True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["model"]["partitions"]["t-4"] == [40, "id"]
+    assert found["snapshots"][3] == {"partition": "t-3", "position": None, "learned": None, "bytes": None}
+    assert found["written"] == []
 
 
 def test_settings_without_snapshots(settings):
