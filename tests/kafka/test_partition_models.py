@@ -19,8 +19,10 @@ from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.positions import GroupPositions
 from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import fetch
+from connectors.publish.run import publish, target_of
 from connectors.settings import TopicSource
-from connectors.stream import Failure
+from connectors.settings_file import load
+from connectors.stream import POSITION, Failure
 from streamk.learners.files import loads, loads_with_extra
 
 from .partition_models import (
@@ -288,9 +290,10 @@ def test_publish_and_fetch(stand):
     topics(stand, 2, 3)
     sent, to, out = events(900), stand.topic("published"), stand.directory / "model.streamk"
     path = settings(stand)
-    nothing = command("publish", path, "--to", to)
-    assert nothing.returncode == 2
-    assert "has no snapshot of" in nothing.stderr
+    found = load(path)
+    target = target_of(found, to, None, out, False)
+    with pytest.raises(Failure, match="has no snapshot of"):
+        publish(found, target)
     stand.send(sent[:400], lambda i: i % 2)
     first = run_to(stand, 400, 2, path)
     done = command("publish", path, "--to", to, "-o", out)
@@ -301,8 +304,7 @@ def test_publish_and_fetch(stand):
     extra = loads_with_extra(out.read_bytes())[1]
     assert (extra["source"], extra["events"]) == (stand.topic("in"), 400)
     assert [extra["partitions"][partition(stand, p)][0] for p in range(2)] == [200, 200]
-    again = command("publish", path, "--to", to, "-o", out, "--json")
-    assert json.loads(again.stdout)["written"] == []
+    assert publish(found, target).written == []
     stand.send(sent[400:], lambda i: i % 2)
     second = run_to(stand, 900, 2, path)
     done = command("publish", path, "--to", to, "--json")
@@ -314,11 +316,11 @@ def test_publish_and_fetch(stand):
     model = tree([second[p].parts["model"] for p in range(2)])
     assert streamk.load(stand.directory / "got.streamk").to_bytes() == model
     assert command("reset", path, "--to", "100").returncode == 0
-    back = command("publish", path, "--to", to, "-o", out)
-    assert back.returncode == 7
-    assert "has a model that knows more" in back.stderr
+    with pytest.raises(Failure, match=r"has a model that knows more: .*-0 is known up to 100") as raised:
+        publish(found, target)
+    assert raised.value.code == POSITION
     assert fetch(to, kafka(stand)).about["events"] == 900
-    assert command("publish", path, "--to", to, "--force").returncode == 0
+    assert publish(found, target._replace(force=True)).written == [to, str(out)]
 
 
 def test_who_reads_while_models_are_published_gets_whole_ones(stand):
