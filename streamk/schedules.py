@@ -93,6 +93,14 @@ class Growth:
         """Return how often a block has been opened when the next event follows so many."""
         return openings_at(self.growth, self.period, events)
 
+    def until_next(self, events: int) -> float:
+        """Return how many events come before the next opening, but for one that is due now."""
+        return events_before_opening(self.growth, self.period, self.openings_at(events) + 1) - events
+
+    def since(self, before: Growth, events: int) -> range:
+        """Return the openings since ``before``, after so many events; of those due at once, the last."""
+        return range(max(self.openings_at(events), before.openings + 1), self.openings + 1)
+
     def open(self, events: int) -> bool:
         """Count the openings that are due; return whether the block of the last was never open before."""
         before = self.blocks if self.openings else 0

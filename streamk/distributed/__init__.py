@@ -20,8 +20,8 @@ and which of them are killed and when, never show in the model.
 (True, 400, [200, 200])
 """
 
-from streamk.distributed.engines import WorkersDiedError
 from streamk.distributed.learning import Trained, learn
+from streamk.distributed.processes import WorkersDiedError
 from streamk.distributed.records import Advance, Round
 from streamk.distributed.shards import Chunk, Rows, Shard
 

@@ -5,21 +5,11 @@ An engine hands out results as they come. It may do a task twice, since tasks ar
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Protocol
 
-from streamk.distributed.tasks import Done, Task, ignore_interrupts, perform, perform_alone
-
-ATTEMPTS = 5  # pools that may break, one after the other, with nothing done in between
-
-
-class WorkersDiedError(RuntimeError):
-    """Workers die over and over, and nothing is done in between."""
+from streamk.distributed.processes import Processes
+from streamk.distributed.tasks import Done, Task, perform
 
 
 class Engine(Protocol):
@@ -50,82 +40,6 @@ class Here:
 
     def close(self) -> None:
         """Do nothing."""
-
-
-class Processes:
-    """Does tasks in processes of this machine; one that dies is replaced, and what it did is done again.
-
-    Parameters
-    ----------
-    workers
-        How many processes.
-
-    Raises
-    ------
-    WorkersDiedError
-        From :meth:`each`, if workers die over and over with no task done in between.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._pool: ProcessPoolExecutor | None = None
-        self._broken = 0  # pools since a task was last done
-
-    def each(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield what came of each task as it is done."""
-        left = dict(tasks)
-        while left:
-            try:
-                for number, done in self._once(model, left):
-                    self._broken = 0
-                    del left[number]
-                    yield number, done
-            except BrokenProcessPool:
-                self.close()
-                self._broken += 1
-                if self._broken == ATTEMPTS:
-                    raise WorkersDiedError(
-                        f"workers died {ATTEMPTS} times in a row with no task done: is there enough memory? "
-                        "A script that calls learn() must do so under `if __name__ == '__main__':`"
-                    ) from None
-
-    def _once(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield what came of the tasks until a worker dies."""
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self._workers, get_context("spawn"), ignore_interrupts)
-        futures: dict[Future[Done], int] = {}
-        with _interrupts_held():  # a process begins in here, and inherits that
-            for number, task in tasks.items():
-                futures[self._pool.submit(perform_alone, model, task)] = number
-        while futures:
-            for future in wait(futures, return_when=FIRST_COMPLETED).done:
-                yield futures.pop(future), future.result()
-
-    def close(self) -> None:
-        """Kill the workers: a task may be long, and nothing is lost that is not done again."""
-        if self._pool is None:
-            return
-        pool, self._pool = self._pool, None
-        for process in list((pool._processes or {}).values()):
-            process.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment.
-
-    A worker inherits that, and is not interrupted while it is still importing, before it can ignore Ctrl-C
-    itself; this process takes it when the moment is over.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ray(workers: int, address: str | None) -> Engine:

@@ -166,8 +166,14 @@ class _Run:
         return not all(self._state.ended)
 
     def round(self, count: int, evaluate: bool) -> None:
-        """Let every shard learn so many events, and merge what they learned."""
+        """Let every shard learn so many events, and merge what they learned.
+
+        A round is shorter where the learner chooses features from what it has learned: it does so before the
+        next round, when all shards know the same and choose alike.
+        """
         began, state = time.perf_counter(), self._state
+        if len(self._shards) > 1:
+            count = int(min(count, loads(state.model)._may_learn_apart()))
         merging = Merging(state.model, len(self._shards))
         tasks: dict[int, Task] = {}
         for k, shard in enumerate(self._shards):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import signal
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -118,8 +117,3 @@ def perform_alone(model: bytes, task: Task) -> Done:
 def _one_thread() -> None:
     numba.set_num_threads(1)
     threadpool_limits(1)
-
-
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the driver: a terminal sends it to every process of the command."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

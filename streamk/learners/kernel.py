@@ -107,6 +107,10 @@ class _Kernel(KernelLearner):
     def _make_sections(self) -> Sections:
         return Sections(self.features, self.relevance, grows=self.relevance and not self._classifies)
 
+    def _may_learn_apart(self) -> float:
+        """Return how many events come before the next block under relevance of their own."""
+        return self._growth.until_next(self.events)
+
     def _open_due(self) -> None:
         """Begin the block anew whose turn it is, under the relevance that was found."""
         growth = self._growth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -66,6 +67,10 @@ class Learner(base.Estimator):
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, if any."""
 
+    def _may_learn_apart(self) -> float:
+        """Return how many events copies may learn apart until each would choose features of its own."""
+        return math.inf
+
     def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
         """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
 
@@ -115,6 +120,10 @@ class Learner(base.Estimator):
     def to_bytes(self) -> bytes:
         """Return what :meth:`save` would write."""
         return model_file.pack(*self._to_parts())
+
+    def _get_params(self) -> dict[str, Any]:
+        """Return the parameters; river finds the same by inspecting the signature, each time anew."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def _parameters(self) -> dict[str, Any]:
         """Return the parameters as values that JSON takes."""

@@ -156,7 +156,7 @@ def _counts(k: int, parts: Sequence[KernelLearner], merged: KernelLearner) -> li
     """Return how often what experts number ``k`` know is added up; the others have gone on from the last one.
 
     What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
-    forgotten it, and so has one on a block of features under relevance which has begun anew.
+    forgotten it, and so has one on a block of features under relevance that has, be it under the same one.
     """
     assert merged._map is not None
     *models, base = parts
@@ -166,9 +166,15 @@ def _counts(k: int, parts: Sequence[KernelLearner], merged: KernelLearner) -> li
         for block in range(BLOCKS):
             if merged._experts[k].within(sections.columns_of_part(1 + block)):
                 still = [
-                    a and before.has_block_of(_sections(m), block) for a, m in zip(still, models, strict=True)
+                    goes_on and not _begun_anew(block, m, base) and before.has_block_of(_sections(m), block)
+                    for goes_on, m in zip(still, models, strict=True)
                 ]
     return [*[1.0] * len(models), float(any(still)) - sum(still)]
+
+
+def _begun_anew(block: int, part: KernelLearner, base: KernelLearner) -> bool:
+    """Return whether a block under relevance has begun anew since a learner went on from another."""
+    return any(opening % BLOCKS == block for opening in part._growth.since(base._growth, base.events))
 
 
 def _sections(part: KernelLearner) -> Sections:
@@ -178,7 +184,9 @@ def _sections(part: KernelLearner) -> Sections:
 
 
 def _moved(expert: Expert, places: NDArray[np.int64]) -> Expert:
-    """Return a copy of an expert whose columns have moved."""
+    """Return an expert whose columns have moved, a copy if any has."""
+    if np.array_equal(places, np.arange(len(places))):
+        return expert
     copied = copy.deepcopy(expert)
     copied.rearrange(places)
     return copied
@@ -191,18 +199,19 @@ def _moves(part: KernelLearner, merged: KernelLearner) -> NDArray[np.int64]:
     """
     ours, theirs = _sections(merged), _sections(part)
     columns = {key: column for column, key in enumerate(in_use(ours.keys), 1)}
-    plain = np.full(PLAIN, -1)
-    plain[0] = 0
-    for column, key in enumerate(in_use(theirs.keys), 1):
-        plain[column] = columns.get(key, -1)
-    labels = range(LINEAR, PLAIN)
-    plain[labels] = labels
-    if part._classifies:
+    moved = {column: columns.get(key, -1) for column, key in enumerate(in_use(theirs.keys), 1)}
+    moved[0] = 0
+    if not part._classifies:
+        moved |= {column: column for column in range(LINEAR, PLAIN)}
+    else:
         rows, _ = _places(part, merged)
-        plain[labels] = -1
         for k, row in enumerate(rows[:SHARED]):
-            if row < SHARED:
-                plain[[LINEAR + k, LINEAR + SHARED + k]] = [LINEAR + row, LINEAR + SHARED + row]
+            for first in (LINEAR, LINEAR + SHARED):
+                moved[first + k] = first + row if row < SHARED else -1
+    plain = np.arange(PLAIN)
+    if any(column != place for column, place in moved.items()):  # what is not in use has no place
+        plain[:] = -1
+        plain[list(moved)] = list(moved.values())
     places = np.arange(ours.width)
     for part_of in range(1 + BLOCKS):
         start = ours.columns_of_part(part_of).start

@@ -7,6 +7,7 @@ from numba import njit
 import streamk
 from streamk.encoding.pooling import pooled
 from streamk.encoding.scaling import FIXED, observe
+from streamk.experts.least_squares import LeastSquares
 
 from .subjects import events
 from .test_merge import outputs, plain, smooth, unscaled
@@ -208,3 +209,28 @@ def test_learners_that_began_anew_merge(base, more, turn):
     assert streamk.loads(merged.to_bytes()).to_bytes() == merged.to_bytes()
     twice = streamk.merge([merged, streamk.merge(models[::-1], base=first)], base=first)
     twice.learn_many(xs, ys)
+
+
+@pytest.mark.parametrize(("first", "each"), [(900, 64), (1900, 200), (990, 700)])
+def test_a_block_that_begins_anew_under_the_same_relevance_has_forgotten_the_base(first, each):
+    """Where targets say nothing, every relevance is the same one."""
+    base = streamk.KernelRegressor(features=768, label_memory=False, seed=1)
+    xs = [{"a": (7.0 * i) % 11, "b": (3.0 * i) % 5} for i in range(first)]
+    base.learn_many(xs, [1.0] * first)
+    while base.events < 4500:
+        parts = [streamk.loads(base.to_bytes()) for _ in range(2)]
+        for part in parts:
+            part.learn_many(xs[:each], [1.0] * each)
+        merged = streamk.merge(parts, base=base)
+        for expert, *apart, before in zip(*(model._experts for model in (merged, *parts, base)), strict=True):
+            if isinstance(expert, LeastSquares) and expert.watched:
+                known = [np.zeros((768, 768)) for _ in range(4)]
+                for of, there in zip(known, (expert, *apart, before), strict=True):
+                    of[np.ix_(there.joined, there.joined)] = there.information()
+                    of[there.joined, there.joined] -= expert.penalty
+                anew = known[1][0, 0] < known[3][0, 0]
+                np.testing.assert_allclose(
+                    known[0], known[1] + known[2] - (0.0 if anew else known[3]), rtol=1e-5, atol=1e-3
+                )
+        base = merged
+    assert base._growth.openings > 3
