@@ -197,6 +197,12 @@ class Checkpoints(Section):
     keep: int = Field(3, ge=2, description="how many stay")
 
 
+class Snapshots(Section):
+    """A model for every partition, which moves with it, kept in a topic and not in checkpoints."""
+
+    topic: str = Field(min_length=1, description="its name; it must be compacted")
+
+
 class Limits(Section):
     """How much may be refused, known or tried in vain before the daemon stops."""
 
@@ -235,6 +241,7 @@ class Settings(Section):
     dead_letters: Sink | None = None
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints()
+    snapshots: Snapshots | None = None
     telemetry: Telemetry = Telemetry()
 
     @property
@@ -250,10 +257,32 @@ class Settings(Section):
             raise ValueError("events.columns must name the values of a CSV line, since a topic does not")
         if self.events.format == "msgpack" and not topic:
             raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
+        parts = {"source": self.source, **self.sinks}
+        found = {k: (p.kind, str(p.topic if p.kind == "topic" else p.path)) for k, p in parts.items()}
+        if self.snapshots is not None:
+            self._require_partitions()
+            found["snapshots"] = "topic", self.snapshots.topic
         places: dict[tuple[str, str], str] = {}
-        for name, part in {"source": self.source, **self.sinks}.items():
-            place = (part.kind, str(part.topic if part.kind == "topic" else part.path))
+        for name, place in found.items():
             if place in places:
-                raise ValueError(f"{name} and {places[place]} are the same {part.kind}, {place[1]}")
+                raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
             places[place] = name
         return self
+
+    def _require_partitions(self) -> None:
+        """Refuse what does not go with a model for every partition."""
+        if self.source.kind != "topic":
+            raise ValueError(
+                "snapshots are of the partitions of a topic, and source.kind is 'file'; leave [snapshots] out"
+            )
+        for name, place in self.sinks.items():
+            if place.kind == "file":
+                raise ValueError(
+                    f"{name}.kind = 'file' does not go with snapshots, since partitions move between "
+                    "machines; name a topic"
+                )
+        if self.learner.build().seed is None:
+            raise ValueError(
+                "learner.parameters.seed = none does not go with snapshots, since models whose seeds differ "
+                "cannot be merged; give a number, or leave it out, which is 0"
+            )

@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,12 +24,14 @@ from connectors.settings import (
     Limits,
     Section,
     Settings,
+    Snapshots,
     Telemetry,
     TopicSink,
     TopicSource,
 )  # fmt: skip
 from connectors.stream import USAGE, Failure
 
+S = TypeVar("S", bound=Section)
 PREFIX = "STREAMK_"
 _TESTS = "STREAMK_TEST_"
 # what Kubernetes tells every pod of a Service whose name begins with streamk
@@ -45,13 +47,42 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     Failure
         If there is no such file, or a key or a value is wrong: one line for each.
     """
+    values, origin = _values(path, environment)
+    return _validated(Settings, values, path, origin)
+
+
+def load_kafka(path: Path | None, servers: str | None, environment: Mapping[str, str] = os.environ) -> Kafka:
+    """Return how to reach the brokers, from the table ``[kafka]`` of a file, if any, and the environment.
+
+    Raises
+    ------
+    Failure
+        As of :func:`load`.
+    """
+    of_kafka = {name: text for name, text in environment.items() if name.startswith(f"{PREFIX}KAFKA__")}
+    values, origin = _values(path, of_kafka)
+    table = values.get("kafka", {})
+    if servers is not None and isinstance(table, dict):
+        table["servers"] = servers
+    return _validated(_OnlyKafka, {"kafka": table}, path or Path("--servers"), origin).kafka
+
+
+class _OnlyKafka(Section):
+    kafka: Kafka = Kafka()
+
+
+Origin = dict[tuple[str, ...], str]
+
+
+def _values(path: Path | None, environment: Mapping[str, str]) -> tuple[dict[str, Any], Origin]:
+    """Return what a file and the environment say, and which variables say it."""
     try:
-        values = tomllib.loads(path.read_text())
+        values = {} if path is None else tomllib.loads(path.read_text())
     except OSError as error:
         raise Failure(USAGE, f"{path}: {error.strerror}; streamk init writes an example") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
-    origin = {}
+    origin: Origin = {}
     for name, keys in _overrides(environment):
         table: Any = values
         for key in keys[:-1]:
@@ -60,8 +91,12 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
                 raise Failure(USAGE, f"{name}: {'.'.join(keys[:-1])} is not a table")
         table[keys[-1]] = environment[name]
         origin[keys] = name
+    return values, origin
+
+
+def _validated(section: type[S], values: dict[str, Any], path: Path, origin: Origin) -> S:
     try:
-        return Settings.model_validate(values)
+        return section.model_validate(values)
     except ValidationError as error:
         lines = [
             _sentence(dict(e), path, origin) for e in error.errors(include_input=False, include_url=False)
@@ -118,7 +153,8 @@ def example() -> str:
     sections: list[tuple[str, type[Section], bool]] = [
         ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
         ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
-        ("checkpoints", Checkpoints, True), ("telemetry", Telemetry, True), ("kafka", Kafka, True),
+        ("checkpoints", Checkpoints, True), ("snapshots", Snapshots, False), ("telemetry", Telemetry, True),
+        ("kafka", Kafka, True),
     ]  # fmt: skip
     for name, section, needed in sections:
         mark = "" if needed else "# "

@@ -37,7 +37,7 @@ EXIT_CODES = {
     0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
     USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
     REFUSED_EVENTS: "too many events were refused, or one was and there are no dead letters",
-    CHECKPOINT: "a checkpoint cannot be written, none is whole, or it belongs to other settings",
+    CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; a snapshot is lost",
     AWAY: "no broker answered at the start, or they stayed away longer than kafka.away_seconds",
     DENIED: "the broker refused the credentials, the certificate or the permission",
     POSITION: "the position of the checkpoint is no longer in the source, or was set from outside",
@@ -172,7 +172,7 @@ class Source(Protocol):
         ...
 
 
-PREDICTIONS, DEAD_LETTERS = "predictions", "dead_letters"
+PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots"
 
 
 class Output(NamedTuple):

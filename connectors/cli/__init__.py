@@ -9,8 +9,10 @@ import typer
 import streamk
 from connectors.cli.check import check_command
 from connectors.cli.checkpoints import checkpoints
+from connectors.cli.fetch import fetch_command
 from connectors.cli.init import init_command
 from connectors.cli.merge import merge_command
+from connectors.cli.publish import publish_command
 from connectors.cli.record import record_command
 from connectors.cli.replay import replay_command
 from connectors.cli.reset import reset_command
@@ -27,6 +29,8 @@ app.add_typer(checkpoints, name="checkpoints")
 app.command("replay")(replay_command)
 app.command("train")(train_command)
 app.command("merge")(merge_command)
+app.command("publish")(publish_command)
+app.command("fetch")(fetch_command)
 
 
 def _version(wanted: bool) -> None:

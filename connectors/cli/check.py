@@ -14,10 +14,11 @@ from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
+from connectors.daemon.partition_bound import require_none, strange
 from connectors.daemon.store import Store
 from connectors.files.source import FileSource
 from connectors.kafka import librdkafka
-from connectors.settings import Settings
+from connectors.settings import Settings, TopicSource
 from connectors.settings_file import load
 from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
 
@@ -45,7 +46,10 @@ def check(settings: Settings) -> Iterator[str]:
     if settings.kafka.producer == "confluent-kafka":
         librdkafka.load()
         yield "kafka.producer: confluent-kafka is installed"
-    if topics := {f"{k}.topic": p.topic for k, p in named.items() if p is not None and p.kind == "topic"}:
+    topics = {f"{k}.topic": p.topic for k, p in named.items() if p is not None and p.kind == "topic"}
+    if settings.snapshots is not None:
+        topics["snapshots.topic"] = settings.snapshots.topic
+    if topics:
         yield from _topics(settings, topics)
     if source.kind == "file":
         opened = FileSource(source.path, settings.events.format, source.follow)
@@ -61,6 +65,12 @@ def check(settings: Settings) -> Iterator[str]:
                 place.path if place.path.exists() else place.path.absolute().parent, SINK, f"{key}.path"
             )
             yield f"{key}.path: {place.path} can be written"
+    if settings.snapshots is not None:
+        store = Store(settings.checkpoints.directory)
+        _require_writable(store.directory, CHECKPOINT, "checkpoints.directory")
+        require_none(store)
+        yield _snapshots(settings, settings.snapshots.topic, source)
+        return
     yield _checkpoints(settings, source.topic if source.kind == "topic" else source.path.name)
 
 
@@ -80,6 +90,28 @@ def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
                 yield f"{key}: {topic} has {len(partitions)} partitions; their ends add up to {records:,}"
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
+
+
+def _snapshots(settings: Settings, topic: str, source: TopicSource) -> str:
+    from connectors.kafka.client import describe, options
+    from connectors.kafka.snapshots import KEY, SnapshotReader
+
+    blank, events = settings.learner.build(), 0
+    try:
+        partitions, _ = describe(source.topic, "source.topic", options(settings.kafka))
+        with SnapshotReader(topic, settings.kafka) as reader:
+            found = reader.all(partitions)
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None
+    for name, snapshot in found.items():
+        if whose := strange(snapshot, source.topic, source.group):
+            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {whose}")
+        try:
+            events += restored(snapshot.parts, blank).events
+        except ValueError as error:
+            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {error}") from None
+    there = f"{len(found)} of {len(partitions)} partitions have a snapshot"
+    return f"{KEY}: {topic} is compacted; {there}, and have learned {events:,} events"
 
 
 def _require_writable(path: Path, code: int, key: str) -> None:

@@ -144,11 +144,14 @@ def _expired(model: str, assigned: Assigned, start: Start, policy: Policy) -> St
     return Start(position, emitted, [*start.owners[:-1], Owner(model, position, position)])
 
 
-def require_known(model: str, assigned: Assigned, alone: Callable[[], bool], policy: Policy) -> None:
+def require_known(
+    model: str, assigned: Assigned, alone: Callable[[], bool], policy: Policy, missing: str
+) -> None:
     """Raise Failure if a model that knows nothing would go on where models ended that are not there.
 
     That is what a new, empty directory of checkpoints does; beside others that learn, it is ordinary, and
-    ``alone`` says whether there are none.
+    ``alone`` says whether there are none. ``missing`` is the middle of the sentence: what knows nothing of
+    what was read, and what to put back.
     """
     owners = [] if assigned.committed is None else ownership.read(assigned.committed.note).owners
     if not owners or policy.blank or any(owner.model == model for owner in owners):
@@ -158,8 +161,7 @@ def require_known(model: str, assigned: Assigned, alone: Callable[[], bool], pol
         return
     raise Failure(
         CHECKPOINT,
-        f"{assigned.partition}: the group has read up to {read}, and the model in this checkpoints.directory "
-        "knows nothing of it. Put the directory back; or run with --blank, to begin with an empty model from "
-        "there (source.blank = true where daemons come and go); or choose another source.group, to learn "
-        "everything anew",
+        f"{assigned.partition}: the group has read up to {read}, and {missing}; or run with --blank, to "
+        "begin with an empty model from there (source.blank = true where daemons come and go); or choose "
+        "another source.group, to learn everything anew",
     )

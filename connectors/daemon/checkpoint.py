@@ -95,13 +95,18 @@ class Checkpoint:
         ValueError
             If it is damaged, or is no checkpoint.
         """
-        header, arrays = model_file.unpack(path.read_bytes(), str(path))
+        return cls.unpack(path.read_bytes(), str(path), int(path.name.removesuffix(SUFFIX)))
+
+    @classmethod
+    def unpack(cls, data: bytes, where: str, number: int = 0) -> Checkpoint:
+        """Return the checkpoint in the bytes of a file, which errors call ``where``, as :meth:`read` does."""
+        header, arrays = model_file.unpack(data, where)
         extra: Any = header.get("extra")
         try:
             version = extra["version"]
             if version != _VERSION:
                 raise model_file.FormatError(
-                    f"{path} has checkpoint version {version!r} and this streamk reads version {_VERSION}; "
+                    f"{where} has checkpoint version {version!r} and this streamk reads version {_VERSION}; "
                     "run the version that wrote it"
                 )
             if any(array.dtype != np.uint8 for array in arrays.values()):
@@ -109,14 +114,20 @@ class Checkpoint:
             return cls(
                 extra["source"], {name: array.tobytes() for name, array in arrays.items()},
                 {name: Progress(**values) for name, values in extra["partitions"].items()},
-                extra["source_mark"], extra["sink_marks"],
-                int(path.name.removesuffix(SUFFIX)), extra["written"],
+                extra["source_mark"], extra["sink_marks"], number, extra["written"],
             )  # fmt: skip
         except (TypeError, KeyError, AttributeError):
-            raise ValueError(f"{path} is a model file, but not a checkpoint") from None
+            raise ValueError(f"{where} is a model file, but not a checkpoint") from None
 
     def write(self, path: Path) -> int:
         """Write the file in one step, and return its size in bytes."""
+        return model_file.write(path, *self._content())
+
+    def pack(self) -> bytes:
+        """Return what :meth:`write` would write."""
+        return model_file.pack(*self._content())
+
+    def _content(self) -> tuple[dict[str, Any], model_file.Arrays]:
         extra = {
             "version": _VERSION,
             "source": self.source,
@@ -126,7 +137,7 @@ class Checkpoint:
             "written": self.written,
         }
         arrays = {name: np.frombuffer(part, np.uint8) for name, part in self.parts.items()}
-        return model_file.write(path, {"extra": extra}, arrays)
+        return {"extra": extra}, arrays
 
 
 def lag(ends: Mapping[str, int], partitions: Mapping[str, Progress]) -> dict[str, int]:

@@ -68,6 +68,10 @@ class Learning:
         Of its events.
     telemetry
         Told of losses and of the model.
+    limits
+        Of what is refused, where several learn; its own if None.
+    place
+        What telemetry knows the model by, where there are several.
 
     Attributes
     ----------
@@ -75,14 +79,21 @@ class Learning:
         The model, learning.
     """
 
-    def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
-        self._decode, self._telemetry = decoder, telemetry
+    def __init__(
+        self,
+        settings: Settings,
+        decoder: Decoder,
+        telemetry: Telemetry,
+        limits: Limits | None = None,
+        place: str = "",
+    ) -> None:
+        self._decode, self._telemetry, self._place = decoder, telemetry, place
         self._classes = settings.learner.task == "classification"
         self._lenient = settings.dead_letters is not None
         self._predicts = settings.predictions is not None
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
-        self._limits = Limits(settings.limits)
+        self._limits = Limits(settings.limits) if limits is None else limits
         self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
 
@@ -94,7 +105,7 @@ class Learning:
         )
         self._arrays: Callable[..., Any] = many._predict_learn
         self._room.look(learner)
-        self._telemetry.learned([], learner)
+        self._telemetry.learned([], learner, self._place)
 
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model."""
@@ -126,7 +137,7 @@ class Learning:
         if stopped and skipped:
             skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
         found = tally(done, skipped)
-        self._telemetry.learned(done, self.learner)
+        self._telemetry.learned(done, self.learner, self._place)
         failure = None
         if stopped:
             bad = outcomes[-1]
@@ -141,7 +152,7 @@ class Learning:
         return Processed(outputs, found, len(done) + skipped, failure)
 
     def _processed(self, partition: str, whole: Whole, skipped: int) -> Processed:
-        self._telemetry.scored(losses(whole), self.learner)
+        self._telemetry.scored(losses(whole), self.learner, self._place)
         self._limits.passed(len(whole.records))
         outputs = encoded(partition, whole) if self._predicts else []
         predicted, count = whole.targets.count(None), len(whole.records)

@@ -1,9 +1,10 @@
-"""What a session asks of an operator: to process records, and to be kept in checkpoints.
+"""What is asked of an operator: to process records, and to be kept, as a whole or partition by partition.
 
-A session polls, hands records to the operator, writes what it answers, and saves its parts together with the
-positions. It knows nothing of learning. What an operator answers and keeps must depend on the records of each
-partition and their order alone, not on how they were cut into batches; records that a session sees again
-after a crash come to an operator that was restored to where it was before them.
+A session polls, hands records to the operator, writes what it answers, and has what it knows kept together
+with the positions (:mod:`connectors.daemon.keeping`). It knows nothing of learning. What an operator answers
+and keeps must depend on the records of each partition and their order alone, not on how they were cut into
+batches; records that a session sees again after a crash come to an operator that was restored to where it was
+before them.
 """
 
 from __future__ import annotations
@@ -44,12 +45,16 @@ class Processed(NamedTuple):
     failure: Failure | None = None
 
 
-class Operator(Protocol):
+class Processor(Protocol):
     """What turns records into outputs, and may learn from them."""
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Take consecutive records of a partition, and answer them."""
         ...
+
+
+class Operator(Processor, Protocol):
+    """A processor that is kept as a whole."""
 
     def snapshot(self) -> Mapping[str, bytes]:
         """Return everything that it knows, as named parts."""
@@ -63,4 +68,26 @@ class Operator(Protocol):
         ValueError
             If they are those of another operator; the sentence goes on from "checkpoint 7 in /data …".
         """
+        ...
+
+
+class PartitionedOperator(Processor, Protocol):
+    """A processor that knows of every partition apart, so that what it knows can move with the partition."""
+
+    def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:
+        """Know of a partition what was known when these parts were made; nothing if there are none.
+
+        Raises
+        ------
+        ValueError
+            If they are those of another operator; the sentence goes on from "the snapshot of clicks-3 …".
+        """
+        ...
+
+    def snapshot(self, partition: str) -> Mapping[str, bytes]:
+        """Return everything that it knows of a partition, as named parts."""
+        ...
+
+    def release(self, partition: str) -> None:
+        """Forget a partition that goes to another process."""
         ...

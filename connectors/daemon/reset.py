@@ -1,17 +1,19 @@
-"""Setting positions by hand: of the newest checkpoint and of the group, together."""
+"""Setting positions by hand: of the newest checkpoint or snapshots and of the group, together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.ownership import Note, Owner
+from connectors.daemon.partition_bound import owner_of
 from connectors.daemon.store import Store
 from connectors.files.sink import forget
-from connectors.settings import Settings
+from connectors.settings import Settings, TopicSource
 from connectors.stream import USAGE, Committed, Failure, read_bound
 
 EARLIEST, LATEST, GROUP, CHECKPOINT = "earliest", "latest", "group", "checkpoint"
@@ -47,6 +49,8 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
     """
     store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
     with store.locked():
+        if settings.snapshots is not None:
+            return _of_snapshots(settings, store, to, numbers, dry_run)
         paths = store.paths()
         checkpoint = Checkpoint.read(paths[-1]) if paths else None
         places: Any
@@ -62,7 +66,8 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
             places = GroupPositions(settings.source, settings.kafka, numbers)
         with places:
             rows = [
-                _row(name, to, checkpoint, places.committed(name), places) for name in places.partitions()
+                _row(name, to, None if checkpoint is None else checkpoint.partitions.get(name), places)
+                for name in places.partitions()
             ]
             if not dry_run:
                 _set(rows, checkpoint, store, places)
@@ -80,8 +85,52 @@ def _forget_emitted(settings: Settings, model: str, position: int) -> None:
         emit_from(settings.kafka, topics, model, position)
 
 
-def _row(name: str, to: str, checkpoint: Checkpoint | None, committed: Committed | None, places: Any) -> Row:
-    progress = None if checkpoint is None else checkpoint.partitions.get(name)
+def _of_snapshots(
+    settings: Settings, store: Store, to: str, numbers: Sequence[int] | None, dry_run: bool
+) -> list[Row]:
+    """Set positions in the newest snapshots and in the group, in one transaction."""
+    from connectors.kafka.client import member_name
+    from connectors.kafka.positions import GroupPositions
+    from connectors.kafka.snapshots import KEY, SnapshotReader, snapshot_messages
+    from connectors.kafka.transactions import Transactions
+
+    source, topic = settings.source, settings.snapshots.topic if settings.snapshots else ""
+    assert isinstance(source, TopicSource)
+    with ExitStack() as stack:
+        places = stack.enter_context(GroupPositions(source, settings.kafka, numbers))
+        # which undoes what the daemon of this directory may have left open
+        transactions = stack.enter_context(Transactions(settings.kafka, member_name(store.model), KEY))
+        reader = stack.enter_context(SnapshotReader(topic, settings.kafka))
+        found = reader.settled(places.partitions())
+        saved = {name: snapshot.partitions[name] for name, snapshot in found.items()}
+        rows = [_row(name, to, saved.get(name), places) for name in places.partitions()]
+        if dry_run:
+            return rows
+        messages, positions = [], {}
+        for row in rows:
+            name, owner = row.partition, owner_of(topic) if row.partition in found else None
+            positions[name] = _committed(row, places, owner)
+            if owner is not None:
+                saved[name].position, saved[name].identity = row.position, places.identity
+                messages += snapshot_messages(name, found[name], reader.siblings, reader.chunks[name])
+        transactions.write(topic, messages, places.offsets(positions), source.group)
+    return rows
+
+
+def _committed(row: Row, places: Any, owner: str | None) -> Committed:
+    """Return what to tell the group: a position, whose it is, and who learned the partition before."""
+    before = places.committed(row.partition)
+    note = Note([]) if before is None else ownership.read(before.note)
+    if owner is None:
+        return Committed(row.position, "")
+    owners = [other for other in note.owners if other.model != owner]
+    owners.append(Owner(owner, row.position, row.position))
+    kept = Note(owners, places.identity, note.siblings or places.siblings)
+    return Committed(row.position, ownership.write(kept))
+
+
+def _row(name: str, to: str, progress: Progress | None, places: Any) -> Row:
+    committed = places.committed(name)
     saved = None if progress is None else progress.position
     told = None if committed is None else committed.position
     first, end = places.range(name)
@@ -123,12 +172,5 @@ def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, place
         positions = {name: progress.position for name, progress in checkpoint.partitions.items()}
         checkpoint.source_mark = places.mark(positions)
         store.write(checkpoint)
-    notes = {}
-    for row in rows:
-        before = places.committed(row.partition)
-        note = Note([]) if before is None else ownership.read(before.note)
-        owners = [Owner(store.model, row.position, row.position)] if checkpoint is not None else []
-        others = [owner for owner in note.owners if owner.model != store.model]
-        kept = Note([*others, *owners], places.identity, note.siblings or places.siblings)
-        notes[row.partition] = Committed(row.position, ownership.write(kept) if owners else "")
-    places.commit(notes)
+    owner = None if checkpoint is None else store.model
+    places.commit({row.partition: _committed(row, places, owner) for row in rows})

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import gc
 import logging
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from connectors.daemon.beginning import Policy
+from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
+from connectors.daemon.partition_bound import InTopic, require_none
+from connectors.daemon.partitioned import Partitioned
 from connectors.daemon.session import Session
+from connectors.daemon.signals import signals
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.files.sink import FileSink
@@ -21,6 +24,7 @@ from connectors.files.source import FileSource
 from connectors.settings import Settings
 from connectors.stream import (
     AWAY,
+    SNAPSHOTS,
     STUCK,
     Away,
     Failure,
@@ -47,7 +51,7 @@ def run(settings: Settings) -> None:
     telemetry = Telemetry(settings.learner.task, settings.telemetry.window, settings.telemetry.stall_seconds)
     stop = threading.Event()
     store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
-    with _signals(stop), store.locked(), _served(telemetry, settings):
+    with signals(stop), store.locked(), _served(telemetry, settings):
         _sessions(settings, store, telemetry, stop)
     log.info("stopped")
 
@@ -138,6 +142,7 @@ def _session(
             session.finish()
         finally:
             patience.advanced(session.positions)
+            session.close()
 
 
 def begin_session(
@@ -145,11 +150,26 @@ def begin_session(
 ) -> Session:
     """Return a session that learns."""
     decoder = settings.events.decoder(settings.learner.task, source.columns, source.delimiter)
-    operator = Learning(settings, decoder, telemetry)
     policy = Policy()
     if settings.source.kind == "topic":
         policy = Policy(settings.source.start, settings.source.expired, settings.source.blank)
-    return Session(operator, store, source, sinks, telemetry, settings.checkpoints, policy)
+    if settings.snapshots is None:
+        learning = Learning(settings, decoder, telemetry)
+        kept = OnDisk(learning, store, source, sinks)
+        return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
+    require_none(store)
+    operator = Partitioned(settings, decoder, telemetry)
+    keeping = _in_topic(settings, operator, source, sinks)
+    return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
+
+
+def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]) -> InTopic:
+    from connectors.kafka.snapshots import TopicSnapshots
+
+    assert settings.snapshots is not None
+    assert settings.source.kind == "topic"
+    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sinks["topics"])
+    return InTopic(operator, snapshots, sinks["topics"], source.name, settings.source.group)
 
 
 def settle() -> None:
@@ -177,6 +197,8 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
                 sinks[kind] = FileSink(place.path, kind)
             else:
                 topics[kind] = place.topic
+        if settings.snapshots is not None:
+            topics[SNAPSHOTS] = settings.snapshots.topic
         if topics:
             from connectors.kafka.sink import TopicSink
 
@@ -190,26 +212,6 @@ def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[s
         for sink in sinks.values():
             sink.close()
         source.close(leaving)
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Set ``stop`` on SIGTERM and SIGINT; a second one ends the process at once."""
-
-    def ask(number: int, frame: Any) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        log.info("%s: finishing", signal.Signals(number).name)
-        stop.set()
-
-    before: dict[int, Callable[..., Any] | int | None] = {}
-    for name in (signal.SIGTERM, signal.SIGINT):
-        before[name] = signal.signal(name, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

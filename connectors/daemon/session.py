@@ -1,27 +1,26 @@
 """From a checkpoint to the next: poll, process, emit, checkpoint.
 
-A session begins from what is on disk and in the group, and keeps nothing that cannot be made again from them.
-Whatever interrupts it, a crash or a lost connection, the next one begins the same way, so there is one way to
-recover and it is used at every start. What is done with records is the operator's business
-(:mod:`connectors.daemon.operator`).
+A session begins from what lasts (:mod:`connectors.daemon.keeping`) and what the group says, and keeps nothing
+that cannot be made again from them. Whatever interrupts it, a crash or a lost connection, the next one begins
+the same way, so there is one way to recover and it is used at every start. What is done with records is the
+operator's business (:mod:`connectors.daemon.operator`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy, begin, require_known
-from connectors.daemon.checkpoint import Checkpoint, Progress, lag
-from connectors.daemon.operator import Operator
+from connectors.daemon.beginning import Policy, begin
+from connectors.daemon.checkpoint import Progress, lag
+from connectors.daemon.keeping import Keeping
+from connectors.daemon.operator import Processor
 from connectors.daemon.ownership import Note
-from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Checkpoints
 from connectors.stream import (
-    CHECKPOINT,
     MOST,
     Assigned,
     Batch,
@@ -50,9 +49,9 @@ class Session:
     Parameters
     ----------
     operator
-        What processes records; it knows nothing yet.
-    store
-        The checkpoints, locked.
+        What processes records.
+    keeping
+        Where what it knows lasts.
     source, sinks
         Open.
     telemetry
@@ -65,8 +64,8 @@ class Session:
 
     def __init__(
         self,
-        operator: Operator,
-        store: Store,
+        operator: Processor,
+        keeping: Keeping,
         source: Source,
         sinks: Mapping[str, Sink],
         telemetry: Telemetry,
@@ -74,61 +73,23 @@ class Session:
         policy: Policy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._operator, self._store, self._telemetry = operator, store, telemetry
+        self._operator, self._keeping, self._telemetry = operator, keeping, telemetry
         self._source, self._sinks = source, sinks
         self._checkpoints, self._policy, self._clock = checkpoints, policy, clock
-        self._checkpoint = self._load()
-        self._knows = bool(self._checkpoint.partitions)
+        self._partitions = keeping.progress
         self._notes: dict[str, Note] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = self._unconfirmed = self._told = 0
         self.processed = 0  # records
         self._pace = 0.0  # seconds a record
         self._saved_at = self._committed_at = self._asked_at = self._told_at = clock()
-        if not self._checkpoint.number:
+        if keeping.untried:
             self.save()  # a directory that cannot be written is better found now
-
-    def _load(self) -> Checkpoint:
-        """Return the newest checkpoint that counts, restored, or a blank one."""
-        found = self._store.newest(self._granted)
-        if found is not None:
-            where = f"checkpoint {found.number} in {self._store.directory}"
-            cure = (
-                "put the settings back, or give them a checkpoints.directory and a source.group of their own"
-            )
-            if found.source != self._source.name:
-                belongs = f"belongs to {found.source!r}, and the source is {self._source.name!r}"
-                raise Failure(CHECKPOINT, f"{where} {belongs}; {cure}")
-            if found.source_mark is not None:
-                self._source.recognise(found.source_mark)
-            try:
-                self._operator.restore(found.parts)
-            except ValueError as error:
-                raise Failure(CHECKPOINT, f"{where} {error}; {cure}") from None
-            log.info("checkpoint %d, written %s", found.number, found.written)
-        marks = found.sink_marks if found else {}
-        for kind, sink in self._sinks.items():
-            sink.restore(marks.get(kind))
-        return found or Checkpoint(self._source.name)
-
-    def _granted(self, checkpoint: Checkpoint) -> bool:
-        """Return whether the group was told of all that the checkpoint claims to have learned."""
-        if checkpoint.source != self._source.name:
-            return True  # it will be refused by its name
-        committed = self._source.committed(list(checkpoint.partitions))
-        return not any(
-            ownership.overreaches(self._store.model, committed.get(name), p.position, p.identity)
-            for name, p in checkpoint.partitions.items()
-        )
 
     @property
     def positions(self) -> dict[str, int]:
         """Up to where partitions have been read."""
-        return {name: progress.position for name, progress in self._checkpoint.partitions.items()}
-
-    @property
-    def _partitions(self) -> dict[str, Progress]:
-        return self._checkpoint.partitions
+        return {name: progress.position for name, progress in self._partitions.items()}
 
     def step(self) -> bool:
         """Go once round the loop; return whether the source is at its end."""
@@ -156,7 +117,7 @@ class Session:
         return polled.finished
 
     def _look_at_the_clock(self) -> None:
-        """Make outputs visible, and write a checkpoint, if that is due."""
+        """Make outputs visible, and what is known last, if that is due."""
         now = self._clock()
         if self._sinks and now - self._committed_at >= _COMMIT:
             self._commit()
@@ -176,10 +137,10 @@ class Session:
 
     def _assign(self, assigned: Assigned) -> None:
         """Begin with a partition where the checkpoint and the group say."""
-        name, model = assigned.partition, self._store.model
+        name, model = assigned.partition, self._keeping.owner
+        if not self._keeping.admit(assigned, self._policy):
+            return  # the next poll tells of it again
         saved = self._partitions.get(name)
-        if not self._knows and not self._notes and assigned.committed is not None:
-            require_known(model, assigned, self._source.alone, self._policy)
         position, emitted, note = begin(model, assigned, saved, self._siblings, self._policy)
         others = [owner for owner in note.owners if owner.model != model]
         if saved is not None and any(saved.position < owner.until <= position for owner in others):
@@ -202,7 +163,7 @@ class Session:
         committed = self._source.committed(self._source.partitions())
         notes = [ownership.read(found.note) for found in committed.values()]
         known = [note.siblings for note in notes if note.siblings]
-        return max(known, default=0 if self._knows else None)
+        return max(known, default=0 if self._keeping.knows else None)
 
     def _revoke(self, partitions: Sequence[str]) -> None:
         """Put what was learned from partitions that go to others where it lasts."""
@@ -213,6 +174,7 @@ class Session:
             for name in gone:
                 del self._notes[name]
             log.info("revoked: %s", ", ".join(gone))
+        self._keeping.release(partitions)
 
     def _take(self, partition: str, batch: Batch) -> None:
         """Process a batch, in pieces if it takes long: outputs must not wait for it, nor checkpoints."""
@@ -253,38 +215,40 @@ class Session:
         self._unsaved += done
         self._unconfirmed += done
 
-    def _committable(self) -> dict[str, Committed]:
+    def _committable(self, durable: Collection[str] = ()) -> dict[str, Committed]:
         """Return what to commit: what is learned again silently stays committed."""
-        return {
-            name: Committed(max(self._partitions[name].position, self._emitted[name]), ownership.write(note))
-            for name, note in self._notes.items()
-        }
+        found = {}
+        for name, note in self._notes.items():
+            position = self._partitions[name].position
+            if name in durable:
+                note.owners[-1] = note.owners[-1]._replace(until=position)
+            found[name] = Committed(max(position, self._emitted[name]), ownership.write(note))
+        return found
 
-    def _commit(self) -> None:
-        """Make the outputs visible, together with the positions."""
+    def _confirm(self) -> None:
+        """Raise Interruption if what was read since the last time is not to be kept."""
         self._committed_at = self._clock()
         if self._unconfirmed:
             self._source.confirm()
             self._unconfirmed = 0
+
+    def _commit(self) -> None:
+        """Make the outputs visible, together with the positions."""
+        self._confirm()
         for sink in self._sinks.values():
             sink.commit(self._committable())
 
     def save(self) -> bool:
-        """Make the outputs visible, then write a checkpoint, then tell the group; return whether it knows."""
-        self._commit()
-        checkpoint = self._checkpoint
-        checkpoint.parts = dict(self._operator.snapshot())
-        checkpoint.sink_marks = {kind: sink.mark() for kind, sink in self._sinks.items()}
-        checkpoint.source_mark = self._source.mark(self.positions)
-        size = self._store.write(checkpoint)
-        for name, note in self._notes.items():
-            note.owners[-1] = note.owners[-1]._replace(until=self._partitions[name].position)
-        told = self._source.commit(self._committable())
-        if told:
-            self._store.prune()  # until then the one before may be all that is granted
+        """Make the outputs visible and what is known last; return whether the group was told."""
+        self._confirm()
+        size, told = self._keeping.save(self._committable)
         self._unsaved, self._saved_at = 0, self._clock()
         self._telemetry.checkpointed(size)
         return told
+
+    def close(self) -> None:
+        """Let go of what keeps what is known."""
+        self._keeping.close()
 
     def finish(self) -> None:
         """Put everything where it lasts."""

@@ -57,7 +57,7 @@ class Telemetry:
         self._waiting = 0
         self._waited_since = 0.0
         self._checkpointed = math.nan
-        self._model_events = 0
+        self._models: dict[str, tuple[int, int]] = {}  # features and events
         self.ready = False
         self.registry = r = CollectorRegistry()
         self._events = Counter("streamk_events", "Events by what became of them", ["result"], registry=r)
@@ -74,8 +74,8 @@ class Telemetry:
         )
         self._error = Gauge("streamk_error", "Running share of wrong labels, or absolute error", registry=r)
         self._drifts = Counter("streamk_drifts", "Changes of the error that ADWIN detected", registry=r)
-        self._features = Gauge("streamk_features", "Random features in use", registry=r)
-        self._learned = Gauge("streamk_model_events", "Events that the model has learned", registry=r)
+        self._features = Gauge("streamk_features", "Random features in use, of all models", registry=r)
+        self._learned = Gauge("streamk_model_events", "Events that the models have learned", registry=r)
         self._bytes = Gauge("streamk_checkpoint_bytes", "Size of the last checkpoint", registry=r)
         self._restarts = Counter("streamk_restarts", "Sessions restarted from the checkpoint", registry=r)
         age = Gauge("streamk_checkpoint_age_seconds", "Time since the last checkpoint", registry=r)
@@ -97,22 +97,30 @@ class Telemetry:
         for result, count in tally._asdict().items():
             self._events.labels(result).inc(count)
 
-    def learned(self, outcomes: Sequence[Outcome], learner: Learner) -> None:
-        """Follow the losses of predictions, and the model."""
+    def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
+        """Follow the losses of predictions, and the model, one of several if it has a place."""
         losses = [
             self._score(outcome.event.target, outcome.prediction)
             for outcome in outcomes
             if outcome.event is not None and outcome.event.target is not None
         ]
-        self.scored(np.array(losses).T, learner)
+        self.scored(np.array(losses).T, learner, place)
 
-    def scored(self, losses: NDArray[np.float64], learner: Learner) -> None:
+    def scored(self, losses: NDArray[np.float64], learner: Learner, place: str = "") -> None:
         """Follow losses and errors, two rows, and the model."""
         if losses.size:
             self._follow(losses)
-        self._features.set(learner.feature_count)
-        self._model_events = learner.events
-        self._learned.set(learner.events)
+        self._models[place] = learner.feature_count, learner.events
+        self._add_up()
+
+    def forget(self, place: str) -> None:
+        """Count the model of a place no more."""
+        self._models.pop(place, None)
+        self._add_up()
+
+    def _add_up(self) -> None:
+        self._features.set(sum(features for features, _ in self._models.values()))
+        self._learned.set(sum(events for _, events in self._models.values()))
 
     def _score(self, target: Any, prediction: Any) -> tuple[float, float]:
         if not self._classes:
@@ -142,7 +150,8 @@ class Telemetry:
     def figures(self) -> dict[str, float]:
         """Return events learned, the running loss and error, and how many records wait, for the log."""
         means = dict(zip(("loss", "error"), (round(mean, 4) for mean in self._means), strict=False))
-        return {"events": self._model_events, **means, "waiting": self._waiting}
+        events = sum(events for _, events in self._models.values())
+        return {"events": events, **means, "waiting": self._waiting}
 
     def waiting(self, lag: Mapping[str, int]) -> None:
         """Take the lag of every partition."""
@@ -161,6 +170,7 @@ class Telemetry:
     def restarted(self) -> None:
         """Note that the run begins again from its checkpoint."""
         self._restarts.inc()
+        self._models.clear()
         self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
 
     def ailing(self) -> str:

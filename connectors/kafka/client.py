@@ -190,6 +190,16 @@ def partitions_of(consumer: KafkaConsumer, topic: str, numbers: Sequence[int] | 
     return [TopicPartition(topic, n) for n in sorted(numbers or there)]
 
 
+def describe(topic: str, key: str, found: dict[str, Any]) -> tuple[list[str], str]:
+    """Return the names of a topic's partitions, in order, and its identity.
+
+    ``key`` is the setting that names it, ``found`` what :func:`options` gave.
+    """
+    with explained(key), contextlib.closing(KafkaConsumer(**found)) as consumer:
+        require_topics(consumer, {key: topic})
+        return [partition_name(p) for p in partitions_of(consumer, topic, None)], identify(consumer, topic)
+
+
 def member_name(model: str) -> str:
     """Return the name of a model's daemon in its group, and in transactions."""
     return f"streamk-{model}"

@@ -91,14 +91,22 @@ class ConfluentProducer:
         with self._translated():
             self._producer.begin_transaction()
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None = None,
+    ) -> None:
         """Take a message into the transaction, once there is room for it."""
+        place = {} if partition is None else {"partition": partition}
         if headers:  # the library would cut a name at a NUL
             headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
         try:
-            self._producer.produce(topic, value, key, headers=headers)
+            self._producer.produce(topic, value, key, headers=headers, **place)
         except BufferError:
-            self._send_slowly(topic, value, key, headers)
+            self._send_slowly(topic, value, key, headers, place)
         except self._library.KafkaException:
             with self._translated():
                 raise
@@ -108,12 +116,14 @@ class ConfluentProducer:
         for value, key in zip(values, keys, strict=True):
             self.send(topic, value, key, [])
 
-    def _send_slowly(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+    def _send_slowly(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers, place: Mapping[str, int]
+    ) -> None:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             self._serve(_WAIT)
             with suppress(BufferError), self._translated():
-                self._producer.produce(topic, value, key, headers=headers)
+                self._producer.produce(topic, value, key, headers=headers, **place)
                 return
         raise kafka_errors.KafkaTimeoutError(f"no message was taken for {PATIENCE:.0f} seconds")
 
@@ -125,7 +135,8 @@ class ConfluentProducer:
             for place, at in offsets.items()
         ]
         with self._translated():
-            self._producer.send_offsets_to_transaction(places, membership(member), LONGEST)
+            if places:
+                self._producer.send_offsets_to_transaction(places, membership(member), LONGEST)
             self._producer.commit_transaction(LONGEST)
 
     def too_large(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from kafka import KafkaConsumer, OffsetAndMetadata
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
 from connectors import settings
 from connectors.kafka.client import (
@@ -103,6 +103,13 @@ class GroupPositions:
     def mark(self, positions: Mapping[str, int]) -> None:
         """Return nothing: a topic is known by its identity."""
 
+    def offsets(self, positions: Mapping[str, Committed]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return positions in the client's words."""
+        return {
+            self._places[name]: OffsetAndMetadata(position, note, -1)
+            for name, (position, note) in positions.items()
+        }
+
     def commit(self, positions: Mapping[str, Committed]) -> None:
         """Tell the group.
 
@@ -111,12 +118,8 @@ class GroupPositions:
         Failure
             If somebody has joined it.
         """
-        offsets = {
-            self._places[name]: OffsetAndMetadata(position, note, -1)
-            for name, (position, note) in positions.items()
-        }
         with explained("source.group"):
-            for place, why in self._group.move(offsets).items():
+            for place, why in self._group.move(self.offsets(positions)).items():
                 raise Failure(
                     USAGE,
                     f"source.group: the position of {partition_name(place)} was not set "

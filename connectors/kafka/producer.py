@@ -35,8 +35,18 @@ class Producer(Protocol):
         """Begin a transaction."""
         ...
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
-        """Take a message into the transaction; errors may show as late as :meth:`commit`."""
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None = None,
+    ) -> None:
+        """Take a message into the transaction; errors may show as late as :meth:`commit`.
+
+        Without a partition, the key says which.
+        """
         ...
 
     def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
@@ -44,7 +54,7 @@ class Producer(Protocol):
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
-        """End the transaction, the positions of a member (or of a group, by its name) in it."""
+        """End the transaction, the positions of a member (or of a group, by its name) in it, if any."""
         ...
 
     def too_large(self) -> bool:
@@ -93,9 +103,16 @@ class StandardProducer:
         """Begin a transaction."""
         self._producer.begin_transaction()
 
-    def send(self, topic: str, value: bytes, key: bytes | None, headers: Headers) -> None:
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None = None,
+    ) -> None:
         """Take a message into the transaction."""
-        self._sent.append(self._producer.send(topic, value, key, headers))
+        self._sent.append(self._producer.send(topic, value, key, headers, partition))
 
     def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
         """Take messages into the transaction, most of them by compiled code."""
@@ -128,7 +145,8 @@ class StandardProducer:
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
         """End the transaction, the positions in it."""
-        self._producer.send_offsets_to_transaction(offsets, member)
+        if offsets:
+            self._producer.send_offsets_to_transaction(offsets, member)
         self._producer.commit_transaction()
         self._sent.clear()
 

@@ -1,4 +1,4 @@
-"""Predictions and dead letters into topics, in transactions that also hold the positions of the source.
+"""Predictions, dead letters and snapshots into topics, in transactions that also hold the source's positions.
 
 Who reads with ``read_committed`` sees every output once: after a crash the transaction that was open is
 undone, and what a committed one held is not written again, because its positions say so.
@@ -13,6 +13,7 @@ from typing import Any
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.kafka.chunks import Message
 from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
 from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
 from connectors.kafka.source import TopicSource
@@ -28,7 +29,7 @@ class TopicSink:
     Parameters
     ----------
     topics
-        Names of topics by kind: ``predictions``, ``dead_letters``.
+        Names of topics by kind: ``predictions``, ``dead_letters``, ``snapshots``.
     kafka
         Settings.
     member
@@ -102,15 +103,30 @@ class TopicSink:
                 self._diagnose()
                 raise
 
+    def keep(self, kind: str, messages: Sequence[Message]) -> None:
+        """Take messages of a kind into the transaction, whatever has been written of outputs."""
+        with explained(kind):
+            try:
+                self._begin()
+                for key, value, headers, partition in messages:
+                    self._producer.send(self._topics[kind], value, key, headers, partition)
+            except kafka_errors.KafkaError:
+                self._diagnose()
+                raise
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._producer.begin()
+            self._open = True
+
     def _send(self, outputs: Sequence[Output]) -> None:
         wanted = [
             output
             for output in outputs
             if output.kind in self._topics and output.raw.offset >= self._emitted.get(output.partition, 0)
         ]
-        if wanted and not self._open:
-            self._producer.begin()
-            self._open = True
+        if wanted:
+            self._begin()
         for kind, topic in self._topics.items():
             chosen = [output for output in wanted if output.kind == kind]
             if kind == DEAD_LETTERS:
@@ -143,7 +159,7 @@ class TopicSink:
         if self._producer.too_large():
             raise Failure(
                 SINK,
-                "predictions, dead_letters: a message is larger than its topic takes; raise the topic's "
+                f"{', '.join(self._topics)}: a message is larger than its topic takes; raise the topic's "
                 "max.message.bytes",
             ) from None
         if isinstance(self._source, TopicSource):

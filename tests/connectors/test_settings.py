@@ -25,7 +25,7 @@ FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
     "dead_letters": TopicSink, "limits": settings.Limits, "checkpoints": settings.Checkpoints,
-    "telemetry": settings.Telemetry, "kafka": settings.Kafka,
+    "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "kafka": settings.Kafka,
 }  # fmt: skip
 SECRET = "hunter2 & friends"
 
@@ -91,6 +91,17 @@ def refused(tmp_path, text, **environment):
         (BASE + "[learner]\nparameters = 3", ["learner.parameters: Input should be a valid dictionary"]),
         (BASE + "format = 'csv'", ["events.columns must name the values of a CSV line"]),
         (FILE + "format = 'msgpack'", ["events.format = 'msgpack' is for topics"]),
+        (FILE + "[snapshots]\ntopic = 's'", ["snapshots are of the partitions of a topic, and source.kind"]),
+        (BASE + "[snapshots]\ntopic = 'clicks'", ["snapshots and source are the same topic, clicks"]),
+        (BASE + "[snapshots]", ["snapshots.topic: this setting must be given"]),
+        (
+            BASE + "[snapshots]\ntopic = 's'\n[predictions]\nkind = 'file'\npath = 'p'",
+            ["predictions.kind = 'file' does not go with snapshots"],
+        ),
+        (
+            BASE + "[snapshots]\ntopic = 's'\n[learner.parameters]\nseed = 'none'",
+            ["learner.parameters.seed = none does not go with snapshots"],
+        ),
         ("source = 3\n[events]\ntarget = 'y'", ["source: Input should be a valid dictionary"]),
     ],
 )  # fmt: skip

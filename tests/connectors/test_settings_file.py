@@ -35,7 +35,8 @@ def test_the_example_shows_the_defaults(tmp_path):
     found = read(tmp_path, "\n".join(given))
     assert found.predictions == TopicSink(kind="topic", topic="predictions")
     assert found.dead_letters == TopicSink(kind="topic", topic="dead-letters")
-    without = {"predictions": None, "dead_letters": None}
+    assert found.snapshots == settings.Snapshots(topic="snapshots")
+    without = {"predictions": None, "dead_letters": None, "snapshots": None}
     assert found.model_copy(update=without) == read(tmp_path, example())
 
 

@@ -236,7 +236,7 @@ def test_a_log_and_a_crash_between_transaction_and_checkpoint(stand, producer):
             def full(checkpoint):
                 raise OSError("no space left")
 
-            session._store.write = full
+            session._keeping.store.write = full
             with pytest.raises(OSError, match="no space left"):
                 session.save()
     with log.open("a") as file:

@@ -75,7 +75,7 @@ def test_a_checkpoint_of_the_old_topic_is_not_set_aside():
     world.broker.committed = {"p-0": committed(3, ("a", 0, 3), identity="t2")}
     with pytest.raises(Failure, match="made anew"):
         member.start().step()
-    assert not list(member.session._store.directory.glob("*not-granted"))
+    assert not list(member.session._keeping.store.directory.glob("*not-granted"))
 
 
 # ---- positions set from outside
@@ -167,12 +167,12 @@ def test_a_partition_added_to_a_topic_that_is_read_from_its_end():
 
 
 def required(note, alone=True, blank=False, first=0):
-    require_known("a", assigned(note, first=first), lambda: alone, Policy(blank=blank))
+    require_known("a", assigned(note, first=first), lambda: alone, Policy(blank=blank), "nothing is known")
 
 
 def test_a_model_that_knows_nothing_of_what_its_group_has_read():
     note = committed(70, ("b", 0, 50))
-    with pytest.raises(Failure, match=r"has read up to 50, and the model in .* --blank") as raised:
+    with pytest.raises(Failure, match=r"has read up to 50, and nothing is known; .* --blank") as raised:
         required(note)
     assert raised.value.code == CHECKPOINT
     required(note, alone=False)  # it joins others

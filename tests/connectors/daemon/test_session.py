@@ -98,7 +98,7 @@ def test_only_what_was_told_is_pruned():
     for _ in range(6):
         world.take("step", "a")
         world.take("save", "a")
-        numbers.append(len(member.session._store.paths()))
+        numbers.append(len(member.session._keeping.store.paths()))
     assert numbers[-1] == numbers[0] + 5
 
 
@@ -125,7 +125,7 @@ def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
         world.take("step", "a")
     session = member.session
     kept = (
-        [path.read_bytes() for path in session._store.paths()],
+        [path.read_bytes() for path in session._keeping.store.paths()],
         dict(broker.committed),
         list(broker.outputs),
     )
@@ -138,7 +138,7 @@ def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
         if member.session is session:
             world.take("step", "a")
     assert member.session is not session
-    found = [path.read_bytes() for path in session._store.paths()], broker.committed, broker.outputs
+    found = [path.read_bytes() for path in session._keeping.store.paths()], broker.committed, broker.outputs
     assert found == kept
 
 

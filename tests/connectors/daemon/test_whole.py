@@ -88,7 +88,7 @@ def test_as_one_by_one(name, kinds, cuts, labels):
         assert quick._limits._row == slow._limits._row
     assert seen._means == pytest.approx(other._means)
     assert seen._group == pytest.approx(other._group)
-    assert seen._model_events == other._model_events
+    assert seen._models == other._models
     assert loads(quick.learner.to_bytes()).events == slow.learner.events
 
 

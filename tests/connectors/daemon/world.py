@@ -14,6 +14,7 @@ from pathlib import Path
 
 from connectors.daemon import ownership
 from connectors.daemon.beginning import Policy
+from connectors.daemon.keeping import OnDisk
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.session import Session
 from connectors.daemon.store import Store
@@ -86,8 +87,9 @@ class Member:
         sinks = {"topics": PlayedSink(self)} if self.sinks else {}
         checkpoints = Checkpoints(directory=store.directory, events=self.events, seconds=3.0)
         self.operator = Remembering()
+        keeping = OnDisk(self.operator, store, source, sinks)
         self.session = Session(
-            self.operator, store, source, sinks, TELEMETRY, checkpoints, self.policy, lambda: self.clock[0]
+            self.operator, keeping, source, sinks, TELEMETRY, checkpoints, self.policy, lambda: self.clock[0]
         )
         return self.session
 

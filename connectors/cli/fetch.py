@@ -1,0 +1,46 @@
+"""``streamk fetch``: the newest published model, into a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from connectors.cli.arguments import AsJson, check_place
+from connectors.cli.exits import connected, exits, usage
+from connectors.publish.fetching import fetch
+from connectors.settings_file import load_kafka
+from streamk import model_file
+
+
+def fetch_command(
+    topic: Annotated[str, typer.Argument(help="Where streamk publish writes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    servers: Annotated[
+        str | None, typer.Option("--servers", help="Brokers to ask first, host:port, with commas.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--settings", help="A TOML file, whose table [kafka] counts.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the model, where the topic has several.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Get the newest published model that is whole. STREAMK_KAFKA__… variables count here too."""
+    with exits(), connected():
+        with usage():
+            check_place("-o", output)
+        found = fetch(topic, load_kafka(config, servers), name)
+        size = model_file.write(output, *model_file.unpack(found.model, f"the published model {found.name}"))
+        if as_json:
+            typer.echo(json.dumps({"name": found.name, "bytes": size, **found.about}))
+            return
+        places = ", ".join(f"{key} {place.position:,}" for key, place in found.version.items())
+        Console().print(
+            f"wrote {found.name} to {output}: {found.about['events']:,} events, up to {places}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip

@@ -1,0 +1,98 @@
+"""``streamk publish``: the models of all partitions as one, in a topic and in a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from connectors.cli.arguments import AsJson, Config, check_place
+from connectors.cli.exits import connected, exits, usage
+from connectors.daemon.signals import signals
+from connectors.publish.run import Outcome, Target, publish, target_of
+from connectors.settings import Settings
+from connectors.settings_file import load
+from connectors.stream import AWAY, Failure, Interruption
+
+log = logging.getLogger(__name__)
+
+
+def publish_command(
+    config: Config,
+    to: Annotated[str | None, typer.Option("--to", help="A compacted topic.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A model file.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Of the model in the topic; source.topic by default.")
+    ] = None,
+    every: Annotated[
+        float | None, typer.Option("--every", min=1.0, help="Go on, and publish again after so many seconds.")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a published model that knows more.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge the newest models of all partitions, and publish the result.
+
+    Its version is the offsets up to which it has learned each partition. Nothing is written where this
+    version is published already. Daemons may run meanwhile.
+    """
+    with exits(), connected():
+        settings = load(config)
+        with usage():
+            check_place("-o", output)
+        target = target_of(settings, to, name, output, force)
+        if every is None:
+            show(publish(settings, target), target, as_json)
+            return
+        stop = threading.Event()
+        with signals(stop):
+            _go_on(settings, target, every, as_json, stop)
+
+
+def _go_on(settings: Settings, target: Target, every: float, as_json: bool, stop: threading.Event) -> None:
+    """Publish again and again until told to stop, brokers that are away waited for."""
+    seen = time.monotonic()
+    while not stop.is_set():
+        began = time.monotonic()
+        try:
+            outcome = publish(settings, target)
+            seen = time.monotonic()
+            if outcome.written:
+                show(outcome, target, as_json)
+        except Interruption as error:
+            if time.monotonic() - seen > settings.kafka.away_seconds:
+                raise Failure(AWAY, f"{error} (kafka.away_seconds)") from None
+            log.warning("%s; trying again", error)
+        stop.wait(max(0.0, began + every - time.monotonic()))
+
+
+def show(outcome: Outcome, target: Target, as_json: bool) -> None:
+    """Print what was published."""
+    model = outcome.model
+    if as_json:
+        rows = [row._asdict() for row in model.rows]
+        whole = {"name": target.name, "bytes": len(model.model), **model.about}
+        typer.echo(json.dumps({"snapshots": rows, "model": whole, "written": outcome.written}))
+        return
+    table = Table()
+    for column in ("partition", "learned up to", "events", "bytes"):
+        table.add_column(column, justify="left" if column == "partition" else "right")
+    for row in model.rows:
+        table.add_row(row.partition, *("-" if value is None else f"{value:,}" for value in row[1:]))
+    table.add_section()
+    table.add_row(target.name, "", f"{model.about['events']:,}", f"{len(model.model):,}")
+    console = Console()
+    console.print(table)
+    if outcome.missing:
+        names = ", ".join(row.partition for row in outcome.missing)
+        console.print(f"no snapshot yet: {names}", highlight=False, soft_wrap=True)
+    done = f"published to {' and '.join(outcome.written)}" if outcome.written else "published already"
+    console.print(done, highlight=False, soft_wrap=True)

@@ -1,0 +1,105 @@
+"""A model for every partition: what one learns does not depend on the others."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectors.daemon.learning import Learning
+from connectors.daemon.partitioned import Partitioned
+from connectors.daemon.telemetry import Telemetry
+from connectors.settings import Settings
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, REFUSED_EVENTS, Raw
+
+PARTS = "p-0", "p-1"
+TELEMETRY = Telemetry("classification")
+
+
+def configured(**tables):
+    return Settings.model_validate(
+        {
+            "source": {"kind": "topic", "topic": "p"},
+            "events": {"target": "y"},
+            "learner": {"name": "kaczmarz", "parameters": {"features": 32, "block_size": 3}},
+            "predictions": {"kind": "topic", "topic": "out"},
+            "dead_letters": {"kind": "topic", "topic": "dead"},
+            "snapshots": {"topic": "models"},
+            **tables,
+        }
+    )
+
+
+def made(kind=Partitioned, telemetry=TELEMETRY, **tables):
+    settings = configured(**tables)
+    return kind(settings, settings.events.decoder("classification"), telemetry)
+
+
+def raws(seed, count, bad=()):
+    values = [
+        {"a": (i * 7919 + seed) % 13 / 13, "b": i % 3, "y": (i * 31 + seed) % 4 > 1} for i in range(count)
+    ]
+    return [Raw(i, b"{" if i in bad else json.dumps(value).encode()) for i, value in enumerate(values)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(PARTS), st.integers(1, 7)), max_size=15), st.booleans())
+def test_two_partitions_by_turns_are_each_alone(turns, moved):
+    """Byte for byte, outputs too, and also if a model goes to another process half-way."""
+    operator, records = made(), {p: raws(seed, 60, bad={5}) for seed, p in enumerate(PARTS)}
+    outputs, at = {p: [] for p in PARTS}, dict.fromkeys(PARTS, 0)
+    for p in PARTS:
+        operator.begin(p, None)
+    for number, (p, count) in enumerate(turns):
+        batch = records[p][at[p] : at[p] + count]
+        at[p] += len(batch)
+        if batch:
+            outputs[p] += operator.process(p, batch).outputs
+        if moved and number == len(turns) // 2:
+            parts, operator = {q: operator.snapshot(q) for q in PARTS}, made()
+            for q in PARTS:
+                operator.begin(q, parts[q])
+    for p in PARTS:
+        alone = made(Learning)
+        found = alone.process(p, records[p][: at[p]]).outputs if at[p] else []
+        assert operator.snapshot(p) == alone.snapshot()
+        assert [(o.kind, o.partition, o.raw.offset) for o in outputs[p]] == [
+            (o.kind, o.partition, o.raw.offset) for o in found
+        ]
+        assert {o.kind for o in outputs[p]} <= {PREDICTIONS, DEAD_LETTERS}
+
+
+def test_refusals_are_counted_over_all():
+    operator = made(limits={"consecutive": 6})
+    for p in PARTS:
+        operator.begin(p, None)
+    assert operator.process("p-0", raws(0, 3, bad=range(3))).failure is None
+    failure = operator.process("p-1", raws(0, 3, bad=range(3))).failure
+    assert failure.code == REFUSED_EVENTS
+    assert "6 events in a row" in str(failure)
+
+
+def test_telemetry_adds_up_and_forgets():
+    telemetry = Telemetry("classification")
+    operator = made(telemetry=telemetry)
+    for p in PARTS:
+        operator.begin(p, None)
+    operator.process("p-0", raws(0, 30))
+    operator.process("p-1", raws(1, 12))
+    assert telemetry.figures()["events"] == 42
+    assert telemetry.registry.get_sample_value("streamk_features") == 64
+    operator.release("p-0")
+    assert telemetry.figures()["events"] == 12
+    assert telemetry.registry.get_sample_value("streamk_model_events") == 12
+    with pytest.raises(KeyError):  # its memory is free
+        operator.snapshot("p-0")
+    operator.release("p-0")
+    telemetry.restarted()
+    assert telemetry.figures()["events"] == 0
+
+
+def test_a_model_of_other_settings():
+    operator, other = made(), made(learner={"name": "kaczmarz", "parameters": {"features": 48}})
+    other.begin("p-0", None)
+    other.process("p-0", raws(0, 10))
+    with pytest.raises(ValueError, match="holds a learner with features=48, and the settings ask for 32"):
+        operator.begin("p-0", other.snapshot("p-0"))

@@ -1,0 +1,430 @@
+"""A model for every partition: it moves with the position, and what is published is the merge of all."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import NewPartitions
+
+import streamk
+from connectors.daemon import ownership
+from connectors.daemon.partition_bound import owner_of
+from connectors.kafka.chunks import cut
+from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.positions import GroupPositions
+from connectors.kafka.transactions import Transactions
+from connectors.publish.fetching import fetch
+from connectors.publish.run import publish, target_of
+from connectors.settings import TopicSource
+from connectors.settings_file import load
+from connectors.stream import POSITION, Failure
+from streamk.learners.files import loads, loads_with_extra
+
+from .partition_models import (
+    alone,
+    check,
+    churn,
+    command,
+    kafka,
+    learned,
+    partition,
+    progress,
+    reading,
+    settings,
+    topics,
+    tree,
+)
+from .stand import COMMAND, ROOT, SESSION, events
+from .test_kills import Traffic
+
+
+def offsets(stand, p):
+    """Return the offsets of a partition's predictions, in the order in which they were written."""
+    found = (json.loads(record.value) for record in stand.read())
+    return [row["offset"] for row in found if row["partition"] == partition(stand, p)]
+
+
+@contextlib.contextmanager
+def group(stand):
+    source = TopicSource(kind="topic", topic=stand.topic("in"), group=stand.name)
+    with GroupPositions(source, kafka(stand), None) as positions:
+        yield positions
+
+
+def run_to(stand, count, partitions, path):
+    """Run a daemon until the models have learned so many events, and stop it."""
+    with reading(stand) as newest:
+        daemon = stand.start(path)
+        daemon.until(lambda: learned(newest, partitions) == count)
+        assert daemon.stop() == 0
+        return newest(partitions)
+
+
+# ---- models and positions
+
+
+@pytest.mark.parametrize(
+    ("producer", "models"), [("kafka-python", 1), ("kafka-python", 3), ("confluent-kafka", 3)]
+)
+def test_model_and_position_move_together(stand, producer, models):
+    """One daemon leaves, another comes, a third is killed: each partition's model learns its events once."""
+    topics(stand, 3, models)
+    sent = events(3000)
+    paths = {n: settings(stand, n, kafka__producer=producer) for n in ("a", "b", "c")}
+    with reading(stand) as newest:
+        first = stand.start(paths["a"])
+        stand.send(sent[:1000], lambda i: i % 3)
+        first.until(lambda: learned(newest, 3) == 1000)
+        second = stand.start(paths["b"])
+        stand.send(sent[1000:1500], lambda i: (1000 + i) % 3)
+        second.until(second.begun)
+        assert first.stop() == 0
+        stand.send(sent[1500:2000], lambda i: (1500 + i) % 3)
+        second.until(lambda: learned(newest, 3) == 2000)
+        third = stand.start(paths["c"])
+        third.until(third.begun)
+        stand.send(sent[2000:], lambda i: (2000 + i) % 3)
+        third.kill()
+        second.until(lambda: learned(newest, 3) == 3000, 90)
+        assert second.stop() == 0
+        found = newest(3)
+    for p in range(3):
+        assert (progress(found[p]).position, progress(found[p]).learned) == (1000, 1000)
+        assert found[p].parts["model"] == alone(sent[p::3])
+        assert offsets(stand, p) == list(range(1000))
+    for name in "abc":
+        assert not list((stand.directory / f"{name}-checkpoints").glob("*.checkpoint"))
+
+
+def test_predictions_ahead_of_the_snapshot_are_not_written_again(stand):
+    """The model begins where its snapshot ends, and learns what was emitted since without emitting it."""
+    topics(stand, 1)
+    sent = events(1500)
+    path = settings(stand, checkpoints__events=1000, checkpoints__seconds=1e6)
+    stand.send(sent[:1000])
+    daemon = stand.start(path)
+    with reading(stand) as newest:
+        daemon.until(lambda: learned(newest, 1) == 1000)
+        stand.send(sent[1000:1200])
+        daemon.until(lambda: len(offsets(stand, 0)) == 1200)
+        daemon.kill()
+        assert progress(newest(1)[0]).position == 1000
+    stand.send(sent[1200:])
+    found = run_to(stand, 1500, 1, settings(stand, "other"))
+    assert ": from 1000, replaying without emitting up to 1200" in stand.daemons[-1].text()
+    assert found[0].parts["model"] == alone(sent)
+    assert offsets(stand, 0) == list(range(1500))
+
+
+def test_no_predictions(stand):
+    """Positions are committed with the snapshots alone."""
+    topics(stand, 2, names=("in",))
+    sent = events(600)
+    stand.send(sent, lambda i: i % 2)
+    path = settings(stand, predictions=None, dead_letters=None)
+    found = run_to(stand, 600, 2, path)
+    with group(stand) as positions:
+        for p in range(2):
+            told = positions.committed(partition(stand, p))
+            owner = ownership.Owner(owner_of(stand.topic("models")), 0, 300)
+            assert (told.position, ownership.read(told.note).owners) == (300, [owner])
+            assert found[p].parts["model"] == alone(sent[p::2])
+
+
+def test_a_model_of_several_chunks(stand):
+    topics(stand, 1, names=("in",))
+    sent = events(60)
+    stand.send(sent[:40])
+    big = {"name": "kaczmarz", "parameters": {"features": 400_000}}
+    path = settings(stand, predictions=None, dead_letters=None, learner=big)
+    run_to(stand, 40, 1, path)
+    stand.send(sent[40:])
+    found = run_to(stand, 60, 1, path)
+    learner = streamk.KaczmarzClassifier(features=400_000, seed=0)
+    for x in sent:
+        learner.learn_one({k: v for k, v in x.items() if k not in ("id", "y")}, x["y"])
+    assert found[0].parts["model"] == learner.to_bytes()
+    assert len(stand.read("models")) >= 4
+
+
+def test_what_an_open_transaction_hides_is_waited_for(stand):
+    """A stranger's transaction on the topic of snapshots holds up who would begin, and nobody is wrong."""
+    topics(stand, 1)
+    sent = events(1000)
+    stand.send(sent[:500])
+    run_to(stand, 500, 1, settings(stand))
+    stranger = KafkaProducer(bootstrap_servers=stand.servers, transactional_id=f"{stand.name}-stranger")
+    with contextlib.closing(stranger):
+        stranger.init_transactions()
+        stranger.begin_transaction()
+        stranger.send(stand.topic("models"), b"?", key=b"other/0", partition=0).get(10)
+        stand.send(sent[500:])
+        daemon = stand.start(settings(stand))  # whose snapshots nobody can see
+        deadline = time.monotonic() + 60
+        while len(offsets(stand, 0)) < 1000 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1.0)
+        assert daemon.stop() == 0
+        other = stand.start(settings(stand, "other"))
+        time.sleep(3.0)
+        assert not other.begun()
+        stranger.abort_transaction()
+        other.until(other.begun)
+        assert "-0: from 1000" in other.text()
+        assert other.stop() == 0
+    with reading(stand) as newest:
+        assert newest(1)[0].parts["model"] == alone(sent)
+
+
+# ---- what operators do
+
+
+def test_snapshots_that_are_lost(stand):
+    topics(stand, 1)
+    sent = events(600)
+    stand.send(sent[:400])
+    path = settings(stand)
+    run_to(stand, 400, 1, path)
+    with stand.admin() as admin:
+        admin.delete_topics([stand.topic("models"), stand.topic("published")])
+        deadline = time.monotonic() + 20
+        while stand.topic("models") in admin.list_topics() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    assert stand.start(path).wait(30) == 2  # there is no such topic
+    topics(stand, 1, names=())
+    daemon = stand.start(path)
+    assert daemon.wait(30) == 4
+    assert "up to 400, and none is there. Put the topic back" in daemon.text()
+    stand.send(sent[400:])
+    found = run_to(stand, 200, 1, settings(stand, source__blank=True))
+    assert found[0].parts["model"] == alone(sent[400:])
+    assert offsets(stand, 0) == list(range(600))
+
+
+def test_reset(stand):
+    topics(stand, 2)
+    sent = events(400)
+    stand.send(sent, lambda i: i % 2)
+    path = settings(stand)
+    run_to(stand, 400, 2, path)
+    done = command("reset", path, "--to", "150", "--partition", "1")
+    assert done.returncode == 0, done.stderr
+    with reading(stand) as newest:
+        assert [progress(newest(2)[p]).position for p in range(2)] == [200, 150]
+    found = run_to(stand, 450, 2, path)
+    assert found[1].parts["model"] == alone([*sent[1::2], *sent[301::2]])
+    assert offsets(stand, 1) == [*range(200), *range(150, 200)]
+    assert command("reset", path, "--to", "checkpoint", "--dry-run").stdout.count("200") == 6
+
+
+def test_a_position_set_from_outside(stand):
+    topics(stand, 1)
+    stand.send(events(300))
+    path = settings(stand)
+    run_to(stand, 300, 1, path)
+    with stand.admin() as admin:
+        from kafka import OffsetAndMetadata
+
+        admin.alter_group_offsets(
+            stand.name, {TopicPartition(stand.topic("in"), 0): OffsetAndMetadata(100, "", -1)}
+        )
+    daemon = stand.start(path)
+    assert daemon.wait(30) == 7
+    assert "was set to 100 from outside, and this model has read up to 300" in daemon.text()
+    assert command("reset", path, "--to", "group").returncode == 0
+    run_to(stand, 500, 1, path)
+
+
+def test_the_topic_of_events_made_anew(stand):
+    """As with checkpoints: the run ends, or goes on with the old model, and so does what is published."""
+    topics(stand, 1)
+    path = settings(stand, source__expired="earliest")
+    stand.send(events(200))
+    run_to(stand, 200, 1, path)
+    assert command("publish", path, "--to", stand.topic("published")).returncode == 0
+    with stand.admin() as admin:
+        admin.delete_topics([stand.topic("in")])
+        deadline = time.monotonic() + 20
+        while stand.topic("in") in admin.list_topics() and time.monotonic() < deadline:
+            time.sleep(0.1)
+    stand.topics(1, names=("in",))
+    refusing = stand.start(settings(stand, "refusing"))
+    assert refusing.wait(30) == 7
+    stand.send(events(100, 2))
+    found = run_to(stand, 300, 1, path)
+    assert progress(found[0]).position == 100
+    assert found[0].parts["model"] == alone([*events(200), *events(100, 2)])
+    assert command("publish", path, "--to", stand.topic("published")).returncode == 0
+    assert fetch(stand.topic("published"), kafka(stand)).about["events"] == 300
+
+
+def test_check(stand):
+    topics(stand, 2)
+    path = settings(stand)
+    found = command("check", path)
+    assert found.returncode == 0, found.stderr
+    assert "is compacted; 0 of 2 partitions have a snapshot" in found.stdout
+    stand.send(events(100), lambda i: i % 2)
+    run_to(stand, 100, 2, path)
+    assert "2 of 2 partitions have a snapshot, and have learned 100 events" in command("check", path).stdout
+    stand.topics(names=("plain",))
+    plain = stand.settings("plain", snapshots={"topic": stand.topic("plain")})
+    for name, code in (("check", 2), ("run", 2)):
+        found = command(name, plain)
+        assert found.returncode == code
+        assert "--add-config cleanup.policy=compact" in found.stderr
+    with stand.admin() as admin:
+        admin.create_partitions({stand.topic("models"): NewPartitions(5)})
+    assert command("check", path).returncode == 0
+
+
+# ---- publishing
+
+
+def test_publish_and_fetch(stand):
+    topics(stand, 2, 3)
+    sent, to, out = events(900), stand.topic("published"), stand.directory / "model.streamk"
+    path = settings(stand)
+    found = load(path)
+    target = target_of(found, to, None, out, False)
+    with pytest.raises(Failure, match="has no snapshot of"):
+        publish(found, target)
+    stand.send(sent[:400], lambda i: i % 2)
+    first = run_to(stand, 400, 2, path)
+    done = command("publish", path, "--to", to, "-o", out)
+    assert done.returncode == 0, done.stderr
+    assert f"published to {to} and {out}" in done.stdout
+    model = tree([first[p].parts["model"] for p in range(2)])
+    assert streamk.load(out).to_bytes() == model
+    extra = loads_with_extra(out.read_bytes())[1]
+    assert (extra["source"], extra["events"]) == (stand.topic("in"), 400)
+    assert [extra["partitions"][partition(stand, p)][0] for p in range(2)] == [200, 200]
+    assert publish(found, target).written == []
+    stand.send(sent[400:], lambda i: i % 2)
+    second = run_to(stand, 900, 2, path)
+    done = command("publish", path, "--to", to, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["written"] == [to]
+    got = command("fetch", to, "--servers", stand.servers, "-o", stand.directory / "got.streamk", "--json")
+    assert got.returncode == 0, got.stderr
+    assert json.loads(got.stdout)["events"] == 900
+    model = tree([second[p].parts["model"] for p in range(2)])
+    assert streamk.load(stand.directory / "got.streamk").to_bytes() == model
+    assert command("reset", path, "--to", "100").returncode == 0
+    with pytest.raises(Failure, match=r"has a model that knows more: .*-0 is known up to 100") as raised:
+        publish(found, target)
+    assert raised.value.code == POSITION
+    assert fetch(to, kafka(stand)).about["events"] == 900
+    assert publish(found, target._replace(force=True)).written == [to, str(out)]
+
+
+def test_who_reads_while_models_are_published_gets_whole_ones(stand):
+    """Large ones, of several chunks; a reader never sees a mixture."""
+    topics(stand, 1, names=())
+    to, seen, ended = stand.topic("published"), [], threading.Event()
+
+    def bodies():
+        for number in range(15):
+            learner = streamk.KaczmarzRegressor(features=300_000 + 250_000 * (number % 3), seed=1)
+            learner.learn_one({"a": 1.0}, float(number))
+            yield number, learner.to_bytes()
+
+    def read():
+        while not ended.is_set():
+            with contextlib.suppress(Failure):
+                found = fetch(to, kafka(stand), "m")
+                seen.append(found.about["number"])
+                assert loads(found.model).events == 1
+
+    reader = threading.Thread(target=read)
+    with Transactions(kafka(stand), f"{stand.name}-writer", "--to") as transactions:
+        reader.start()
+        chunks = 0
+        for number, body in bodies():
+            messages = cut("m", body, {"number": number}, 0, chunks)
+            chunks = sum(message.value is not None for message in messages)
+            transactions.write(to, messages)
+        ended.set()
+        reader.join()
+    assert fetch(to, kafka(stand)).about["number"] == 14
+    assert len(seen) > 3
+    assert seen == sorted(seen)
+
+
+def test_the_later_publisher_wins(stand):
+    topics(stand, 1, names=())
+    name, to = f"{stand.name}-p", stand.topic("published")
+    with Transactions(kafka(stand), name, "--to") as first:
+        first.write(to, cut("m", b"1", {}, 0))
+        with Transactions(kafka(stand), name, "--to") as second:
+            second.write(to, cut("m", b"2", {}, 0))
+            with pytest.raises(Failure, match="another process has begun"):
+                first.write(to, cut("m", b"1 again", {}, 0))
+    from connectors.kafka.client import options
+
+    with CompactedTopic(to, "--to", options(kafka(stand))) as compacted:
+        assert compacted.newest(["m"]).values["m"].body == b"2"
+
+
+def test_publishing_again_and_again(stand):
+    topics(stand, 2)
+    path, to = settings(stand), stand.topic("published")
+    daemon = stand.start(path)
+    publisher = subprocess.Popen(
+        [*COMMAND, "publish", str(path), "--to", to, "--every", "1", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    try:
+        for number in range(3):
+            stand.send(events(200, number), lambda i: i % 2)
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                with contextlib.suppress(Failure):
+                    if fetch(to, kafka(stand)).about["events"] == 200 * (number + 1):
+                        break
+                time.sleep(0.2)
+        publisher.send_signal(signal.SIGINT)
+        out, err = publisher.communicate(timeout=30)
+    finally:
+        publisher.kill()
+    assert publisher.returncode == 0, err
+    found = [json.loads(line)["model"]["events"] for line in out.splitlines()]
+    assert found[-1] == 600
+    assert found == sorted(set(found))
+    assert daemon.stop() == 0
+
+
+# ---- trouble
+
+
+def test_daemons_that_come_back_evicted(stand):
+    """Paused for longer than the group waits, then gone on with: what they had not committed is undone."""
+    topics(stand, 2)
+    paths = {name: settings(stand, name, checkpoints__events=100, checkpoints__seconds=0.1) for name in "ab"}
+    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 2), 800)
+    traffic.start()
+    running = {name: stand.start(path) for name, path in paths.items()}
+    for daemon in running.values():
+        daemon.until(daemon.begun)
+    for name in "aba":
+        running[name].process.send_signal(signal.SIGSTOP)
+        time.sleep(2 * SESSION)
+        running[name].process.send_signal(signal.SIGCONT)
+        time.sleep(1.5)
+    traffic.stop()
+    assert any("restarting the session" in daemon.text() for daemon in running.values())
+    check(stand, running, events(200_000)[: traffic.count], 2)
+
+
+def test_daemons_that_come_go_and_are_killed(stand):
+    """The same with 20 of each is in tests/long."""
+    topics(stand, 8, 3)
+    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 8), 800)
+    running, done = churn(stand, "abc", traffic, 3, 3)
+    assert (done["leave"], done["kill"]) == (3, 3)
+    check(stand, running, events(200_000)[: traffic.count], 8)
