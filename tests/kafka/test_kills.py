@@ -12,7 +12,9 @@ import time
 from collections import Counter
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from connectors.daemon import ownership
 
 from .stand import Stand, events, newest
 
@@ -77,10 +79,32 @@ def one_partition(stand, traffic, count, **settings):
         kills += kill_somewhere(stand.start(path), directory, rng)
     daemon = stand.start(path)
     traffic.stop()
-    daemon.until(lambda: (c := newest(directory)) and c.learner().events == traffic.count)
+    name = f"{stand.topic('in')}-0"
+    with granted(stand, name) as position:
+
+        def learned():
+            """A checkpoint of a killed daemon does not count if the group was not told of it."""
+            c = newest(directory)
+            return c and c.learner().events == traffic.count and c.partitions[name].position == position()
+
+        daemon.until(learned)
     assert daemon.stop() == 0
     undisturbed(stand, directory, traffic.count)
-    return newest(directory).partitions[f"{stand.topic('in')}-0"]
+    return newest(directory).partitions[name]
+
+
+@contextlib.contextmanager
+def granted(stand, partition):
+    """A function that says up to where the group was told that a checkpoint goes."""
+    place = TopicPartition(stand.topic("in"), int(partition.rpartition("-")[2]))
+    with contextlib.closing(KafkaConsumer(bootstrap_servers=stand.servers, group_id=stand.name)) as reader:
+
+        def position():
+            found = reader.committed(place, metadata=True)
+            owners = ownership.read(found.metadata).owners if found else []
+            return owners[-1].until if owners else None
+
+        yield position
 
 
 @pytest.mark.parametrize(
