@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import assignments, check_place
-from connectors.cli.exits import exits, usage
+from connectors.cli.arguments import End, Start, assignments, check_place
+from connectors.cli.exits import connected, exits, usage
 from connectors.learners import DEFAULT, LEARNERS, build
+from connectors.settings import Settings
+from connectors.settings_file import load
 from connectors.stream import STUCK, Failure
 from connectors.train import report
 from connectors.train.blocks import BY, files_of, shards_of, task_of
@@ -25,17 +27,24 @@ from streamk.scores import TASKS
 def train_command(
     logs: Annotated[
         list[str],
-        typer.Argument(help="CSV or JSON lines, plain, gzip or zstd, or Parquet; patterns in quotes."),
+        typer.Argument(
+            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; patterns in quotes; or a .toml: the "
+            "partitions of the topic that those settings read."
+        ),
     ],
-    target: Annotated[str, typer.Option(help="The field to predict.")],
+    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
     task: Annotated[
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
-    learner: Annotated[str, typer.Option(help=" or ".join(LEARNERS))] = DEFAULT,
+    learner: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; {DEFAULT} by default.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
     ] = None,
+    start: Start = None,
+    end: End = None,
     shards: Annotated[int, typer.Option(min=1, help="Into how many parts, about, the logs are cut.")] = 16,
     by: Annotated[
         str, typer.Option(help=f"{' or '.join(BY)}: how they are cut; packed files are whole.")
@@ -68,11 +77,22 @@ def train_command(
         try:
             for option, path in (("--save", save), ("--checkpoint", checkpoint)):
                 check_place(option, path)
+            given = _settings(logs, target, task)
+            learner = learner or (DEFAULT if given is None else given.learner.name)
             parameters = assignments(settings or [], learner)
-            paths = files_of(logs)
-            task = task or task_of(paths[0], target)
+            if given is None:
+                _refuse_bounds(start, end)
+                target = _named(target)
+                paths = files_of(logs)
+                task = task or task_of(paths[0], target)
+                parts: list[Any] = shards_of(paths, target, task, by, shards)
+            else:
+                from connectors.train.topic import topic_shards
+
+                task, parameters = given.learner.task, {**given.learner.parameters, **parameters}
+                with connected():
+                    parts = [*topic_shards(given, start, end)]
             machine = build(learner, task, parameters)
-            parts = shards_of(paths, target, task, by, shards)
             if checkpoint is not None and checkpoint.exists():
                 console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:
@@ -92,6 +112,32 @@ def train_command(
         except KeyboardInterrupt:
             Console(stderr=True).print(f"streamk: {rounds.kept()}", soft_wrap=True, highlight=False)
             raise typer.Exit(130) from None
+
+
+def _settings(logs: list[str], target: str | None, task: str | None) -> Settings | None:
+    """Return the settings that name a topic, None if there are logs."""
+    if not any(log.endswith(".toml") for log in logs):
+        return None
+    if len(logs) > 1:
+        raise ValueError(f"{logs[0]}, {logs[1]}: give one .toml alone, or logs")
+    for option, value, where in (("--target", target, "events.target"), ("--task", task, "learner.task")):
+        if value is not None:
+            raise ValueError(f"{option}: {logs[0]} says it, as {where}")
+    found = load(Path(logs[0]))
+    if found.source.kind != "topic":
+        raise ValueError(f"{logs[0]}: its source is a log on disk; name that log, {found.source.path}")
+    return found
+
+
+def _refuse_bounds(start: str | None, end: str | None) -> None:
+    if start is not None or end is not None:
+        raise ValueError("--from and --to are for the topic of a .toml")
+
+
+def _named(target: str | None) -> str:
+    if target is None:
+        raise ValueError("--target: name the field to predict")
+    return target
 
 
 class _Rounds:

@@ -20,6 +20,7 @@ from connectors.kafka.client import (
     PATIENCE,
     READING,
     explained,
+    identify,
     options,
     partition_name,
     partitions_of,
@@ -93,7 +94,13 @@ class TopicRange:
             raise
         self._ends = {p: max(stop[p], begin[p]) for p in places}
         self._begins = begin
+        self.identity = identify(self._consumer, topic)
         self.size = sum(self._ends.values()) - sum(begin.values())
+
+    @property
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """The first offset of each partition by its number, and the one after the last."""
+        return {place.partition: (self._begins[place], end) for place, end in self._ends.items()}
 
     def _offsets(
         self, places: Any, bound: int | datetime | None, first: Any, last: Any, otherwise: Any
