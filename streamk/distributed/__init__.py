@@ -5,9 +5,9 @@ the models are merged in a fixed binary tree by the number of the shard:
 
     Mᵣ = tree(learn(Mᵣ₋₁, events of shard 0), …, learn(Mᵣ₋₁, events of shard S - 1))
 
-While nobody knows anything, shard 0 learns alone, and few events. Whatever is learned is learned by a pure
-function of bytes, so the number of workers, which of them are slow, and which of them are killed and when,
-never show in the model.
+Shard 0 begins alone, and the first rounds are short. Whatever is learned is learned by a pure function of
+bytes, so the number of workers, which of them are slow, and which of them are killed and when, never show in
+the model.
 
 >>> import streamk
 >>> from streamk.distributed import Rows, learn
@@ -18,7 +18,7 @@ never show in the model.
 ... ]
 >>> trained = learn(shards, learner, round=100, engine="here")
 >>> trained.learner.predict_one({"x": 6}), trained.events, [entry.events for entry in trained.curve]
-(True, 400, [100, 200, 100])
+(True, 400, [100, 128, 136, 36])
 """
 
 from streamk.distributed.learning import Trained, learn

@@ -19,7 +19,7 @@ from streamk.learners.files import loads
 from streamk.learners.learner import Learner
 
 Watch = Callable[[Advance | Round], None]
-LEAD = 256  # events that the first shard learns alone
+LEAD, LEAST = 256, 64  # events that the first shard learns alone, and of a shard in rounds that grow
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def learn(
         What to learn with; it is left as it is. If its seed is None, one is drawn for all shards. One that
         has already learned is gone on from.
     round
-        Events a shard learns between two merges. Fewer keep the shards closer to one another, and cost more
-        models sent.
+        Events a shard learns between two merges; of several shards fewer at first, as many as are known
+        already. Fewer keep the shards closer to one another, and cost more models sent.
     workers
         Tasks at a time on this machine. With an ``address``, the cluster decides.
     engine
@@ -181,17 +181,18 @@ class _Run:
     def round(self, count: int, evaluate: bool) -> None:
         """Let every shard learn so many events, and merge what they learned.
 
-        While nobody knows anything, the first shard learns alone, and few events: scales are wild at first,
-        and what every shard would learn under its own does lasting harm. And a round is shorter where the
-        learner chooses features from what it has learned: it does so before the next round, when all shards
-        know the same and choose alike.
+        While nobody knows anything, the first shard learns alone, and few events; and no round brings more
+        than was known before it, or few a shard. Scales are wild at first, and what shards learn under their
+        own does lasting harm. A round is shorter, too, where the learner chooses features from what it has
+        learned: it does so before the next round, when all shards know the same and choose alike.
         """
         began, state = time.perf_counter(), self._state
         scaling, led = not state.turn, False
         if len(self._shards) > 1 and not scaling:
             known = loads(state.model)
             led = not known.events
-            count = int(min(count, known._may_learn_apart(), LEAD if led else count))
+            most = LEAD if led else max(LEAST, known.events // len(self._shards))
+            count = int(min(count, known._may_learn_apart(), most))
         merging = Merging(state.model, len(self._shards), pooled if scaling else merged)
         tasks: dict[int, Task] = {}
         for k, shard in enumerate(self._shards):

@@ -49,6 +49,8 @@ def reference(shards, learner, count, passes=1):
             models, size, led = [], count, len(shards) > 1 and not model.events
             if led:  # the first that has events learns alone
                 size = min(count, 256)
+            elif len(shards) > 1:
+                size = min(count, max(64, model.events // len(shards)))
             for k, shard in enumerate(shards):
                 part = slice(at[k], at[k] + size)
                 if not shard.rows[part] or (led and any(models)):

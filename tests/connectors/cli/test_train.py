@@ -44,7 +44,7 @@ def test_a_line_a_round_and_a_summary(bananas, tmp_path):
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["round", "pass", "shards", "events", "accuracy", "events/s", "bytes"]
-    assert [line.split()[:4] for line in lines[1:3]] == [["1", "1", "1", "200"], ["2", "1", "4", "800"]]
+    assert [line.split()[:4] for line in lines[1:3]] == [["1", "1", "1", "200"], ["2", "1", "4", "256"]]
     assert "2,000 events" in done.stdout
     assert f"saved to {model}: {model.stat().st_size:,} bytes" in done.stdout
     again = train(bananas, *cut, "--workers", 2, "--json", "--save", tmp_path / "again")
