@@ -1,6 +1,6 @@
 """Measure learning in shards: how close to one learner, how fast, how large.
 
-    python benchmarks/shards.py                      # everything, about a quarter of an hour
+    python benchmarks/shards.py                      # everything, about half an hour
     python benchmarks/shards.py --only merge many    # some of it
 
 CoverType (``covtype.csv.gz``) is cut into sixteen shards, by blocks of time and by the hash of an event's
