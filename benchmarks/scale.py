@@ -163,7 +163,7 @@ def rows(costs: Costs) -> list[dict[str, Any]]:
             rounds = []
             for _ in range(REPEATS if workers < 1000 else 3):
                 spread = rng.lognormal(-0.5 * SPREAD**2, SPREAD, SHARDS_A_WORKER * workers)
-                rounds.append(turn(costs, workers, (task * spread).tolist()))
+                rounds.append(turn(costs, workers, (task * spread / spread.mean()).tolist()))
             return float(np.mean(rounds))
 
         paper, real = on_paper(costs, workers, shards, ROUND), simulated(costs, workers, [task] * shards)
