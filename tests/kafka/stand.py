@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
+from connectors.kafka.producer import LONGEST
 
 from .broker import lacking
 from .nursery import Born
@@ -79,8 +80,12 @@ class Stand:
         producer.close(timeout=5)
 
     def read(self, topic="out", partition=0):
-        """Return what a reader of committed messages sees in a partition."""
+        """Return what a reader of committed messages sees in a partition.
+
+        The transaction of a daemon that was killed holds it up until it times out.
+        """
         place = TopicPartition(self.topic(topic), partition)
+        end = self.end(topic, partition)
         consumer = KafkaConsumer(
             bootstrap_servers=self.servers, isolation_level="read_committed", auto_offset_reset="earliest",
             enable_auto_commit=False, fetch_max_bytes=1 << 28, max_partition_fetch_bytes=1 << 26,
@@ -88,10 +93,9 @@ class Stand:
         with contextlib.closing(consumer):
             consumer.assign([place])
             consumer.seek_to_beginning(place)
-            end = consumer.end_offsets([place])[place]
             found = []
             quiet = time.monotonic()
-            while consumer.position(place) < end and time.monotonic() - quiet < 20:
+            while consumer.position(place) < end and time.monotonic() - quiet < 2 * LONGEST:
                 for records in consumer.poll(500).values():
                     found += records
                     quiet = time.monotonic()
