@@ -173,10 +173,16 @@ def test_errors_come_back_from_workers():
     assert not multiprocessing.active_children()
 
 
+def closed():
+    learner = streamk.LSSVMClassifier(seed=1)
+    learner.learn_one({"x": 1.0}, True)
+    return learner.closed()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"learner": streamk.LSSVMClassifier()}, "cannot be merged"),
+        ({"learner": closed()}, "merge models as they were before closed"),
         ({"learner": "kernel"}, "must be a streamk learner, not str"),
         ({"shards": []}, "no shard to learn"),
         ({"shards": [Untouchable(), Untouchable()]}, "two shards are named 'untouchable'"),
