@@ -203,7 +203,7 @@ class _Run:
             if state.ended[k] or (led and tasks):
                 merging.put(k, None)
             else:
-                tasks[k] = Task(shard, state.positions[k], count, evaluate and not scaling, scaling)
+                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling)
         results: dict[int, Done] = {}
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done
