@@ -48,8 +48,9 @@ def test_since_when_the_better_one_is_better(begin):
     found = [compared(advantages(rng, gains)) for _ in range(60)]
     assert all(each.leader == "kernel" for each in found)
     assert np.mean([abs(each.ahead_since - begin) <= 500 for each in found]) >= 0.9
-    later = [begin < each.sure_since <= begin + 4_500 for each in found]
-    assert np.mean(later) >= 0.9
+    # over all events it is sure only after half as many again and more: the change is noise to that test
+    assert all(each.sure_since > begin + 1_000 for each in found)
+    assert np.median([each.sure_since for each in found]) < begin + 7_500
 
 
 def test_who_was_behind_and_is_ahead():
@@ -98,10 +99,15 @@ def test_p_is_uniform_where_there_is_no_difference():
 def test_words():
     rng = np.random.default_rng(28)
     found = compared(advantages(rng, np.full(20_000, 0.012)))
-    assert found.words() == ""
+    assert found.words() == (
+        "kernel is better than ARF by 1.1 points of accuracy (90 % interval 0.5 to 1.7), "
+        "sure (p < 0.01) since event 18,432"
+    )
+    doubtful = compared(advantages(np.random.default_rng(31), np.full(20_000, 0.008)))
+    assert ", likely (p < 0.05) since event " in doubtful.words()
     assert compared(np.zeros(1000)).words() == (
-        "kernel and ARF are too close to call: kernel is ahead by 0 points of accuracy "
-        "(90 % interval 0 to 0, p = 1.00)"
+        "kernel and ARF are too close to call: kernel is ahead by 0.000 points of accuracy "
+        "(90 % interval 0.000 to 0.000, p = 1.00)"
     )
     assert compared(np.zeros(15)).words() == "kernel and ARF cannot be compared on 15 events"
     assert compared(np.full(400, -np.inf)).words() == "kernel and ARF cannot be compared on 400 events"
