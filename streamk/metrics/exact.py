@@ -132,7 +132,7 @@ def squares(values: Floats) -> Floats:
     True
     """
     rounded = values * values
-    upper = (values.view(np.int64) & -(1 << _HALF)).view(np.float64)
+    upper = (values.view(np.int64) & -(2 << _HALF)).view(np.float64)  # 26 bits, whose square has 52
     lower = values - upper
     with np.errstate(invalid="ignore"):
         taken = (upper * upper - rounded) + 2.0 * (upper * lower) + lower * lower
