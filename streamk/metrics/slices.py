@@ -6,12 +6,13 @@ How a column is cut is decided once, from its first 1,000 events, and never chan
 - Numbers of more than 20 values are cut at the quantiles 0.2, 0.4, 0.6 and 0.8 of those events, rounded to
   four digits (more where they would become one) so that ``≤ 3.2`` means what it says. What is no number later
   is ``(other)``.
-- What is absent, None or NaN is ``(missing)``.
+- None, NaN and empty text are ``(missing)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -85,8 +86,10 @@ class Slices(Generic[S]):
             self._decided = True
         names = self._named(self._values)
         places: dict[str, list[int]] = {}
+        owners: dict[str, str] = {}
         for place, name in enumerate(names):
-            places.setdefault(self._own(name, places), []).append(place)
+            owner = owners.get(name) or owners.setdefault(name, self._own(name, places))
+            places.setdefault(owner, []).append(place)
         arrays = _joined(self._arrays)
         for name, rows in places.items():
             sums = self._sums.setdefault(name, self._empty.fresh())
@@ -177,7 +180,7 @@ class Slices(Generic[S]):
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it."""
     value = value.item() if isinstance(value, np.generic) else value
-    if value is None or value != value:
+    if value is None or value == "" or value != value:
         return None
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
@@ -218,7 +221,7 @@ def groups_of(edges: list[float]) -> list[str]:
     ['≤ 1', '1 to 2.5', '> 2.5']
     """
     told = [_name(edge) for edge in edges]
-    between = [f"{low} to {high}" for low, high in zip(told[:-1], told[1:], strict=True)]
+    between = [f"{low} to {high}" for low, high in pairwise(told)]
     return [f"≤ {told[0]}", *between, f"> {told[-1]}"]
 
 
