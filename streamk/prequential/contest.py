@@ -1,0 +1,278 @@
+"""Contenders on the same events, in the same order: asked, scored and taught."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamk.encoding.fields import Event
+from streamk.encoding.rows import RowError
+from streamk.prequential.codes import Codes, last_said
+from streamk.prequential.standing import Standing
+from streamk.prequential.subjects import LearnerSubject, Subject, subject_of, tabled
+from streamk.scores import TASKS, decide
+
+CHUNK = 1000
+
+
+class Asked(NamedTuple):
+    """An event whose target has not come: what every contender said, and the code of the last label then."""
+
+    x: Event
+    said: list[Any]
+    ends: list[Any]
+    last: int
+    slice: Any
+
+
+class RefusedError(ValueError):
+    """An event that no learner takes: its place in what was given, and the reason."""
+
+    def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row, self.reason, self.key = row, reason, key
+
+
+class Contest:
+    """Contenders, and where they stand.
+
+    Events come in chunks whose targets are known (:meth:`take`), or one by one, a target at any time after
+    its event (:meth:`ask`, :meth:`tell`); one contest does one or the other. A contender that raises is left
+    out from then on, and ``standings[name].error`` says why; the others go on.
+
+    Parameters
+    ----------
+    contenders
+        Models by name: streamk's, river's, or any :class:`~streamk.prequential.Subject`.
+    task
+        ``"classification"`` or ``"regression"``.
+    interval
+        Events of a window of the curves.
+    by
+        A field whose values make slices; it stays a field of the events.
+    level
+        Intervals of numbers that are asked for and scored, as 0.9, if a contender gives any; None asks for
+        none. A contender is then asked event by event.
+    """
+
+    def __init__(
+        self,
+        contenders: Mapping[str, Any],
+        task: str,
+        interval: int = 1000,
+        by: str | None = None,
+        level: float | None = None,
+    ) -> None:
+        if task not in TASKS:
+            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+        if not contenders:
+            raise ValueError("there is nothing to replay; give at least one contender")
+        self.task, self.interval, self.by, self.level = task, interval, by, level
+        self.models = dict(contenders)
+        self._subjects = {name: subject_of(model, task) for name, model in contenders.items()}
+        self.standings = {name: Standing(task, interval, by is not None, level or 0.9) for name in contenders}
+        self.codes = Codes(task == TASKS[0])
+        self.events = 0  # scored
+        self._waiting: dict[Hashable, Asked] = {}
+        self._told: list[tuple[Asked, Any]] = []  # to be scored together
+        self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
+
+    @property
+    def active(self) -> list[str]:
+        """Contenders that have not been left out, learners of streamk first: they judge what an event is."""
+        names = [name for name, standing in self.standings.items() if not standing.error]
+        return sorted(names, key=lambda name: not isinstance(self._subjects[name], LearnerSubject))
+
+    @property
+    def waiting(self) -> int:
+        """Events whose targets have not come."""
+        return len(self._waiting)
+
+    def keys(self) -> Set[Hashable]:
+        """Return the keys of the events whose targets have not come."""
+        return self._waiting.keys()
+
+    # ---- targets are known
+
+    def take(self, xs: Sequence[Event], ys: list[Any]) -> None:
+        """Predict, score and learn consecutive events.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses an event: those before it are done, it and the rest are not.
+        """
+        start = 0
+        while start < len(ys):
+            start += self._take(xs[start : start + CHUNK], ys[start : start + CHUNK], start)
+
+    def _take(self, xs: Sequence[Event], ys: list[Any], before: int) -> int:
+        given: dict[str, Any] = {}
+        refused: RefusedError | None = None
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                found = self._answers(subject, standing, xs, ys)
+            except RowError as error:
+                if given or not isinstance(subject, LearnerSubject):  # another has taken it
+                    standing.error = f"at event {self.events + error.row + 1:,}: {error.reason}"
+                    continue
+                refused = RefusedError(before + error.row, error.reason)
+                xs, ys = xs[: error.row], ys[: error.row]
+                if not ys:
+                    raise refused from None
+                began = time.perf_counter()
+                found = self._answers(subject, standing, xs, ys)
+            except Exception as error:
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            standing.seconds += time.perf_counter() - began
+            given[name] = found
+        targets, last = self.codes.of_next(ys)
+        slices = None if self.by is None else [x.get(self.by) for x in xs]
+        for name, (found, ends) in given.items():
+            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+        self.events += len(ys)
+        first = given.get(next(iter(self.standings)))
+        self.latest = ys[-1], None if first is None else last_said(first[0])
+        if refused is not None:
+            raise refused
+        return len(ys)
+
+    def _answers(self, subject: Subject, standing: Standing, xs: Any, ys: list[Any]) -> tuple[Any, Any]:
+        """Return what a contender says of each event before it has learned it, and its intervals."""
+        if self.level is None or not _gives_intervals(subject):
+            if isinstance(subject, LearnerSubject):
+                _time_one(subject, standing, xs[0])
+                return subject.answer_many(list(xs), ys), None
+            said = []
+            for x, y in zip(xs, ys, strict=True):
+                began = time.perf_counter()
+                said.append(subject.predict(x))
+                subject.learn(x, y)
+                standing.time(time.perf_counter() - began)
+            return tabled(said), None
+        said, ends = [], []
+        for row, (x, y) in enumerate(zip(xs, ys, strict=True)):
+            try:
+                said.append(subject.predict(x))
+                ends.append(self._ends(subject, x))
+                subject.learn(x, y)
+            except ValueError as error:
+                raise RowError(row, str(error)) from None
+        return tabled(said), tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T)
+
+    def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
+        """Return the interval of one event, NaN where there is none."""
+        found = subject.learner.predict_interval_one(x, self.level)
+        return (np.nan, np.nan) if found is None else (found[0], found[1])
+
+    # ---- targets come later
+
+    def ask(self, key: Hashable, x: Event) -> None:
+        """Let contenders predict an event, whose target :meth:`tell` brings by its key.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses it.
+        ValueError
+            If an event of this key is waiting.
+        """
+        if key in self._waiting:
+            raise ValueError(f"an event of key {key!r} is waiting already")
+        said: list[Any] = []
+        ends: list[Any] = []
+        order = self.active
+        found: dict[str, tuple[Any, Any]] = {}
+        for name in order:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                interval = (
+                    self._ends(subject, x) if self.level is not None and _gives_intervals(subject) else None
+                )
+                found[name] = subject.predict(x), interval
+            except Exception as error:
+                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not found:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            seconds = time.perf_counter() - began
+            standing.seconds += seconds
+            standing.time(seconds)
+        for name in self.standings:
+            answer, interval = found.get(name, (None, None))
+            said.append(answer)
+            ends.append(interval)
+        cut = None if self.by is None else x.get(self.by)
+        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut)
+
+    def tell(self, key: Hashable, y: Any) -> None:
+        """Score and learn the event of a key, whose target has come.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses the target.
+        KeyError
+            If no event of this key is waiting.
+        """
+        asked = self._waiting.pop(key)
+        taught = False
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                subject.learn(asked.x, y)
+            except Exception as error:
+                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not taught:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            taught = True
+            standing.seconds += time.perf_counter() - began
+        self._told.append((asked, y))
+        self.codes.came(y)
+        self.events += 1
+        if len(self._told) == CHUNK:
+            self.score()
+
+    def score(self) -> None:
+        """Score the events that were told and not yet scored."""
+        told, self._told = self._told, []
+        if not told:
+            return
+        asked, ys = [a for a, _ in told], [y for _, y in told]
+        self.latest = ys[-1], decide(asked[-1].said[0])
+        targets = self.codes.of(ys)
+        last = np.array([a.last for a in asked], dtype=np.int64)
+        slices = None if self.by is None else [a.slice for a in asked]
+        for k, (name, standing) in enumerate(self.standings.items()):
+            said = [a.said[k] for a in asked]
+            if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile
+                continue
+            ends = None
+            if any(a.ends[k] is not None for a in asked):
+                pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
+                ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
+            found = tabled(said)
+            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+
+
+def _gives_intervals(subject: Subject) -> bool:
+    return isinstance(subject, LearnerSubject) and hasattr(subject.learner, "predict_interval_one")
+
+
+def _time_one(subject: LearnerSubject, standing: Standing, x: Event) -> None:
+    """Time the prediction of one event, which changes no model."""
+    began = time.perf_counter()
+    try:
+        subject.predict(x)
+    except ValueError:  # it is refused with its line when it is learned
+        return
+    standing.time(time.perf_counter() - began)

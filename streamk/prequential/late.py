@@ -1,0 +1,160 @@
+"""Targets that come late: after so many events, or after so long."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from streamk.encoding.fields import Event
+from streamk.prequential.contest import Contest
+from streamk.scores import check_delay
+
+
+class Late(Protocol):
+    """When targets come; ``count`` is how many events were asked for, and the key of the next."""
+
+    count: int
+
+    def event(self, contest: Contest, x: Event, y: Any) -> None:
+        """Bring the targets that come before or with an event, and ask for it."""
+        ...
+
+    def end(self, contest: Contest) -> None:
+        """Bring the targets that are still on their way."""
+        ...
+
+
+class ByCount:
+    """Targets come so many events late: event ``t`` is predicted by who has learned ``0 … t − delay − 1``.
+
+    Parameters
+    ----------
+    delay
+        Events, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such number.
+    """
+
+    def __init__(self, delay: int) -> None:
+        if check_delay(delay) < 1:
+            raise ValueError("delay is 0, which is not late")
+        self.delay = delay
+        self.count = 0
+        self._due: deque[tuple[int, Any]] = deque()
+
+    def event(self, contest: Contest, x: Event, y: Any) -> None:
+        """Ask for an event; then bring the target that is due."""
+        contest.ask(self.count, x)
+        self._due.append((self.count, y))
+        self.count += 1
+        if len(self._due) > self.delay:
+            contest.tell(*self._due.popleft())
+
+    def end(self, contest: Contest) -> None:
+        """Bring all targets."""
+        while self._due:
+            contest.tell(*self._due.popleft())
+
+
+class ByTime:
+    """Targets come so long after their events, by the time that these say: before an event of that time.
+
+    Events need not be in order; a target comes with the first event that is at least as late as it.
+
+    Parameters
+    ----------
+    moment
+        The field that says when an event was, or a function of the event: a number of seconds, or a
+        ``datetime``.
+    delay
+        Seconds, or a ``timedelta``.
+
+    Raises
+    ------
+    ValueError
+        If the delay is negative.
+    """
+
+    def __init__(self, moment: str | Callable[[Event], Any], delay: float | timedelta) -> None:
+        self.moment = moment
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        if not self.delay >= 0.0:
+            raise ValueError(f"delay is {delay!r}; it must be at least 0")
+        self.count = 0
+        self._due: list[tuple[float, int, Any]] = []  # a heap
+
+    def __str__(self) -> str:
+        field = f" by {self.moment}" if isinstance(self.moment, str) else ""
+        return f"{self.delay:,.6g} seconds late{field}"
+
+    def event(self, contest: Contest, x: Event, y: Any) -> None:
+        """Bring the targets that have come by the time of an event, and ask for it."""
+        now = self.seconds(x)
+        while self._due and self._due[0][0] <= now:
+            _, number, target = heapq.heappop(self._due)
+            contest.tell(number, target)
+        contest.ask(self.count, x)
+        heapq.heappush(self._due, (now + self.delay, self.count, y))
+        self.count += 1
+
+    def end(self, contest: Contest) -> None:
+        """Bring all targets, the earliest first."""
+        while self._due:
+            _, number, target = heapq.heappop(self._due)
+            contest.tell(number, target)
+
+    def seconds(self, x: Event) -> float:
+        """Return the time of an event in seconds.
+
+        Raises
+        ------
+        ValueError
+            If it has none.
+        """
+        given = x.get(self.moment) if isinstance(self.moment, str) else self.moment(x)
+        found = seconds_of(given)
+        if found is None:
+            name = f"the field {self.moment!r}" if isinstance(self.moment, str) else "the moment"
+            raise ValueError(f"{name} is {given!r}, which is no time")
+        return found
+
+
+def seconds_of(value: Any) -> float | None:
+    """Return a time as seconds since 1970: a number as it is, ISO 8601, or a ``datetime``; None is none.
+
+    >>> seconds_of("1970-01-02T00:00:00Z"), seconds_of("1970-01-01 00:01"), seconds_of(7), seconds_of("soon")
+    (86400.0, 60.0, 7.0, None)
+    """
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            try:
+                value = datetime.fromisoformat(value)
+            except ValueError:
+                return None
+    if isinstance(value, datetime):
+        since = value - datetime(1970, 1, 1, tzinfo=value.tzinfo and value.tzinfo)
+        return since.total_seconds() if value.tzinfo is None else value.timestamp()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+        return None
+    return float(value)
+
+
+def late_of(delay: Any) -> Late | None:
+    """Return how late targets come: a number of events, a :class:`ByTime`, or None for 0.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if hasattr(delay, "event"):
+        return delay  # type: ignore[no-any-return]
+    return ByCount(delay) if check_delay(delay) else None
