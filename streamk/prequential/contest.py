@@ -91,6 +91,10 @@ class Contest:
         """Events whose targets have not come."""
         return len(self._waiting)
 
+    def drop(self, name: str, why: str) -> None:
+        """Leave a contender out from now on."""
+        self.standings[name].error = why
+
     def keys(self) -> Set[Hashable]:
         """Return the keys of the events whose targets have not come."""
         return self._waiting.keys()

@@ -1,0 +1,82 @@
+"""``streamk tune``."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from connectors.cli.exits import exits, usage
+from connectors.files.log import Log
+from connectors.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.replay import report
+from connectors.replay.run import replay
+from connectors.replay.specs import settings_of
+from connectors.replay.tuning import Halving, grid_of, table_of
+from streamk.scores import TASKS
+
+
+def tune_command(
+    file: Annotated[str, typer.Argument(help="A log, as of replay.")],
+    target: Annotated[str, typer.Option(help="The field to predict.")],
+    learner: Annotated[str, typer.Option(help=", ".join(LEARNERS))] = DEFAULT,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE|VALUE", help="Values to try; repeat for more. The learner's own by default."
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
+    delay: Annotated[int, typer.Option(min=0, metavar="EVENTS", help="How late labels arrive.")] = 0,
+    strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare settings over one pass of a log, and print the best as a table for the daemon."""
+    console = Console(stderr=as_json)
+    with exits(), usage():
+        names = grid_of(learner, grid or [])
+        log = Log(file, target, lenient=not strict)
+        showing: Any = nullcontext(lambda run: None)
+        if console.is_terminal:
+            showing = report.live(console, log, limit)
+        with showing as watch:
+            halving = Halving(watch)
+            run = replay(log, names, task, None, limit, False, delay, strict=strict, watch=halving)
+        results = run.results()
+        ranked = results.ranking()
+        best = ranked[0]
+        _, chosen = settings_of(best)
+        parameters = {key: read_parameter(value) for key, value in chosen.items()}
+        if as_json:
+            found = {name: results.metrics(name) for name in ranked}
+            typer.echo(
+                json.dumps(
+                    {
+                        "learner": learner, "parameters": parameters, "events": run.events,
+                        "verdict": results.verdict(), "left": found, "dropped": halving.dropped,
+                    }
+                )
+            )  # fmt: skip
+        else:
+            table = Table(title=f"{run.events:,} events", title_justify="left")
+            for column in ("settings", results.headline, "what became of it"):
+                table.add_column(column, overflow="fold")
+            for name in [*ranked, *halving.dropped]:
+                value = results.metrics(name)[results.headline]
+                table.add_row(name, f"{value:.4f}", halving.dropped.get(name, "" if name != best else "best"))
+            console.print(table)
+            console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+            if sentence := report.left_out(run, log):
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+            typer.echo("\n" + table_of(learner, parameters))
+        if run.error:
+            raise ValueError(run.error)
+    if run.interrupted:
+        raise typer.Exit(130)
