@@ -11,7 +11,7 @@ from sklearn.calibration import calibration_curve
 
 from streamk.metrics.answers import decisions, log_losses
 from streamk.metrics.classes import MOST_RANKED, ClassSums
-from streamk.metrics.ranks import score_cells
+from streamk.metrics.ranks import CELLS, score_cells
 from streamk.scores import Score
 from tests.metrics.streams import classes, cuts, same_state
 
@@ -173,6 +173,29 @@ def test_calibration_is_as_scikit_learn_says(seed, count):
         if (inside := (top > k / 15) & (top <= (k + 1) / 15)).any()
     ) / len(top)  # fmt: skip
     assert sums.values()["calibration_error"] == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_bin_has_its_upper_edge():
+    top = np.linspace(0.0, 1.0, 16)[[9, 12, 15]]
+    sums = sums_of(np.zeros(3, int), np.column_stack([top, 1.0 - top]), np.full(3, -1))
+    assert np.flatnonzero(sums.calibration()["events"]).tolist() == [8, 11, 14]
+
+
+def test_the_grid_is_the_same_from_both_ends():
+    scores = np.array([0.0, 1e-3, 0.25, 0.375, 0.49])
+    assert (score_cells(1.0 - scores) == CELLS - 1 - score_cells(scores)).all()
+    assert score_cells(np.array([1.0, np.nextafter(1.0, 0.0), np.nextafter(0.5, 1.0)])).tolist() == [
+        CELLS - 1, CELLS - 1, CELLS // 2,
+    ]  # fmt: skip
+
+
+def test_merging_leaves_the_other_as_it_is():
+    few, many = sums_of(*classes(1, count=2)), sums_of(*classes(1, count=5))
+    before = few.state()
+    whole = many + few
+    assert same_state(few.state(), before)
+    assert same_state((few + many).state(), whole.state())
+    assert few.classes == 2
 
 
 @given(st.data(), st.integers(0, 50), st.sampled_from([2, 3, 7]))

@@ -61,7 +61,7 @@ def test_numbers_are_cut_at_quantiles_of_the_first():
 
 def test_an_edge_is_in_the_group_below():
     found = counts(sliced([*range(100), 19.0, 19.5, None, ""]))
-    assert found == {"≤ 19": 21, "19 to 39": 21, "39 to 59": 20, "59 to 79": 20, "> 79": 20, MISSING: 2}
+    assert found == {"≤ 19": 21, "19 to 38": 20, "38 to 58": 20, "58 to 78": 20, "> 78": 21, MISSING: 2}
 
 
 def test_a_column_that_turns_out_to_be_numbers_and_more():
