@@ -179,15 +179,15 @@ def _follow(
     if run.late is not None and not goes_on:
         _end_late(run, run.late, log, refuse)
     run.contest.score()
-    run.mark(last=True)
+    run.mark(last=not reading.interrupted)
     watch(run)
 
 
 def _until_mark(run: Replay) -> int:
     """Return how many events to take next, so that there is a line at every power of two."""
-    events = run.contest.events + run.contest.waiting
-    power = 1 << max(events, 0).bit_length()
-    return min(CHUNK, power - events)
+    events = run.contest.events
+    late = run.late.delay - run.contest.waiting if isinstance(run.late, ByCount) else 0
+    return min(CHUNK, (1 << events.bit_length()) - events + late)
 
 
 class _Refusals:

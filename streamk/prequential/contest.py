@@ -173,7 +173,7 @@ class Contest:
     def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
         """Return the interval of one event, NaN where there is none."""
         found = subject.learner.predict_interval_one(x, self.level)
-        return (np.nan, np.nan) if found is None else (found[0], found[1])
+        return found.lower, found.upper
 
     # ---- targets come later
 

@@ -214,8 +214,8 @@ def test_intervals_are_scored():
     it, inside = streamk.KernelRegressor(seed=1), []
     for x, y in events:
         ends = it.predict_interval_one(x, 0.8)
-        if ends is not None and np.isfinite(ends).all():
-            inside.append(ends[0] <= y <= ends[1])
+        if math.isfinite(ends.lower):
+            inside.append(ends.lower <= y <= ends.upper)
         it.learn_one(x, y)
     assert found["coverage"] == pytest.approx(np.mean(inside))
 

@@ -1,0 +1,100 @@
+"""A replay that was interrupted goes on, and ends with the same bytes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from river import datasets
+
+from connectors.files.log import Log
+from connectors.replay.progress import Checkpoint
+from connectors.replay.run import replay
+from tests.connectors.cli.terminal import COMMAND
+
+LEARNERS = ["kaczmarz:features=128", "river.forest.ARFClassifier:n_models=2"]
+
+
+@pytest.fixture
+def bananas(tmp_path):
+    path = tmp_path / "bananas.jsonl"
+    path.write_text("\n".join(json.dumps({**x, "y": y}) for x, y in datasets.Bananas()))
+    return path
+
+
+class Stop:
+    """It presses Ctrl-C after so many events."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def __call__(self, run):
+        if run.events >= self.events:
+            self.events = 10**9
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("delay", [0, 300])
+def test_interrupted_again_and_again(bananas, tmp_path, delay):
+    options = {"task": "classification", "delay": delay, "limit": 4000}
+    whole = replay(Log(bananas, "y"), LEARNERS, **options)
+    for stop in (0, 700, 1500, 3999, 10**9):
+        checkpoint = Checkpoint(tmp_path / "kept", {"log": "bananas"})
+        run = replay(Log(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop))
+        assert run.interrupted == (stop < 10**9)
+    assert run.results().to_dict() == whole.results().to_dict()
+    assert run.learner.to_bytes() == whole.learner.to_bytes()
+    assert run.doublings == whole.doublings
+    again = replay(
+        Log(bananas, "y"), LEARNERS, **options, checkpoint=Checkpoint(tmp_path / "kept", {"log": "bananas"})
+    )
+    assert again.results().to_dict() == whole.results().to_dict()
+
+
+def test_of_another_replay_or_damaged(bananas, tmp_path):
+    replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+    with pytest.raises(ValueError, match="of another replay: its delay is 0, not 5"):
+        replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 5}))
+    (tmp_path / "kept" / "replay.checkpoint").write_bytes(b"?")
+    with pytest.raises(ValueError, match="is damaged"):
+        replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+
+
+def killed(log: Path, directory: Path, kills: int, seed: int = 1) -> bytes:
+    """Return the results of a command that is killed at random moments, and begun again."""
+    chance = random.Random(seed)
+    command = [*COMMAND, "replay", str(log), "--target", "y", "--learner", "kernel", "--learner", LEARNERS[1]]
+    command += ["--checkpoint", str(directory / "kept"), "--report", str(directory / "report")]
+    environment = {**os.environ, "STREAMK_CHECKPOINT_SECONDS": "0.05"}
+    done = 0
+    while True:
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + (chance.uniform(0.5, 6.0) if done < kills else 120.0)
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if process.poll() is None:
+                process.kill()
+                done += 1
+                continue
+        if done < kills:  # it was faster
+            done += 1
+            continue
+        assert process.returncode == 0
+        return (directory / "report" / "results.json").read_bytes()
+
+
+def test_killed(bananas, tmp_path):
+    for name in ("killed", "whole"):
+        (tmp_path / name).mkdir()
+    found = killed(bananas, tmp_path / "killed", 3)
+    whole = killed(bananas, tmp_path / "whole", 0)
+    assert strip(found) == strip(whole)
+
+
+def strip(results: bytes) -> bytes:
+    """The command names the directory."""
+    return b"\n".join(row for row in results.splitlines() if b'"command"' not in row)
