@@ -14,7 +14,8 @@ from connectors.files.log import Log
 from connectors.replay import report
 from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring
-from connectors.replay.run import interpret, replay
+from connectors.replay.reading import interpret
+from connectors.replay.run import replay
 from connectors.replay.writing import write
 
 

@@ -19,6 +19,7 @@ from connectors.events import Decoder
 from connectors.files.log import Log
 from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
+from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
@@ -63,6 +64,10 @@ def replay_command(
     time: Annotated[
         str | None, typer.Option(metavar="FIELD", help="When an event was: --delay is by this clock.")
     ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="LOG", help="Labels, joined on --key; they come when --time says.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="FIELD", help="What joins events and --labels.")] = None,
     by: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Metrics for each value of a field.")
     ] = None,
@@ -88,18 +93,27 @@ def replay_command(
         check_place("--save", save)
         _check_directory("--report", report_to)
         _check_directory("--checkpoint", checkpoint)
-        with _log(file, target, start, end, strict) as (log, given):
+        if (labels is None) != (key is None):
+            raise ValueError("--labels and --key belong together")
+        with _log(file, target, start, end, strict, labels is None) as (log, given):
             names = learner or [given.name]
             parameters = {**given.parameters, **_assignments(settings or [], names[0])}
             late = _late(delay, time)
+            if labels is not None and key is not None:
+                if time is None:
+                    log = Joined(log, labels, key)
+                elif delay != "0":
+                    raise ValueError("--delay: with --labels and --time, labels come when their log says")
+                else:
+                    late = ByLabels(labels, log.target, key, time)
             keep = None
             if checkpoint is not None:
                 keep = Checkpoint(
                     checkpoint,
                     {
                         "log": file, "bytes": log.size, "target": log.target, "learner": names,
-                        "set": parameters, "delay": delay, "time": time, "by": by, "interval": interval,
-                        "level": level, "baseline": baseline, "task": task, "limit": limit,
+                        "set": parameters, "delay": delay, "time": time, "labels": labels, "key": key,
+                        "by": by, "interval": interval, "level": level, "baseline": baseline, "task": task, "limit": limit,
                     },
                 )  # fmt: skip
             with _showing(console, log, limit, as_json) as watch:
@@ -192,7 +206,7 @@ def _found(run: Replay) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _log(
-    file: str, target: str | None, start: str | None, end: str | None, strict: bool
+    file: str, target: str | None, start: str | None, end: str | None, strict: bool, labelled: bool
 ) -> Iterator[tuple[Any, LearnerSettings]]:
     """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
     if not file.endswith(".toml"):
@@ -200,7 +214,7 @@ def _log(
             raise ValueError("--target: name the field to predict")
         if start is not None or end is not None:
             raise ValueError("--from and --to are for the topic of a .toml")
-        yield Log(file, target, lenient=not strict), LearnerSettings()
+        yield Log(file, target, lenient=not strict, labelled=labelled), LearnerSettings()
         return
     settings = load(Path(file))
     if target is not None:

@@ -32,6 +32,8 @@ class Log:
     lenient
         Whether a record that cannot be taken is counted and left out. Then, and of what a decoder refuses,
         ``examples`` holds the first few as sentences.
+    labelled
+        Whether every record must have a target; else it is None where there is none.
     """
 
     def __init__(
@@ -41,10 +43,11 @@ class Log:
         decoder: DecoderOf | None = None,
         form: str | None = None,
         lenient: bool = False,
+        labelled: bool = True,
     ) -> None:
         self.name, self.target = str(path), target
         self._decoder, self._form = decoder, form
-        self._lenient = lenient or decoder is not None
+        self._lenient, self._labelled = lenient or decoder is not None, labelled
         self.examples: list[str] = []
         self._raw: BinaryIO | None = None
         self._shown = "standard input" if self.name == "-" else self.name
@@ -96,7 +99,7 @@ class Log:
             self._leave_out(f"{self.place(line)}: {error}")
             self.unreadable += 1
             return None
-        if event.target is None:
+        if event.target is None and self._labelled:
             there = ", ".join(map(str, event.fields)) or "none"
             self._leave_out(f"{self.place(line)}: the target {self.target!r} is missing; there are {there}")
             self.unlabelled += 1

@@ -6,37 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from connectors.events import Places, Record, label, read_value
+from connectors.events import Places, Record
 from connectors.files.log import SHOWN
 from connectors.learners import DEFAULT
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.interrupts import Interruptible
-from connectors.replay.progress import Checkpoint, Point, Replay, Scoring
+from connectors.replay.labels import ByLabels
+from connectors.replay.progress import Checkpoint, Replay, Scoring
+from connectors.replay.reading import interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import CHUNK, RefusedError
 from streamk.prequential.late import ByCount, Late, late_of
 from streamk.prequential.replaying import LOOK, tell_task, warm
 
 Watch = Callable[[Replay], None]
-
-
-def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:
-    """Return an event and its target, the target read as the task needs it.
-
-    Raises
-    ------
-    ValueError
-        If the target is not a number where one is needed; the line is named.
-    """
-    target = record.target
-    if task == "regression":
-        number = read_value(target) if isinstance(target, str) else target
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise ValueError(
-                f"{log.place(record.line)}: the target {log.target!r} is {target!r}, not a number"
-            )
-        return record.fields, float(number)
-    return record.fields, label(target)
 
 
 def replay(
@@ -106,15 +89,21 @@ def replay(
         head = list(islice(records, LOOK))
         if not head:
             raise ValueError(records.error or _nothing(log))
-        task = task or tell_task([record.target for record in head])
+        targets = late.look() if isinstance(late, ByLabels) else [record.target for record in head]
+        task = task or tell_task(targets)
+        if isinstance(late, ByLabels):
+            late.task = task
         found = models(task)
-        pairs: list[Any] = [pair for record in head[:2] if (pair := _pair(record, log, task)) is not None]
+        pairs: list[Any] = [
+            pair for record in head[:2] if record.target is not None
+            and (pair := _pair(record, log, task)) is not None
+        ]  # fmt: skip
         if pairs:
             warm(found, task, pairs)
         if baseline:
             linear: Any = LinearRegressor() if task == "regression" else LinearClassifier()
             if task == "classification":
-                linear.expect(len({str(record.target) for record in head}))
+                linear.expect(len({*map(str, targets)}))
             found[f"river {linear.name}"] = linear
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
@@ -160,7 +149,8 @@ def _follow(
         pairs, lines = [], []
         for record in chunk:
             try:
-                pairs.append(interpret(record, log, run.task))
+                waits = isinstance(run.late, ByLabels)
+                pairs.append((record.fields, None) if waits else interpret(record, log, run.task))
             except ValueError as error:
                 refuse(str(error))
                 continue
@@ -228,25 +218,30 @@ def _take_late(
         try:
             late.event(run.contest, x, y)
         except RefusedError as error:
-            refuse(f"{log.place(run.lines.get(error.key, line))}: {error.reason}")
+            refuse(f"{_place(run, late, error, log, line)}: {error.reason}")
             if refuse.ended:
                 return
         except ValueError as error:
             refuse(f"{log.place(line)}: {error}")
             if refuse.ended:
                 return
-    run.lines = {key: run.lines[key] for key in run.contest.keys() & run.lines.keys()}
+    run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
     run.contest.score()
 
 
+def _place(run: Replay, late: Late, error: RefusedError, log: Places, line: int) -> str:
+    """Return how messages name an event that was refused, or whose target was."""
+    if isinstance(late, ByLabels):
+        return f"{late.path}, key {error.key!r}"
+    return log.place(run.lines.get(error.key, line))
+
+
 def _end_late(run: Replay, late: Late, log: Places, refuse: _Refusals) -> None:
-    while run.contest.waiting:
+    while True:
         try:
             late.end(run.contest)
+            return
         except RefusedError as error:
-            refuse(f"{log.place(run.lines.get(error.key, 0))}: {error.reason}")
+            refuse(f"{_place(run, late, error, log, 0)}: {error.reason}")
             if refuse.ended:
                 return
-
-
-__all__ = ["LOOK", "Point", "Replay", "Scoring", "interpret", "replay", "tell_task"]

@@ -11,7 +11,7 @@ from typing import Any
 from connectors.events import Record
 from connectors.files.log import Log
 from connectors.files.reader import DamagedError, Reader
-from connectors.replay.run import LOOK, tell_task
+from connectors.replay.reading import LOOK, tell_task
 from connectors.train.shards import LogShard, ParquetShard, parquet_file
 
 BY = ("blocks", "hash", "file")

@@ -13,7 +13,7 @@ from connectors.events import Event, Record
 from connectors.kafka.client import PATIENCE, READING, explained, identify, options, partition_name
 from connectors.kafka.records import unpack_quickly
 from connectors.kafka.topic_range import TopicRange
-from connectors.replay.run import interpret
+from connectors.replay.reading import interpret
 from connectors.settings import Settings
 from connectors.stream import Failure, Interruption, Raw
 from streamk.distributed import Chunk

@@ -95,7 +95,8 @@ class Contest:
         """Leave a contender out from now on."""
         self.standings[name].error = why
 
-    def keys(self) -> Set[Hashable]:
+    @property
+    def asked(self) -> Set[Hashable]:
         """Return the keys of the events whose targets have not come."""
         return self._waiting.keys()
 

@@ -65,13 +65,13 @@ class ByCount:
 class ByTime:
     """Targets come so long after their events, by the time that these say: before an event of that time.
 
-    Events need not be in order; a target comes with the first event that is at least as late as it.
+    Events need not be in order; a target comes before the first event that is at least as late as it.
 
     Parameters
     ----------
     moment
-        The field that says when an event was, or a function of the event: a number of seconds, or a
-        ``datetime``.
+        The field that says when an event was, which is then taken out of it, or a function of the event: a
+        number of seconds, ISO 8601, or a ``datetime``.
     delay
         Seconds, or a ``timedelta``.
 
@@ -96,6 +96,8 @@ class ByTime:
     def event(self, contest: Contest, x: Event, y: Any) -> None:
         """Bring the targets that have come by the time of an event, and ask for it."""
         now = self.seconds(x)
+        if isinstance(self.moment, str):
+            x = {name: value for name, value in x.items() if name != self.moment}
         while self._due and self._due[0][0] <= now:
             _, number, target = heapq.heappop(self._due)
             contest.tell(number, target)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from connectors.files.log import Log
-from connectors.replay.run import interpret
+from connectors.replay.reading import interpret
 from connectors.train.blocks import blocks, files_of, shards_of, task_of
 from connectors.train.shards import LogShard
 
