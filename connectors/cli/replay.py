@@ -113,7 +113,8 @@ def replay_command(
                     {
                         "log": file, "bytes": log.size, "target": log.target, "learner": names,
                         "set": parameters, "delay": delay, "time": time, "labels": labels, "key": key,
-                        "by": by, "interval": interval, "level": level, "baseline": baseline, "task": task, "limit": limit,
+                        "by": by, "interval": interval, "level": level, "baseline": baseline,
+                        "task": task, "limit": limit,
                     },
                 )  # fmt: skip
             with _showing(console, log, limit, as_json) as watch:

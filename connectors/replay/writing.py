@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import importlib.metadata
+import io
 import json
 import platform
 import re
@@ -23,7 +25,7 @@ _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
 
 def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given: dict[str, Any]) -> None:
-    """Write ``results.json``, ``curve.parquet``, ``measured.json`` and ``index.html``.
+    """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
 
     The first two say what was found; of the same events and settings they are always the same, to the byte.
     ``measured.json`` has what differs from run to run: time, and memory.
@@ -59,7 +61,7 @@ def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given:
         }
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = {name: results.windows(name) for name in results.names}
-    _write_curve(directory / "curve.parquet", results)
+    _write_curve(directory, results)
     said = [each["words"] for each in found["comparisons"]]
     _write(directory / "index.html", page({**found, "comparisons": said}, curves, measured))
 
@@ -135,12 +137,8 @@ def _write(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def _write_curve(path: Path, results: Results) -> None:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise ValueError(f"{path}: Parquet needs pyarrow: pip install 'streamk[parquet]'") from None
+def _write_curve(directory: Path, results: Results) -> None:
+    """Write the windows as Parquet, or as CSV where pyarrow is not installed."""
     columns: dict[str, list[Any]] = {"contender": [], "events": []}
     for name in results.names:
         metrics, rows, interval, cumulative = results.windows(name)
@@ -149,6 +147,16 @@ def _write_curve(path: Path, results: Results) -> None:
         for k, metric in enumerate(metrics):
             columns.setdefault(metric, []).extend(rows[:, k].tolist())
         columns.setdefault(f"cumulative_{results.headline}", []).extend(cumulative.tolist())
-    beside = path.with_name(path.name + ".new")
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        _write(directory / "curve.csv", text.getvalue())
+        return
+    beside = directory / "curve.parquet.new"
     parquet.write_table(pa.table(columns), beside)
-    beside.replace(path)
+    beside.replace(directory / "curve.parquet")
