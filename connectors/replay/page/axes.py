@@ -70,7 +70,7 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     if not rough > 0 or not math.isfinite(rough):
         return [low]
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= rough * 0.999)
+    step = next(power * k for k in (1, 2, 2.5, 5, 10) if power * k >= rough * 0.8)
     first = math.ceil(low / step - 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, math.floor(high / step + 1e-9) + 1)]
 

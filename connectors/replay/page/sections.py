@@ -147,7 +147,7 @@ def costs_section(contenders: Rows, measured: Mapping[str, Any]) -> str:
     pairs = f'<div class="pair">{"".join(pictures)}</div>' if pictures else ""
     spread = ""
     if samples:
-        caption = "To predict and to learn one event, over powers of ten. Solid: the median; dashed: 99% are faster."
+        caption = "To predict and to learn one event. Solid: the median; dashed: 99% are faster."
         drawn = histogram("latencies", "How latencies per event are spread", samples)
         spread = figure(drawn, caption, "<h3>Latency per event</h3>")
     return section("Speed and memory", table, pairs, spread)

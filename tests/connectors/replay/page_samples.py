@@ -19,7 +19,9 @@ def curve_of(rng, windows, columns, begin, end, interval=1000):
     )
 
 
-def classification(names=NAMES, labels=("DOWN", "UP"), windows=46, interval=1000, slices=("Monday", "Tuesday")):
+def classification(
+    names=NAMES, labels=("DOWN", "UP"), windows=46, interval=1000, slices=("Monday", "Tuesday")
+):
     """Results, curves and measurements of a replay that classifies."""
     rng = np.random.default_rng(7)
     curves, measured, contenders = {}, {}, []
@@ -99,8 +101,7 @@ def classification(names=NAMES, labels=("DOWN", "UP"), windows=46, interval=1000
         "delay": "labels 100 events late",
         "contenders": contenders,
         "by": "day",
-        "verdict": f"{names[0]} is better than all others: 3.1 points of accuracy more than the next, on 41 of "
-        "46 windows.",
+        "verdict": f"{names[0]} is better than all others: 3.1 points of accuracy more than the next.",
         "comparisons": [f"{names[0]} is better than {other}: p = 0.0004." for other in names[1:]],
         "left_out": {
             "unreadable": 3,
@@ -136,7 +137,9 @@ HOSTILE = "<script>alert('x')</script>&\"><img src=https://evil.example/x onerro
 
 def hostile():
     """Results in which every text is an attack."""
-    results, _, _ = classification(("kernel", HOSTILE), labels=(HOSTILE, "b\x00\u202e\ud800"), slices=(HOSTILE,))
+    results, _, _ = classification(
+        ("kernel", HOSTILE), labels=(HOSTILE, "b\x00\u202e\ud800"), slices=(HOSTILE,)
+    )
     _, curves, measured = classification(("kernel", HOSTILE))
     first = results["contenders"][0]
     first["error"] = HOSTILE
