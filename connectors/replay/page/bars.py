@@ -35,7 +35,7 @@ def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
     parts, y = [], 0.0
     for bar in bars:
         parts.append(
-            text(0, y + 14, short(bar.label, 34), "label") + text(1, y + 14, bar.note, "value right")
+            text(0, y + 14, short(bar.label, 26), "label") + text(1, y + 14, bar.note, "value right")
         )
         y += _ROW
         for k, value in enumerate(bar.values):
@@ -78,7 +78,7 @@ def histogram(key: str, title: str, contenders: Sequence[Latencies]) -> str:
     parts, said = [], []
     for k, (c, sample) in enumerate(kept):
         top, floor = k * _STRIP, (k + 1) * _STRIP - 10
-        parts.append(text(0, top + 12, short(c.name, 28), "label") + rule((0, 1), (floor, floor), "axis"))
+        parts.append(text(0, top + 12, short(c.name, 22), "label") + rule((0, 1), (floor, floor), "axis"))
         if not len(sample):
             continue
         counts = np.histogram(np.clip(np.log10(sample), low, high), edges)[0]
@@ -92,9 +92,9 @@ def histogram(key: str, title: str, contenders: Sequence[Latencies]) -> str:
         for value, kind in ((half, "middle-of"), (most, "tail-of")):
             place = min(1.0, max(0.0, (math.log10(value) - low) / (high - low)))
             parts.append(rule((place, place), (top + 18, floor + 4), kind))
-        words = f"half within {duration(half)}, 99% within {duration(most)}"
+        words = f"median {duration(half)}, 99% {duration(most)}"
         parts.append(text(1, top + 12, words, "value right"))
-        said.append(f"{c.name}: {words}, 99.9% within {duration(rare)}.")
+        said.append(f"{c.name}: {words}, 99.9% {duration(rare)}.")
     bottom = len(kept) * _STRIP
     for value, words in _powers(low, high):
         place = (value - low) / (high - low)

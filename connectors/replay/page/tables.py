@@ -62,7 +62,7 @@ def table(key: str, caption: str, head: Sequence[str], rows: Sequence[tuple[str,
         lines.append(f'<tr><th scope="row">{name}</th>{drawn}</tr>')
     return (
         f'<div class="scroll" role="region" aria-labelledby="{key}" tabindex="0"><table>'
-        f'<caption id="{key}">{caption}</caption><thead><tr>{columns}</tr></thead>'
+        f'<caption><span id="{key}">{caption}</span></caption><thead><tr>{columns}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 
