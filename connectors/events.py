@@ -17,6 +17,7 @@ from streamk.encoding.targets import check_weight
 
 _MISSING = object()
 _PLACES = (str, int, float, bytes, datetime, type(None))  # of keys and times
+_NANS = ("nan", "+nan", "-nan")
 _NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
@@ -52,13 +53,57 @@ def read_label(text: str) -> str | None:
     return str(int(exact)) if exact == int(exact) else repr(value)
 
 
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL")
+
+
+def value_reader(
+    decimal: str = ".", missing: Sequence[str] = (), texts: bool = False
+) -> Callable[[str], Any]:
+    """Return :func:`read_value`, or with ``texts`` :func:`read_label`, for CSV as people have it.
+
+    What is in ``missing``, but for spaces around, is None, and so is a NaN however it is written, if there is
+    any. Where commas are decimal ones, what holds a point is a text: it may be a date or have thousands.
+
+    >>> read = value_reader(",", MISSING)
+    >>> [read(text) for text in ("3,14", "-2", "1.234,5", "31.12.2024", " NA ", "None", "?")]
+    [3.14, -2.0, '1.234,5', '31.12.2024', None, 'None', '?']
+    >>> value_reader(",", MISSING, texts=True)("2,50")
+    '2.5'
+    """
+    read: Callable[[str], Any] = read_label if texts else read_value
+    if decimal == "." and not missing:
+        return read
+    gone = frozenset(missing)
+
+    def given(text: str) -> Any:
+        if missing and text.strip() in gone:
+            return None
+        if decimal == ".":
+            found = read(text)
+        elif "." in text:
+            found = text
+        else:
+            found = read(text.replace(",", "."))
+            found = text if isinstance(found, str) and not _NUMBER.fullmatch(found) else found
+        if missing and (found != found or (texts and text.strip().lower() in _NANS)):
+            return None
+        return found
+
+    return given
+
+
 def label(target: Any) -> Any:
     """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class."""
     return int(target) if type(target) is float and target.is_integer() else target
 
 
 def parser(
-    format: str, columns: Sequence[str] | None = None, delimiter: str = ",", texts: Sequence[str] = ()
+    format: str,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    texts: Sequence[str] = (),
+    decimal: str = ".",
+    missing: Sequence[str] = (),
 ) -> Callable[[bytes], Any]:
     """Return a function from the bytes of a record to its fields; it raises ValueError and its like."""
     if format == "json":
@@ -70,7 +115,7 @@ def parser(
     names = list(columns)
     if len(set(names)) != len(names):
         raise ValueError(f"two columns are named {next(n for n in names if names.count(n) > 1)!r}")
-    readers = [read_label if name in texts else read_value for name in names]
+    readers = [value_reader(decimal, missing, name in texts) for name in names]
 
     def parse(value: bytes) -> dict[str, Any]:
         rows = list(csv.reader([value.decode()], delimiter=delimiter, strict=True))
@@ -132,6 +177,8 @@ class Decoder:
     target, key, time, weight
         Fields that are not features. A name with dots is a path into nested objects, unless there is a field
         of that very name.
+    decimal, missing
+        Of CSV: what is between whole and fraction, and texts that are no value (:func:`value_reader`).
     numbers
         Whether targets are numbers; they are otherwise labels (:func:`label`; in CSV :func:`read_label`).
     features
@@ -160,11 +207,13 @@ class Decoder:
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
         numbers: bool = False,
+        decimal: str = ".",
+        missing: Sequence[str] = (),
     ) -> None:
         if columns and target is not None and target not in columns:
             raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
         texts = () if numbers or target is None else (target,)
-        self._parse, self._numbers = parser(format, columns, delimiter, texts), numbers
+        self._parse, self._numbers = parser(format, columns, delimiter, texts, decimal, missing), numbers
         self._target, self._key, self._time, self._weight = target, key, time, weight
         if features is None or isinstance(features, Mapping):
             self._features = features
