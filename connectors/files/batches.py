@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -26,28 +27,34 @@ class Broken:
         Those that cannot be decoded.
     unlabelled
         Those without a target.
-    examples
-        File, line and reason of the first of both.
+    examples, bare
+        Places and reasons of the first of the one, and of the other.
     """
 
     count: int = 0
     unlabelled: int = 0
     examples: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
 
     def add(self, other: Broken) -> None:
         """Count what another counted after it."""
         self.count += other.count
         self.unlabelled += other.unlabelled
         self.examples += other.examples[: EXAMPLES - len(self.examples)]
+        self.bare += other.bare[: EXAMPLES - len(self.bare)]
 
-    def note(self, place: str, reason: str | None) -> None:
-        """Count a record; without a reason it is one without a target."""
-        if reason is None:
-            self.unlabelled += 1
-        else:
-            self.count += 1
+    def note(self, place: str, reason: str) -> None:
+        """Count a record that cannot be decoded."""
+        self.count += 1
         if len(self.examples) < EXAMPLES:
-            self.examples.append(f"{place}: {reason or 'the target is missing'}")
+            self.examples.append(f"{place}: {reason}")
+
+    def miss(self, place: str, target: str, fields: Iterable[Any]) -> None:
+        """Count a record without a target."""
+        self.unlabelled += 1
+        if len(self.bare) < EXAMPLES:
+            there = ", ".join(map(str, islice(fields, 20))) or "none"
+            self.bare.append(f"{place}: the target {target!r} is missing; there are {there}")
 
 
 class Batch:
@@ -74,6 +81,10 @@ class Batch:
         Where the next record begins (:class:`connectors.files.replayed.ReplayLog`).
     broken
         What was left out among them, or before them.
+    said
+        What is to be said of the file they begin.
+    done
+        Bytes of the log, as it is on disk, that were read for them and those before.
     """
 
     def __init__(
@@ -91,6 +102,7 @@ class Batch:
         self.names, self.matrix, self.numbers = names, matrix, numbers
         self._events, self._targets = events, targets
         self.name, self.position, self.broken = "", dict[str, Any](), Broken()
+        self.said, self.done = list[str](), 0
 
     def __len__(self) -> int:
         return len(self.lines)

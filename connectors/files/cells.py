@@ -23,8 +23,8 @@ _LINE, _RETURN = 10, 13
 class Cells(NamedTuple):
     """Rows of cells: where each is in the bytes, what it is, and its number."""
 
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
+    starts: NDArray[np.int32]
+    stops: NDArray[np.int32]
     kinds: NDArray[np.uint8]
     values: NDArray[np.float64]
     plain: NDArray[np.bool_]
@@ -36,10 +36,11 @@ class Cells(NamedTuple):
 def room(rows: int, columns: int) -> Cells:
     """Return cells to be filled."""
     shape = (rows, columns)
+    starts, stops = np.empty(shape, np.int32), np.empty(shape, np.int32)
+    kinds, values = np.empty(shape, np.uint8), np.empty(shape)
     return Cells(
-        np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.zeros(shape, np.uint8), np.zeros(shape),
-        np.zeros(rows, np.bool_), *(np.zeros(rows, np.int64) for _ in range(3)),
-    )  # fmt: skip
+        starts, stops, kinds, values, np.empty(rows, np.bool_), *(np.empty(rows, np.int64) for _ in range(3))
+    )
 
 
 @njit(**ENTRY, nogil=True)
@@ -90,7 +91,7 @@ def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped
             column += 1
             at += 1
         at = min(at, size)
-        if column == 1 and fine and starts[row, 0] == stops[row, 0]:
+        if column == 1 and fine and start == stop:
             lines[row] = -1  # a blank line is no row
         else:
             lines[row] = breaks + 1

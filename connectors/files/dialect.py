@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,7 +38,11 @@ class Dialect(NamedTuple):
 
 
 def sniff(
-    text: str, target: str | None = None, delimiter: str | None = None, decimal: str | None = None
+    text: str,
+    target: str | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    before: str = ".",
 ) -> Dialect:
     """Return the dialect of CSV by its header and its first rows.
 
@@ -53,6 +58,8 @@ def sniff(
         A column that is there.
     delimiter, decimal
         What is known already.
+    before
+        The decimal sign of the file before it, where no value here tells.
 
     Raises
     ------
@@ -74,12 +81,12 @@ def sniff(
         tables = {one: _rows(text, one) for one in DELIMITERS}
         delimiter = max(DELIMITERS, key=lambda one: _score(tables[one], target))  # the first of the best
     rows = _rows(text, delimiter)[1:]
-    return Dialect(delimiter, decimal or _decimal(rows, delimiter))
+    return Dialect(delimiter, decimal or _decimal(rows, delimiter, before))
 
 
 def _rows(text: str, delimiter: str) -> list[list[str]]:
     found: list[list[str]] = []
-    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             if row:
@@ -99,12 +106,14 @@ def _score(rows: list[list[str]], target: str | None) -> tuple[bool, bool, float
     return target in rows[0], width > 1, same, width
 
 
-def _decimal(rows: list[list[str]], delimiter: str) -> str:
+def _decimal(rows: list[list[str]], delimiter: str, before: str) -> str:
     cells = [cell.strip() for row in rows for cell in row]
     commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
     if delimiter == "," and all(map(_THOUSANDS.fullmatch, commas)):
-        return "."
+        commas = []
     points = sum(_POINT.fullmatch(cell) is not None for cell in cells)
+    if not commas and not points:
+        return before
     return "," if len(commas) > points else "."
 
 

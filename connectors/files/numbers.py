@@ -5,7 +5,7 @@ product has more bits than the nearest double needs (Lemire, "Number parsing at 
 What this does not settle, some 1 in 10¹⁵ and numbers that are very large or small, is left to Python.
 """
 
-# mypy: disable-error-code="no-untyped-call, misc"
+# mypy: disable-error-code="no-untyped-call, misc, call-arg, assignment"
 from __future__ import annotations
 
 from typing import Any
