@@ -75,7 +75,7 @@ class Batch:
         events are the same, and are made only where somebody asks.
     numbers
         The targets, where all are numbers.
-    name
+    name, form
         Of the file.
     position
         Where the next record begins (:class:`connectors.files.replayed.ReplayLog`).
@@ -101,7 +101,8 @@ class Batch:
         self.lines, self.times, self.size = lines, times, size
         self.names, self.matrix, self.numbers = names, matrix, numbers
         self._events, self._targets = events, targets
-        self.name, self.position, self.broken = "", dict[str, Any](), Broken()
+        self.name = self.form = ""
+        self.position, self.broken = dict[str, Any](), Broken()
         self.said, self.done = list[str](), 0
 
     def __len__(self) -> int:

@@ -136,7 +136,7 @@ def _value(data, at, stop):  # type: ignore[no-untyped-def]
         if _is(data, at, stop, word):
             return kind, 0.0, at, at + len(word), at + len(word)
     end = at
-    while end < stop and data[end] not in (COMMA, 125, 32, 9):
+    while end < stop and data[end] > 32 and data[end] != COMMA and data[end] != 125:
         end += 1
     first = at + 1 if at < end and data[at] == 45 else at
     # what JSON has no such way to write: +1, 01, .5, 5. and 5.e1; and -0, which is an integer
@@ -161,35 +161,40 @@ def json_cells(data, at, last, names, bounds, out):  # type: ignore[no-untyped-d
     """
     starts, stops, kinds, values, plain, begins, ends, lines = out
     most, columns, size, row = len(plain), starts.shape[1], len(data), 0
+    blank = False
     while row < most and at < size:
-        begin, stop = at, at
-        while stop < size and data[stop] != _LINE:
-            stop += 1
-        if stop == size and not last:
-            return row, begin
-        begins[row], ends[row], lines[row] = begin, min(stop + 1, size), 1
-        end = stop - 1 if stop > begin and data[stop - 1] == _RETURN else stop
-        at = _space(data, begin, end)
-        if at == end:
-            lines[row] = -1
-        fine = at < end and data[at] == 123 and columns > 0
-        at = _space(data, at + 1, end)
+        begin = at
+        at = _space(data, begin, size)
+        fine = at < size and data[at] == 123 and columns > 0
+        at = _space(data, at + 1, size)
         for k in range(columns):
             if not fine:
                 break
             name = names[bounds[k] : bounds[k + 1]]
-            fine = _is(data, at, end, name)
-            at = _space(data, at + len(name), end)
-            fine = fine and at < end and data[at] == 58
-            at = _space(data, at + 1, end)
+            fine = _is(data, at, size, name)
+            at = _space(data, at + len(name), size)
+            fine = fine and at < size and data[at] == 58
+            at = _space(data, at + 1, size)
             if not fine:
                 break
-            kind, values[row, k], starts[row, k], stops[row, k], at = _value(data, at, end)
+            kind, values[row, k], starts[row, k], stops[row, k], at = _value(data, at, size)
             kinds[row, k] = kind
-            at = _space(data, at, end)
-            fine = kind != NONE and at < end and data[at] == (COMMA if k + 1 < columns else 125)
-            at = _space(data, at + 1, end)
-        plain[row] = fine and at == end
+            at = _space(data, at, size)
+            fine = kind != NONE and at < size and data[at] == (COMMA if k + 1 < columns else 125)
+            at = _space(data, at + 1, size)
+        # a line that is plain has been read up to its end; nothing above goes beyond one
+        if fine and at < size and data[at] == _RETURN:
+            at += 1
+        fine = fine and (at >= size or data[at] == _LINE)
+        if not fine:
+            at, blank = begin, True
+            while at < size and data[at] != _LINE:
+                blank = blank and (data[at] == 32 or 9 <= data[at] <= 13)
+                at += 1
+        if at >= size and not last:
+            return row, begin
+        plain[row], begins[row], ends[row] = fine, begin, min(at + 1, size)
+        lines[row] = 1 if fine or not blank else -1  # a blank line is no record
         at = ends[row]
         row += 1
     return row, at

@@ -1,4 +1,4 @@
-"""CSV as people have it: what is between values, which sign is before fractions, and the names of the columns."""
+"""CSV as people have it: delimiter, decimal sign, and the names of the columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sniff(
     decimal: str | None = None,
     before: str = ".",
 ) -> Dialect:
-    """Return the dialect of CSV by its header and its first rows.
+    r"""Return the dialect of CSV by its header and its first rows.
 
     The delimiter is the one that makes a column of the target, then the one by which most rows have as many
     values as the header, then the one that makes most columns. Commas are decimal if more values read as
@@ -68,9 +68,9 @@ def sniff(
 
     Examples
     --------
-    >>> sniff("a;b\\n3,14;2,7\\n")
+    >>> sniff("a;b\n3,14;2,7\n")
     Dialect(delimiter=';', decimal=',')
-    >>> sniff('name|note\\n"x|y"|1,2,3\\n')
+    >>> sniff('name|note\n"x|y"|1,2,3\n')
     Dialect(delimiter='|', decimal='.')
     """
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):

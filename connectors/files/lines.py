@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _LONGEST = {
     "json": 1 << 24,
 }  # a record; of CSV, before a quote counts as one that never closes
 _ENDLESS = {"csv": "a quote opens and never closes", "json": "a line of more than 16 MiB"}
-_HEADER = 1 << 22
+_HEADER, _LOOK = 1 << 22, 200  # bytes of a header at most, and lines that tell the dialect
 _CELLS = 1 << 20  # of a batch
 
 
@@ -108,15 +109,16 @@ class Lines:
         )
 
     def _header(self, target: str, delimiter: str | None, decimal: str | None) -> Dialect:
-        """Read the names of the columns; the dialect is that of the file's beginning, wherever one reads on."""
+        """Read the names of the columns; return the dialect of the file's beginning."""
         file = self._file
-        while file.head.count(b"\n") < 200 and len(file.head) < 1 << 16 and file.more(1 << 16):
+        while file.head.count(b"\n") < _LOOK and len(file.head) < 1 << 16 and file.more(1 << 16):
             pass
         while b"\n" not in file.head and len(file.head) < _HEADER and file.more(_HEADER):
             pass
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
-        dialect = sniff(whole.decode("utf-8", "replace"), target, delimiter, decimal, self._before)
+        first = b"".join(islice(io.BytesIO(whole), _LOOK))
+        dialect = sniff(first.decode("utf-8", "replace"), target, delimiter, decimal, self._before)
         rows = csv.reader(io.StringIO(whole.decode("latin-1"), newline=""), delimiter=dialect.delimiter)
         try:
             row = next((row for row in rows if row), None)
@@ -146,15 +148,21 @@ class Lines:
             data = b""
         else:
             data = file.head[self._byte :]
-        at, ended = 0, False
+        at, ended, usual = 0, False, 0
         file.head = b""
         while True:
             rest = len(data) - at
+            if rest < usual and not ended:  # not to look at most of a batch twice
+                part = self._read(max(_PART, usual))
+                data, at, ended = data[at:] + part, 0, not part
+                rest = len(data)
             count, after, cells = self._scan(data, at, ended and not self.cut) if rest else (0, at, None)
-            if cells is not None and count < len(cells.plain) and not ended and rest < BYTES:
-                count = 0  # there is room for more
-            if count:
+            if cells is not None and 0 < count < len(cells.plain) and not ended and rest < BYTES:
+                part = self._read(max(_PART, rest))  # there is room for more
+                data, at, ended = data[at:] + part, 0, not part
+            elif count:
                 yield self._batch(data, at, count, after, cells)
+                usual = min(BYTES, (after - at) * ROWS // count * 9 // 8)
                 at = after
             elif not ended and rest < longest:
                 part = self._read(max(_PART, rest))

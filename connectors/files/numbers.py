@@ -95,9 +95,10 @@ def nearest(whole, q):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def number(data, start, stop, point):  # type: ignore[no-untyped-def]
-    """Return what a decimal between two bytes is and its value: FLOAT, INT without point and exponent, or NONE.
+    """Return what a decimal between two bytes is, and its value.
 
-    It is a sign, digits with one point among or around them, and an exponent; nothing else, not even spaces.
+    It is INT without point and exponent, FLOAT with, and NONE if it is anything but a sign, digits with one
+    point among or around them, and an exponent.
     """
     at, negative = start, False
     if at < stop and (data[at] == 45 or data[at] == 43):

@@ -172,7 +172,7 @@ class Opened:
         self.piped = path == "-"
         self.name = "standard input" if self.piped else path
         self.size = 0 if self.piped else Path(path).stat().st_size
-        self._raw = _Seen(_standard_input() if self.piped else Path(path).open("rb", buffering=0))
+        self._raw = _Seen(_standard_input() if self.piped else io.FileIO(path))
         try:
             self.plain: Any = unpacked(io.BufferedReader(self._raw))
             self.head = self._first(4)

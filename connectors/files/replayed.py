@@ -131,13 +131,14 @@ class ReplayLog:
         self._before = position["decimal"]
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches from the position on; a thread reads ahead until the iterator is closed.
+        """Yield the batches from ``position`` on; a thread reads ahead until the iterator is closed.
 
         Raises
         ------
         ValueError
-            If a file is empty and there is no other, has no header or no target, or other targets than those
-            before it; if ``strict``, with the place of a record that cannot be decoded.
+            If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no header
+            or no such column, or other targets than those before it; if ``strict``, with the place of a
+            record that cannot be decoded.
         OSError
             If a file cannot be read.
         """
@@ -159,7 +160,8 @@ class ReplayLog:
     def _check(self, batch: Batch, empty: bool) -> bool:
         """Check the targets of a batch; return whether no events have come so far."""
         if not len(batch):
-            if empty and batch.broken.bare and not self.records:
+            named = batch.form in ("csv", "parquet")  # the column is there, if without a value
+            if empty and batch.broken.bare and not self.records and not named:
                 raise ValueError(batch.broken.bare[0])
             return empty
         kind = _kind(batch.targets[0])
@@ -206,7 +208,7 @@ class ReplayLog:
         mark = self._mark(file)
         place = {"file": number, "names": self.paths[: number + 1], "mark": mark, "decimal": self._before}
         for batch in source.batches(**begin.get("begin", {})):
-            batch.name, batch.said, said = file.name, said, []
+            batch.name, batch.form, batch.said, said = file.name, file.form, said, []
             batch.position = place | {"begin": batch.position}
             batch.done = done + min(file.position(), file.size)
             yield batch

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from connectors.files.log import Log
-from connectors.replay.run import interpret
 from connectors.files.names import files_of
+from connectors.replay.run import interpret
 from connectors.train.blocks import blocks, shards_of, task_of
 from connectors.train.shards import LogShard
 
