@@ -13,12 +13,13 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
+from connectors.files.names import files_of
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import STUCK, Failure
 from connectors.train import report
-from connectors.train.blocks import BY, files_of, shards_of, task_of
+from connectors.train.blocks import BY, shards_of, task_of
 from streamk.distributed import Round, WorkersDiedError, learn
 from streamk.distributed.scales import SCALES
 from streamk.scores import TASKS

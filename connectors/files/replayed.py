@@ -1,0 +1,280 @@
+"""A log as it is replayed: files in order or standard input, read ahead in a thread, from any position on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from connectors.events import Decoder, left_out
+from connectors.files.ahead import Ahead
+from connectors.files.batches import Batch, Broken
+from connectors.files.lines import Lines
+from connectors.files.log import DecoderOf
+from connectors.files.maps import Maps
+from connectors.files.names import files_of
+from connectors.files.opening import HEAD, Opened
+from connectors.files.row_groups import RowGroups
+from connectors.values import MISSING, read_value
+
+
+class ReplayLog:
+    r"""A log to be read in order, batch by batch.
+
+    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, as its first bytes tell. A
+    record that cannot be decoded is counted and left out, and so is one without a target.
+
+    Parameters
+    ----------
+    files
+        Names and patterns, read sorted by name; ``-`` alone is standard input.
+    target
+        The field to predict.
+    time
+        A field that says when; it is no feature.
+    ignore
+        Other fields that are no features.
+    form
+        ``"csv"``, ``"json"``, ``"msgpack"`` or ``"parquet"``, if it is not to be told.
+    delimiter, decimal, missing
+        Of CSV: what is between values, ``.`` or ``,`` before fractions, and texts that are no value. ``None``
+        and ``?`` are texts like any other; so is ``NA`` with ``missing=("",)``.
+    strict
+        Whether a record that cannot be decoded, or a file that is cut short, ends the reading.
+    decoder
+        Makes the decoder of the daemon's settings instead of all this; slower.
+    position
+        Where to begin: the position of a batch.
+
+    Attributes
+    ----------
+    broken
+        What was left out so far.
+    said
+        Sentences about how files are read, each once.
+    position
+        Where the record after the last batch begins; it can be written as JSON.
+    records
+        Events so far.
+    done, size
+        Bytes read of the files, and of all of them; 0 of standard input.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or another log than the one of the position.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+    ...     _ = file.write(b"a;b;y\n3,14;NA;up\n2,7;x;down\n")
+    ...     file.flush()
+    ...     log = ReplayLog(file.name, "y")
+    ...     for batch in log.batches():
+    ...         print(batch.events, batch.targets)
+    [{'a': 3.14, 'b': None}, {'a': 2.7, 'b': 'x'}] ['up', 'down']
+    >>> log.said
+    ['read as CSV with semicolons between values and decimal commas; --delimiter and --decimal change that']
+    """
+
+    def __init__(
+        self,
+        files: str | Path | Sequence[str | Path],
+        target: str,
+        time: str | None = None,
+        ignore: Sequence[str] = (),
+        form: str | None = None,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+        missing: Sequence[str] = MISSING,
+        strict: bool = False,
+        decoder: DecoderOf | None = None,
+        position: Mapping[str, Any] | None = None,
+    ) -> None:
+        given = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        self.name, self.target = " ".join(given), target
+        self.paths = given if given == ["-"] else files_of(given)
+        if "-" in self.paths and len(self.paths) > 1:
+            raise ValueError("standard input, -, is read alone")
+        self.size = sum(Path(path).stat().st_size for path in self.paths if path != "-")
+        self._time, self._ignore, self._form, self._decoder = time, tuple(ignore), form, decoder
+        self._delimiter, self._decimal, self._missing = delimiter, decimal, missing
+        self._strict = strict
+        self.broken, self.said, self.records, self.done = Broken(), list[str](), 0, 0
+        self._kind: list[str] = []  # of targets, and which file had it first
+        self._file: Opened | None = None  # the thread's
+        self._hashes: dict[str, tuple[int, str]] = {}
+        self._before = "."
+        self.position: dict[str, Any] = {"file": 0}
+        if position is not None:
+            self._go(dict(position))
+
+    def _go(self, position: dict[str, Any]) -> None:
+        if "mark" not in position:  # it is the beginning
+            return
+        if self.paths == ["-"]:
+            raise ValueError("standard input cannot be read from a position on; give the files")
+        names = position["names"]
+        if self.paths[: len(names)] != names:
+            raise ValueError(f"{self.name}: another log; {', '.join(names)} were read before")
+        head, mark = position["mark"]
+        with Path(names[-1]).open("rb") as file:
+            found = hashlib.sha256(file.read(head)).hexdigest()
+        if found != mark:
+            raise ValueError(
+                f"{names[-1]}: another file than the one that was read before; it begins otherwise"
+            )
+        self.position, self.records, self._kind = position, position["records"], list(position["kind"])
+        self.broken = Broken(**position["broken"])
+        self._before = position["decimal"]
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches from ``position`` on; a thread reads ahead until the iterator is closed.
+
+        Raises
+        ------
+        ValueError
+            If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no header
+            or no such column, or other targets than those before it; if ``strict``, with the place of a
+            record that cannot be decoded.
+        OSError
+            If a file cannot be read.
+        """
+        with Ahead(self._read(), lambda batch: batch.size, self._wake) as ahead:
+            empty = True
+            for batch in ahead:
+                if self._strict and batch.broken.count:
+                    raise ValueError(batch.broken.examples[0])
+                empty = self._check(batch, empty)
+                self.broken.add(batch.broken)
+                self.records += len(batch)
+                batch.position |= {
+                    "records": self.records, "broken": vars(self.broken), "kind": self._kind
+                }  # fmt: skip
+                self.position, self.done = batch.position, batch.done
+                self.said += [sentence for sentence in batch.said if sentence not in self.said]
+                yield batch
+
+    def _check(self, batch: Batch, empty: bool) -> bool:
+        """Check the targets of a batch; return whether no events have come so far."""
+        if not len(batch):
+            named = batch.form in ("csv", "parquet")  # the column is there, if without a value
+            if empty and batch.broken.bare and not self.records and not named:
+                raise ValueError(batch.broken.bare[0])
+            return empty
+        kind = _kind(batch.targets[0])
+        if self._kind and kind != self._kind[0] and batch.name != self._kind[1]:
+            numbers = {_kind(target) for target in batch.targets}
+            if self._kind[0] not in numbers:
+                raise ValueError(
+                    f"{batch.name}: the target {self.target!r} is {kind}, and {self._kind[0]} in "
+                    f"{self._kind[1]}; the files of a log must have the same"
+                )
+        self._kind = self._kind or [kind, batch.name]
+        return False
+
+    def _read(self) -> Iterator[Batch]:
+        """Yield what is in the files; only the thread runs this."""
+        begin = self.position
+        there = "mark" in begin
+        done = sum(Path(path).stat().st_size for path in self.paths[: begin["file"]])
+        for number in range(begin["file"], len(self.paths)):
+            path = self.paths[number]
+            file = self._file = Opened(path, self._form)
+            try:
+                if file.form:
+                    yield from self._records(file, number, begin, done)
+                    there = True
+                    seen, found = file.hash()
+                    if file.piped or seen == file.size:
+                        self._hashes[path] = seen, found
+            finally:
+                file.close()
+            begin, done = {}, done + file.size
+        if not there:
+            raise ValueError(f"{self.name} is empty")
+
+    def _records(self, file: Opened, number: int, begin: dict[str, Any], done: int) -> Iterator[Batch]:
+        try:
+            source = self._source(file)
+        except ValueError as error:
+            raise ValueError(f"{file.name}: {error}") from None
+        said = []
+        if isinstance(source, Lines) and file.form == "csv":
+            said = [f"read as {source.dialect}"]
+            self._before = source.dialect.decimal
+        mark = self._mark(file)
+        place = {"file": number, "names": self.paths[: number + 1], "mark": mark, "decimal": self._before}
+        for batch in source.batches(**begin.get("begin", {})):
+            batch.name, batch.form, batch.said, said = file.name, file.form, said, []
+            batch.position = place | {"begin": batch.position}
+            batch.done = done + min(file.position(), file.size)
+            yield batch
+
+    def _source(self, file: Opened) -> Any:
+        if file.form == "parquet":
+            return RowGroups(file, self.target, self._time, self._ignore)
+        if file.form == "msgpack":
+            decode = (
+                Decoder("msgpack", self.target, time=self._time, ignore=self._ignore)
+                if self._decoder is None
+                else self._decoder("msgpack", None, "")
+            )
+            return Maps(file, decode, self.target, self._time is not None)
+        return Lines(
+            file, self.target, self._time, self._ignore, self._delimiter, self._decimal, self._missing,
+            self._decoder, self._before,
+        )  # fmt: skip
+
+    def _mark(self, file: Opened) -> list[Any]:
+        """Return what a file is known by: a checksum of its beginning, and of how much of it."""
+        if file.piped:
+            return [0, ""]
+        with Path(file.name).open("rb") as again:
+            head = again.read(HEAD)
+        return [len(head), hashlib.sha256(head).hexdigest()]
+
+    def _wake(self) -> None:
+        if self._file is not None:
+            self._file.stop()
+
+    def place(self, line: int, name: str | None = None) -> str:
+        """Return how messages name a line of a file, or of the log if it is one file."""
+        return f"{name or self.name}, {'line' if line else 'before line'} {line}"
+
+    def left_out(self) -> str:
+        """Return what was left out, as a sentence; empty if nothing was."""
+        return left_out(self.broken.count, self.broken.unlabelled)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return names, sizes and SHA-256 of the files, and one of the log.
+
+        That of a log of one file is the file's, as ``sha256sum`` prints it; of several it is that of theirs,
+        a line each, in order. Files are read again as far as they were not read from beginning to end. Of
+        standard input it is what was read, and None before its end.
+        """
+        files = []
+        for path in self.paths:
+            if path not in self._hashes and path != "-":
+                with Path(path).open("rb") as file:
+                    self._hashes[path] = (
+                        Path(path).stat().st_size,
+                        hashlib.file_digest(file, "sha256").hexdigest(),
+                    )
+            size, found = self._hashes.get(path, (None, None))
+            files.append({"name": path, "bytes": size, "sha256": found})
+        one: Any = files[0]["sha256"]
+        if len(files) > 1:
+            one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()
+        return {"sha256": one, "files": files}
+
+
+def _kind(target: Any) -> str:
+    """Return what sort of target this is, in words."""
+    if isinstance(target, bool):
+        return "a truth"
+    if isinstance(target, str):
+        return "a text" if isinstance(read_value(target), str) else "a number in CSV"
+    return "a number"
