@@ -17,6 +17,7 @@ from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
 from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
 from connectors.replay.labels import ByLabels, Joined
@@ -215,7 +216,10 @@ def _log(
             raise ValueError("--target: name the field to predict")
         if start is not None or end is not None:
             raise ValueError("--from and --to are for the topic of a .toml")
-        yield Log(file, target, lenient=not strict, labelled=labelled), LearnerSettings()
+        if labelled:
+            yield ReplayLog(file, target, strict=strict), LearnerSettings()
+        else:
+            yield Log(file, target, lenient=not strict, labelled=False), LearnerSettings()
         return
     settings = load(Path(file))
     if target is not None:
@@ -228,7 +232,10 @@ def _log(
         def decoder_of(form: str, columns: list[str] | None, delimiter: str) -> Decoder:
             return events.decoder(task, columns, delimiter)
 
-        yield Log(settings.source.path, events.target, decoder_of, events.format), settings.learner
+        yield (
+            ReplayLog(settings.source.path, events.target, form=events.format, decoder=decoder_of),
+            settings.learner,
+        )
         return
     from connectors.kafka.topic_range import TopicLog, TopicRange
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.exits import exits, usage
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS, read_parameter
 from connectors.replay import report
 from connectors.replay.run import replay
@@ -42,7 +42,7 @@ def tune_command(
     console = Console(stderr=as_json)
     with exits(), usage():
         names = grid_of(learner, grid or [])
-        log = Log(file, target, lenient=not strict)
+        log = ReplayLog(file, target, strict=strict)
         showing: Any = nullcontext(lambda run: None)
         if console.is_terminal:
             showing = report.live(console, log, limit)

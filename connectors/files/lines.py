@@ -16,7 +16,7 @@ from connectors.files.cells import POINT, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
 from connectors.files.dialect import Dialect, check_header, sniff
 from connectors.files.log import DecoderOf
-from connectors.files.opening import Opened
+from connectors.files.opening import Opened, StoppedError
 from connectors.files.reader import DAMAGE, cut_short
 from connectors.values import MISSING
 
@@ -76,6 +76,7 @@ class Lines:
         self._before = before
         self._file, self._given = file, (target, time, ignore)
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
+        self._over = False
         self._columns: list[str] | None = None
         self._byte, self._line = file.begins, 0
         point = POINT
@@ -215,9 +216,13 @@ class Lines:
         parts: list[bytes] = []
         got = 0
         try:
-            while got < size and not self.cut and (part := self._file.plain.read1(size - got)):
+            while (
+                got < size and not (self.cut or self._over) and (part := self._file.plain.read1(size - got))
+            ):
                 parts.append(part)
                 got += len(part)
         except DAMAGE as error:
             self.cut = str(error)
+        except StoppedError:  # what was read is still there
+            self._over = True
         return b"".join(parts)

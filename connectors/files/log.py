@@ -58,7 +58,8 @@ class Log:
         """Return what was left out, as a sentence; empty if nothing was."""
         return left_out(self.unreadable, self.unlabelled)
 
-    def position(self) -> int:
+    @property
+    def done(self) -> int:
         """Return how many bytes of the file have been read."""
         if self._raw is None:
             return 0

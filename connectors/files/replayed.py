@@ -9,7 +9,7 @@ from typing import Any
 
 from connectors.events import Decoder, left_out
 from connectors.files.ahead import Ahead
-from connectors.files.batches import Batch, Broken
+from connectors.files.batches import EXAMPLES, Batch, Broken
 from connectors.files.lines import Lines
 from connectors.files.log import DecoderOf
 from connectors.files.maps import Maps
@@ -235,6 +235,30 @@ class ReplayLog:
         with Path(file.name).open("rb") as again:
             head = again.read(HEAD)
         return [len(head), hashlib.sha256(head).hexdigest()]
+
+    @property
+    def piped(self) -> bool:
+        """Whether it is standard input, which may come slowly and for ever."""
+        return self.paths == ["-"]
+
+    def stop(self) -> None:
+        """Let the reading of standard input end with what has come."""
+        self._wake()
+
+    @property
+    def unreadable(self) -> int:
+        """Records that cannot be decoded."""
+        return self.broken.count
+
+    @property
+    def unlabelled(self) -> int:
+        """Records without a target."""
+        return self.broken.unlabelled
+
+    @property
+    def examples(self) -> list[str]:
+        """The first few that were left out, each with its place and why."""
+        return [*self.broken.examples, *self.broken.bare][:EXAMPLES]
 
     def _wake(self) -> None:
         if self._file is not None:

@@ -12,7 +12,7 @@ from connectors.files.log import Log
 from connectors.replay.reading import LOOK, interpret
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
-from streamk.prequential.late import seconds_of
+from streamk.prequential.moments import moment
 
 
 def labels_of(
@@ -30,9 +30,10 @@ def labels_of(
     """
     log = Log(path, target)
     for record in log:
-        at = 0.0 if time is None else seconds_of(record.fields.get(time))
-        if at is None:
-            raise ValueError(f"{log.place(record.line)}: the field {time!r} is no time")
+        try:
+            at = 0.0 if time is None else moment(record.fields.get(time))
+        except ValueError as error:
+            raise ValueError(f"{log.place(record.line)}: field {time!r}: {error}") from None
         if (found := record.fields.get(key)) is None:
             raise ValueError(f"{log.place(record.line)}: the key {key!r} is missing")
         yield at, found, record.target if task is None else interpret(record, log, task)[1]
@@ -54,7 +55,12 @@ class Joined:
         self.name, self.target, self.size = log.name, log.target, log.size
         self._labels = {found: label for _, found, label in labels_of(path, log.target, key, None)}
         self.unjoined = 0
-        self.place, self.position = log.place, log.position
+        self.place = log.place
+
+    @property
+    def done(self) -> int:
+        """How much has been read, of ``size``."""
+        return int(self._log.done)
 
     @property
     def examples(self) -> list[str]:
@@ -146,9 +152,9 @@ class ByLabels:
     def event(self, contest: Contest, x: Event, y: Any) -> None:
         """Bring the labels that have come by the time of an event, and ask for it."""
         fields = dict(x)
-        key, now = fields.pop(self.key, None), seconds_of(fields.pop(self.time, None))
-        if key is None or now is None:
-            raise ValueError(f"an event needs the key {self.key!r} and the time {self.time!r}")
+        key, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
+        if key is None:
+            raise ValueError(f"the key {self.key!r} is missing")
         self._bring(contest, now)
         contest.ask(key, fields)
         self.count += 1

@@ -94,7 +94,7 @@ def live(console: Console, log: Any, limit: int | None) -> Iterator[Watch]:
                 rate = f"{(run.events - before) / (now - since):,.0f} events/s"
                 bar.update(job, rate=rate)
                 since, before = now, run.events
-            bar.update(job, completed=run.events if limit else log.position())
+            bar.update(job, completed=run.events if limit else log.done)
             if now - drawn >= _REFRESH:
                 drawn = now
                 screen.update(Group(metrics_table(run), bar), refresh=True)

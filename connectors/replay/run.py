@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from connectors.events import Places, Record
-from connectors.files.log import SHOWN
+from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.labels import ByLabels
+from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import interpret
 from connectors.replay.specs import contender
-from streamk.prequential.contest import CHUNK, RefusedError
+from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, late_of
 from streamk.prequential.replaying import LOOK, tell_task, warm
 
@@ -85,17 +86,20 @@ def replay(
 
     if task is not None:
         models(task)  # what is wrong is said before anything is read
-    with Interruptible(islice(iter(log), limit)) as records:
-        head = list(islice(records, LOOK))
-        if not head:
-            raise ValueError(records.error or _nothing(log))
-        targets = late.look() if isinstance(late, ByLabels) else [record.target for record in head]
+    with Interruptible(log) as reading:
+        head: list[Batch] = []
+        while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
+            head.append(batch)
+        records = [record for batch in head for record in batch.records()][:LOOK]
+        if not records:
+            raise ValueError(reading.error or _nothing(log))
+        targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
         task = task or tell_task(targets)
         if isinstance(late, ByLabels):
             late.task = task
         found = models(task)
         pairs: list[Any] = [
-            pair for record in head[:2] if record.target is not None
+            pair for record in records[:2] if record.target is not None
             and (pair := _pair(record, log, task)) is not None
         ]  # fmt: skip
         if pairs:
@@ -108,9 +112,23 @@ def replay(
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)
-        _follow(run, chain(head, records), log, records, strict, checkpoint, watch)
-        run.interrupted = records.interrupted
-        run.error = run.error or records.error
+        refuse = Refusals(run, strict)
+        for piece in pieces(chain(head, reading), log, run, limit, refuse):
+            _take(run, piece, log, refuse)
+            if refuse.ended:
+                break
+            run.mark()
+            watch(run)
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.write(run)
+        stays = refuse.ended or (reading.interrupted and checkpoint is not None)
+        if run.late is not None and not stays:
+            _end_late(run, run.late, log, refuse)
+        run.contest.score()
+        run.mark(last=not reading.interrupted)
+        watch(run)
+        run.interrupted = reading.interrupted
+        run.error = run.error or reading.error
         if checkpoint is not None:
             checkpoint.write(run)
     if not run.events and not run.interrupted:
@@ -130,90 +148,24 @@ def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] 
         return None
 
 
-def _follow(
-    run: Replay,
-    records: Iterator[Record],
-    log: Places,
-    reading: Interruptible,
-    strict: bool,
-    checkpoint: Checkpoint | None,
-    watch: Watch,
-) -> None:
-    """Go through the records that were not gone through before an interruption."""
-    skipped = islice(records, run.read)
-    for _ in skipped:
-        pass
-    refuse = _Refusals(run, strict)
-    while chunk := list(islice(records, _until_mark(run))):
-        run.read += len(chunk)
-        pairs, lines = [], []
-        for record in chunk:
-            try:
-                waits = isinstance(run.late, ByLabels)
-                pairs.append((record.fields, None) if waits else interpret(record, log, run.task))
-            except ValueError as error:
-                refuse(str(error))
-                continue
-            lines.append(record.line)
-        if run.late is None:
-            _take(run, pairs, lines, log, refuse)
-        else:
-            _take_late(run, run.late, pairs, lines, log, refuse)
-        if refuse.ended:
-            break
-        run.mark()
-        watch(run)
-        if checkpoint is not None and checkpoint.due():
-            checkpoint.write(run)
-    goes_on = refuse.ended or (reading.interrupted and checkpoint is not None)
-    if run.late is not None and not goes_on:
-        _end_late(run, run.late, log, refuse)
-    run.contest.score()
-    run.mark(last=not reading.interrupted)
-    watch(run)
-
-
-def _until_mark(run: Replay) -> int:
-    """Return how many events to take next, so that there is a line at every power of two."""
-    events = run.contest.events
-    late = run.late.delay - run.contest.waiting if isinstance(run.late, ByCount) else 0
-    return min(CHUNK, (1 << events.bit_length()) - events + late)
-
-
-class _Refusals:
-    """Records that were refused: counted, the first few kept; the first ends a strict replay."""
-
-    def __init__(self, run: Replay, strict: bool) -> None:
-        self._run, self._strict = run, strict
-        self.ended = False
-
-    def __call__(self, sentence: str) -> None:
-        if self._strict:
-            self._run.error, self.ended = self._run.error or sentence, True
-            return
-        self._run.refused += 1
-        if len(self._run.examples) < SHOWN:
-            self._run.examples.append(sentence)
-
-
-def _take(run: Replay, pairs: Sequence[Any], lines: Sequence[int], log: Places, refuse: _Refusals) -> None:
+def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals) -> None:
+    if run.late is not None:
+        _take_late(run, run.late, piece, log, refuse)
+        return
     start = 0
-    while start < len(pairs):
-        part = pairs[start:]
+    while start < len(piece.targets):
         try:
-            run.contest.take([x for x, _ in part], [y for _, y in part])
+            run.contest.take(piece.chunk[start:], piece.targets[start:])
             return
         except RefusedError as error:
-            refuse(f"{log.place(lines[start + error.row])}: {error.reason}")
+            refuse(f"{log.place(piece.lines[start + error.row])}: {error.reason}")
             if refuse.ended:
                 return
             start += error.row + 1
 
 
-def _take_late(
-    run: Replay, late: Late, pairs: Sequence[Any], lines: Sequence[int], log: Places, refuse: _Refusals
-) -> None:
-    for (x, y), line in zip(pairs, lines, strict=True):
+def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refusals) -> None:
+    for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
         run.lines[late.count] = line
         try:
             late.event(run.contest, x, y)
@@ -236,7 +188,7 @@ def _place(run: Replay, late: Late, error: RefusedError, log: Places, line: int)
     return log.place(run.lines.get(error.key, line))
 
 
-def _end_late(run: Replay, late: Late, log: Places, refuse: _Refusals) -> None:
+def _end_late(run: Replay, late: Late, log: Places, refuse: Refusals) -> None:
     while True:
         try:
             late.end(run.contest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Codes:
     def _code(self, label: Any) -> int:
         return self.labels.setdefault(label, len(self.labels))
 
-    def of(self, targets: list[Any]) -> Any:
+    def of(self, targets: Sequence[Any]) -> Any:
         """Return targets as scores take them."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
@@ -43,7 +44,7 @@ class Codes:
         if self._classes:
             self.last = self._code(target)
 
-    def of_next(self, targets: list[Any]) -> tuple[Any, Any]:
+    def of_next(self, targets: Sequence[Any]) -> tuple[Any, Any]:
         """Return targets that come one after the other, and the label that had come last at each."""
         found = self.of(targets)
         if not self._classes:

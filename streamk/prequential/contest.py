@@ -10,6 +10,7 @@ import numpy as np
 
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
+from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes, last_said
 from streamk.prequential.standing import Standing
 from streamk.prequential.subjects import LearnerSubject, Subject, subject_of, tabled
@@ -102,7 +103,7 @@ class Contest:
 
     # ---- targets are known
 
-    def take(self, xs: Sequence[Event], ys: list[Any]) -> None:
+    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[Any]) -> None:
         """Predict, score and learn consecutive events.
 
         Raises
@@ -110,11 +111,11 @@ class Contest:
         RefusedError
             If a learner of streamk refuses an event: those before it are done, it and the rest are not.
         """
-        start = 0
+        chunk, start = Chunk.of(xs), 0
         while start < len(ys):
-            start += self._take(xs[start : start + CHUNK], ys[start : start + CHUNK], start)
+            start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
 
-    def _take(self, xs: Sequence[Event], ys: list[Any], before: int) -> int:
+    def _take(self, xs: Chunk, ys: Sequence[Any], before: int) -> int:
         given: dict[str, Any] = {}
         refused: RefusedError | None = None
         for name in self.active:
@@ -128,7 +129,7 @@ class Contest:
                     continue
                 refused = RefusedError(before + error.row, error.reason)
                 xs, ys = xs[: error.row], ys[: error.row]
-                if not ys:
+                if not len(ys):
                     raise refused from None
                 began = time.perf_counter()
                 found = self._answers(subject, standing, xs, ys)
@@ -138,7 +139,7 @@ class Contest:
             standing.seconds += time.perf_counter() - began
             given[name] = found
         targets, last = self.codes.of_next(ys)
-        slices = None if self.by is None else [x.get(self.by) for x in xs]
+        slices = None if self.by is None else xs.column(self.by)
         for name, (found, ends) in given.items():
             self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
         self.events += len(ys)
@@ -148,21 +149,21 @@ class Contest:
             raise refused
         return len(ys)
 
-    def _answers(self, subject: Subject, standing: Standing, xs: Any, ys: list[Any]) -> tuple[Any, Any]:
+    def _answers(self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any]) -> tuple[Any, Any]:
         """Return what a contender says of each event before it has learned it, and its intervals."""
         if self.level is None or not _gives_intervals(subject):
             if isinstance(subject, LearnerSubject):
-                _time_one(subject, standing, xs[0])
-                return subject.answer_many(list(xs), ys), None
+                _time_one(subject, standing, xs.first())
+                return subject.answer_many(xs, ys), None
             said = []
-            for x, y in zip(xs, ys, strict=True):
+            for x, y in zip(xs.events, ys, strict=True):
                 began = time.perf_counter()
                 said.append(subject.predict(x))
                 subject.learn(x, y)
                 standing.time(time.perf_counter() - began)
             return tabled(said), None
         said, ends = [], []
-        for row, (x, y) in enumerate(zip(xs, ys, strict=True)):
+        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
             try:
                 said.append(subject.predict(x))
                 ends.append(self._ends(subject, x))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol
 
 from streamk.encoding.fields import Event
 from streamk.prequential.contest import Contest
+from streamk.prequential import moments
 from streamk.scores import check_delay
 
 
@@ -70,8 +71,8 @@ class ByTime:
     Parameters
     ----------
     moment
-        The field that says when an event was, which is then taken out of it, or a function of the event: a
-        number of seconds, ISO 8601, or a ``datetime``.
+        The field that says when an event was, which is then taken out of it, or a function of the event:
+        what :func:`streamk.prequential.moments.moment` takes.
     delay
         Seconds, or a ``timedelta``.
 
@@ -119,34 +120,12 @@ class ByTime:
         ValueError
             If it has none.
         """
-        given = x.get(self.moment) if isinstance(self.moment, str) else self.moment(x)
-        found = seconds_of(given)
-        if found is None:
-            name = f"the field {self.moment!r}" if isinstance(self.moment, str) else "the moment"
-            raise ValueError(f"{name} is {given!r}, which is no time")
-        return found
-
-
-def seconds_of(value: Any) -> float | None:
-    """Return a time as seconds since 1970: a number as it is, ISO 8601, or a ``datetime``; None is none.
-
-    >>> seconds_of("1970-01-02T00:00:00Z"), seconds_of("1970-01-01 00:01"), seconds_of(7), seconds_of("soon")
-    (86400.0, 60.0, 7.0, None)
-    """
-    if isinstance(value, str):
+        if not isinstance(self.moment, str):
+            return moments.moment(self.moment(x))
         try:
-            value = float(value)
-        except ValueError:
-            try:
-                value = datetime.fromisoformat(value)
-            except ValueError:
-                return None
-    if isinstance(value, datetime):
-        since = value - datetime(1970, 1, 1, tzinfo=value.tzinfo and value.tzinfo)
-        return since.total_seconds() if value.tzinfo is None else value.timestamp()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-        return None
-    return float(value)
+            return moments.moment(x.get(self.moment))
+        except ValueError as error:
+            raise ValueError(f"field {self.moment!r}: {error}") from None
 
 
 def late_of(delay: Any) -> Late | None:

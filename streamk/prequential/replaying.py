@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from streamk.encoding.fields import Event
 from streamk.learners import Learner
+from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK, Contest
 from streamk.prequential.late import late_of
 from streamk.prequential.results import Results
@@ -109,7 +110,7 @@ def warm(models: Mapping[str, Any], task: str, pairs: Sequence[tuple[Event, Any]
             continue
         with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its place
             subject = LearnerSubject(model.clone(), task)
-            subject.answer_many(xs, ys)
+            subject.answer_many(Chunk(xs), ys)
             subject.learn(xs[0], ys[0])
             subject.predict(xs[0])
             subject.learner.flush()

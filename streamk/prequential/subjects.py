@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.fields import Event
+from streamk.prequential.chunk import Chunk
 from streamk.scores import TASKS
 
 Floats = NDArray[np.float64]
@@ -41,9 +42,9 @@ class Subject(ABC):
             self.learn(x, y)
         return answers
 
-    def answer_many(self, xs: Any, ys: list[Any]) -> Table | Floats:
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
         """Do what :meth:`answer` does, and return a table of probabilities, or an array of numbers."""
-        return tabled(self.answer(xs, ys))
+        return tabled(self.answer(list(xs.events), list(ys)))
 
 
 def tabled(predictions: Sequence[Any]) -> Table | Floats:
@@ -86,9 +87,13 @@ class LearnerSubject(Subject):
         result: Sequence[Any] = self._pass(xs, ys)
         return result
 
-    def answer_many(self, xs: Any, ys: list[Any]) -> Table | Floats:
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
-        found: Floats = self.learner._predict_learn(xs, ys)
+        found: Floats
+        if xs.matrix is not None:
+            found = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
+        else:
+            found = self.learner._predict_learn(list(xs.events), ys)
         return Table(self.learner.labels, found) if self._classes else found
 
 

@@ -111,7 +111,7 @@ def test_a_clock_that_is_a_field():
     ]
     found = replay(events, {"it": kaczmarz()}, delay=ByTime("at", 10.0))
     assert found.events == 600
-    with pytest.raises(ValueError, match="the field 'at' is None, which is no time"):
+    with pytest.raises(ValueError, match="field 'at': None is no time"):
         replay([({"x": 1}, True)], {"it": kaczmarz()}, task="classification", delay=ByTime("at", 1.0))
 
 

@@ -96,7 +96,7 @@ def test_a_pickle_goes_on(logs):
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"id": 1, "y": True}, "line 2: the field 'at' is no time"),
+        ({"id": 1, "y": True}, "line 2: field 'at': None is no time"),
         ({"at": 5, "y": True}, "line 2: the key 'id' is missing"),
         ({"id": 1, "at": 5}, "line 2: the target 'y' is missing"),
     ],

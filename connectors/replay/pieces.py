@@ -1,0 +1,89 @@
+"""Pieces of a log as a contest takes them: targets read, cut where a line is due, what is refused counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from connectors.events import Places, Record, label
+from connectors.files.batches import EXAMPLES, Batch
+from connectors.replay.labels import ByLabels
+from connectors.replay.progress import Replay
+from connectors.replay.reading import interpret
+from streamk.prequential.chunk import Chunk
+from streamk.prequential.contest import CHUNK
+from streamk.prequential.late import ByCount
+
+
+class Piece(NamedTuple):
+    """Events, their targets as the task needs them, and their lines."""
+
+    chunk: Chunk
+    targets: Sequence[Any]
+    lines: Sequence[int]
+
+
+class Refusals:
+    """Records that were refused: counted, the first few kept; the first ends a strict replay."""
+
+    def __init__(self, run: Replay, strict: bool) -> None:
+        self._run, self._strict = run, strict
+        self.ended = False
+
+    def __call__(self, sentence: str) -> None:
+        if self._strict:
+            self._run.error, self.ended = self._run.error or sentence, True
+            return
+        self._run.refused += 1
+        if len(self._run.examples) < EXAMPLES:
+            self._run.examples.append(sentence)
+
+
+def pieces(
+    batches: Iterable[Batch], log: Places, run: Replay, limit: int | None, refuse: Refusals
+) -> Iterator[Piece]:
+    """Yield what was not gone through before an interruption, at most ``limit`` records in all."""
+    seen = 0
+    for batch in batches:
+        start = min(max(run.read - seen, 0), len(batch))
+        stop = len(batch) if limit is None else min(len(batch), limit - seen)
+        seen += len(batch)
+        if start < stop:
+            whole = _piece(batch, slice(start, stop), log, run, refuse)
+            run.read += stop - start
+            at = 0
+            while at < len(whole.targets) and not refuse.ended:
+                part = slice(at, at + _until_mark(run))
+                yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part])
+                at = part.stop
+        if refuse.ended or (limit is not None and seen >= limit):
+            return
+
+
+def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> Piece:
+    """Return some records of a batch with their targets read, without those whose targets cannot be."""
+    chunk = Chunk(lambda: batch.events, batch.names, batch.matrix)[rows]
+    lines = batch.lines[rows]
+    if isinstance(run.late, ByLabels):
+        return Piece(chunk, [None] * len(lines), lines)
+    if run.task == "regression" and batch.numbers is not None:
+        return Piece(chunk, batch.numbers[rows].tolist(), lines)
+    if run.task != "regression":
+        return Piece(chunk, list(map(label, batch.targets[rows])), lines)
+    found = []
+    for x, y, line in zip(chunk.events, batch.targets[rows], lines, strict=True):
+        try:
+            found.append((*interpret(Record(line, dict(x), y), log, run.task), line))
+        except ValueError as error:
+            refuse(str(error))
+            if refuse.ended:
+                break
+    events, targets, kept = zip(*found, strict=True) if found else ((), (), ())
+    return Piece(Chunk(list(events)), targets, kept)
+
+
+def _until_mark(run: Replay) -> int:
+    """Return how many events to take next, so that there is a line at every power of two."""
+    events = run.contest.events
+    late = run.late.delay - run.contest.waiting if isinstance(run.late, ByCount) else 0
+    return min(CHUNK, (1 << events.bit_length()) - events + late)
