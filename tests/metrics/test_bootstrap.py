@@ -96,6 +96,27 @@ def test_the_spread_where_units_are_alike():
     assert np.median(errors) == pytest.approx(1.0 / 0.3 / np.sqrt(200), rel=0.1)
 
 
+@pytest.mark.parametrize("count", [16, 40, 150])
+def test_the_spread_step_by_step(count):
+    """As the module says it, in loops."""
+    new = np.random.default_rng(count).normal(size=count)
+    means = lfilter([1.0], [1.0, -0.8], new)
+    means[0] += 5.0
+    d = [float(x) for x in means - means.mean()]
+    rho = sum(d[t] * d[t - 1] for t in range(1, count)) / sum(x * x for x in d)
+    rho = rho + (1 + 3 * rho) / count
+    assert 0.0 < rho < 0.95
+    e = [d[0] * (1 - rho**2) ** 0.5] + [d[t] - rho * d[t - 1] for t in range(1, count)]
+    e = [x - sum(e) / count for x in e]
+    size = round(count ** (1 / 3))
+    sums = [sum(e[(t + k) % count] for k in range(size)) for t in range(count)]
+    variance = sum(x * x / size for x in sums) / count / (count - size)
+    found = spread(means)
+    assert found.error == pytest.approx(variance**0.5 / (1 - rho), rel=1e-9)
+    assert found.drawn == count // size
+    assert found.blocks == pytest.approx([x / size**0.5 for x in sums], abs=1e-9)
+
+
 def test_what_nothing_can_be_said_of():
     assert interval(Units()) is None
     assert interval(units_of(np.arange(15.0))) is None
