@@ -31,7 +31,7 @@ def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
     known = [value for bar in bars for value in bar.values if math.isfinite(value)]
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
-    zero = -low / reach
+    zero = abs(low) / reach
     parts, y = [], 0.0
     for bar in bars:
         parts.append(
