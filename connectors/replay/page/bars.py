@@ -31,7 +31,7 @@ def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
     known = [value for bar in bars for value in bar.values if math.isfinite(value)]
     low, high = min([0.0, *known]), max([0.0, *known])
     reach = (high - low) or 1.0
-    zero = -low / reach
+    zero = abs(low) / reach
     parts, y = [], 0.0
     for bar in bars:
         parts.append(
@@ -47,9 +47,9 @@ def bar_chart(key: str, title: str, bars: Sequence[Bar]) -> str:
                     f'width="{max(100 * (right - left), 0.2):.2f}%" height="{_THICK}" rx="1"/>'
                 )
             y += _THICK + 2
+        if low < 0:
+            parts.append(rule((zero, zero), (y - len(bar.values) * (_THICK + 2) - 3, y + 1), "axis"))
         y += 9
-    if low < 0:
-        parts.append(rule((zero, zero), (0, y - 9), "axis"))
     said = "; ".join(f"{bar.label} {bar.note}" for bar in bars)
     return picture(key, title, f"{title}: {said}.", "".join(parts), max(y, 1), "bars")
 

@@ -19,6 +19,7 @@ from connectors.replay.page.sections import (
 from connectors.replay.page.words import count, decimal, escape, headline, metric_name
 
 __all__ = ["Curve", "page"]
+_SIDE_BY_SIDE = 4  # classes of a confusion matrix that leave room for another beside it
 
 
 def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapping[str, Any]) -> str:
@@ -118,9 +119,10 @@ def _confusion(contenders: Rows) -> str:
         for k, c in enumerate(contenders)
         if c.get("classes") and c["classes"].get("labels")
     ]
-    return section(
-        "What was taken for what", f'<div class="pair matrix">{"".join(drawn)}</div>' if drawn else ""
-    )
+    most = max((len(c["classes"].get("labels") or []) for c in contenders if c.get("classes")), default=0)
+    wide = " wide" if most > _SIDE_BY_SIDE else ""
+    shown = f'<div class="pair matrix{wide}">{"".join(drawn)}</div>' if drawn else ""
+    return section("What was taken for what", shown)
 
 
 def _slices(by: str, task: str, contenders: Rows) -> str:
@@ -148,7 +150,9 @@ def _again(results: Mapping[str, Any]) -> str:
     """Return what is needed to get the same page again: command, log, versions, seed."""
     parts = []
     if results.get("command"):
-        parts.append(f"<pre><code>{escape(results['command'])}</code></pre>")
+        # a browser may break a line after any hyphen, also within an option, unless each word is a box
+        spoken = " ".join(f"<span>{escape(word)}</span>" for word in str(results["command"]).split(" "))
+        parts.append(f"<pre><code>{spoken}</code></pre>")
     if results.get("log"):
         rows = [[f.get("name", ""), count(f.get("bytes")), f.get("sha256", "")] for f in results["log"]]
         shown = tables.plain_table("log", "The log", ["file", "bytes", "SHA-256"], rows)

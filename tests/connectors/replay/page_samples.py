@@ -141,10 +141,13 @@ def hostile():
         ("kernel", HOSTILE), labels=(HOSTILE, "b\x00\u202e\ud800"), slices=(HOSTILE,)
     )
     _, curves, measured = classification(("kernel", HOSTILE))
-    first = results["contenders"][0]
-    first["error"] = HOSTILE
-    first["metrics"][HOSTILE] = 1.0
-    first["summary"] = {"experts": [{"expert": HOSTILE, "weight": 1.0}], "relevance": {HOSTILE: [0.5]}}
+    for contender in results["contenders"]:
+        contender["error"] = HOSTILE
+        contender["metrics"][HOSTILE] = 1.0
+        contender["summary"] = {
+            "experts": [{"expert": HOSTILE, "weight": 1.0}],
+            "relevance": {HOSTILE: [0.5]},
+        }
     texts = ("title", "task_", "target", "delay", "by", "verdict", "command", "seed")
     results |= dict.fromkeys(texts, HOSTILE)
     results["comparisons"] = [HOSTILE]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from connectors.replay.page import axes, page, tables, thinning, words
+from connectors.replay.page.bars import Bar, bar_chart
 from connectors.replay.page.charts import Line, line_chart
 from tests.connectors.replay import page_samples as samples
 
@@ -22,6 +23,7 @@ PAGES = {
     "many classes": samples.classification(samples.NAMES[:2], labels=[f"class {k}" for k in range(20)]),
     "bare": ({"name": "x", "task": "classification", "contenders": []}, {}, {}),
 }
+BOX = r'x="([\d.]+)%" y="[\d.]+" width="([\d.]+)%"'
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
@@ -93,7 +95,7 @@ def test_pictures_and_tables_have_names(text):
         if tag == "th":
             assert values["scope"] in ("row", "col")
     for table in re.findall(r"<table>.*?</table>", text):
-        assert table.startswith("<table><caption id=")
+        assert table.startswith('<table><caption><span id="')
     assert text.count("<table>") == text.count('<div class="scroll" role="region" aria-labelledby=')
 
 
@@ -109,9 +111,9 @@ def test_what_the_data_say_is_text():
 def test_all_that_is_known_is_shown():
     results, curves, measured = PAGES["usual"]
     shown = Checked(page(results, curves, measured)).text()
+    assert "".join(results["command"].split()) in "".join(shown.split())
     for said in (
         results["verdict"],
-        results["command"],
         results["log"][0]["sha256"],
         *results["comparisons"],
     ):
@@ -154,7 +156,7 @@ def test_the_best_of_a_row_is_marked_and_losses_are_better_small():
 
 
 def test_a_matrix_of_many_classes_puts_the_rare_ones_together():
-    confusion = np.arange(400).reshape(20, 20)
+    confusion = 20 * np.arange(20)[:, None] + 1000 * np.arange(20)[::-1]  # the last labels are frequent
     classes = {"labels": [f"l{k}" for k in range(20)], "confusion": confusion.tolist(), "recall": [0.25] * 20}
     drawn = tables.confusion_table("m", "k", classes)
     cells = [float(c.replace(",", "")) for c in re.findall(r'class="cell \w+"[^>]*>([\d,]+)<', drawn)]
@@ -175,7 +177,21 @@ def test_a_thinned_curve_keeps_means_extremes_and_gaps():
     assert np.nanmax(curve.y) < 1.3
     assert np.nanmean(curve.y) == pytest.approx(np.nanmean(y), abs=0.01)
     assert np.isnan(curve.y[(curve.x > 6050) & (curve.x < 6950)]).all()
-    assert axes.path(np.array([0, 0.5, 1]), np.array([1.0, np.nan, 2.0])).count("M") == 2
+    alone = axes.path(np.array([0, 0.5, 1]), np.array([1.0, np.nan, 2.0]))
+    assert alone == "M0.0,1.0h0M1000.0,2.0h0"  # dots where they stand
+
+
+def test_bars_begin_at_zero():
+    drawn = bar_chart("k", "t", [Bar("a", [1.0], "1"), Bar("b", [2.0], "2")])
+    assert re.findall(BOX, drawn) == [("0.00", "50.00"), ("0.00", "100.00")]
+    drawn = bar_chart("k", "t", [Bar("a", [-1.0], "−1"), Bar("b", [3.0], "3")])
+    assert re.findall(BOX, drawn) == [("0.00", "25.00"), ("25.00", "75.00")]
+
+
+def test_a_last_window_that_is_not_full_ends_with_the_events():
+    results, curves, measured = PAGES["usual"]
+    first = int(0.56 * 45_312) / 45_312
+    assert f'x="{100 * first:.2f}%"' in page(results, curves, measured)
 
 
 def test_one_wild_window_does_not_flatten_the_others_and_is_mentioned():
