@@ -70,9 +70,7 @@ def whole(path: Path, target: str, dicts: bool) -> float:
 
 def compare(data: Path, rows: int, rounds: int) -> None:
     """Print a table: the least of some rounds, the events of each taken in turn."""
-    print(
-        "stream, form, events as: decoding, learning (µs an event), part; all of it, reading ahead, and what that adds"
-    )
+    print("stream, form, events as: decoding, learning (µs an event), part; all in one, what that adds")
     with tempfile.TemporaryDirectory() as folder:
         for name, (file, target) in STREAMS.items():
             for path in written(data / file, target, Path(folder), rows):
@@ -83,9 +81,9 @@ def compare(data: Path, rows: int, rounds: int) -> None:
                         events, decoding = taken(ReplayLog(path, target)._read(), dicts)
                         found.append((decoding, learned(path, target, dicts), whole(path, target, dicts)))
                     a, b, c = (min(times) / events * 1e6 for times in zip(*found, strict=True))
-                    form, sort = path.suffix[1:], "dicts" if dicts else "columns"
+                    form, sort, adds = path.suffix[1:], "dicts" if dicts else "columns", c / b - 1
                     print(
-                        f"{name:10} {form:6} {sort:8} {a:6.2f} {b:6.2f} {a / b:6.0%} {c:8.2f} {c / b - 1:6.0%}",
+                        f"{name:10} {form:6} {sort:8} {a:6.2f} {b:6.2f} {a / b:6.0%} {c:8.2f} {adds:6.0%}",
                         flush=True,
                     )
 
@@ -108,8 +106,8 @@ def bounded(events: int) -> None:
                 early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(
-            f"{seen:,} made events in {time.perf_counter() - began:.0f} s; {early / 1024:.0f} MiB at most after "
-            f"a hundredth of them, {last / 1024:.0f} MiB in the end"
+            f"{seen:,} made events in {time.perf_counter() - began:.0f} s; at most {early / 1024:.0f} MiB "
+            f"after a hundredth of them, {last / 1024:.0f} MiB in the end"
         )
 
 

@@ -144,8 +144,7 @@ def _value(data, at, stop):  # type: ignore[no-untyped-def]
     minus = at < stop and data[at] == 45
     if end > at and (digits == 1 or data[at + minus] != 48):
         after = data[end] if end < stop else 32
-        # -0 is an integer
-        if (after == COMMA or after == 125 or after <= 32) and (pointed or not minus or quick != 0.0):
+        if after == COMMA or after == 125 or after <= 32:
             return (FLOAT if pointed else INT), quick, at, end, end
     for kind, word in ((TRUE, _TRUE), (FALSE, _FALSE), (MISSING, _NULL)):
         if _is(data, at, stop, word):

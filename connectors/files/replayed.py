@@ -137,8 +137,8 @@ class ReplayLog:
         ------
         ValueError
             If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no
-            header or no such column, or other targets than those before it; if ``strict``, with the place of a
-            record that cannot be decoded.
+            header or no such column, or other targets than those before it; if ``strict``, with the place
+            of a record that cannot be decoded.
         OSError
             If a file cannot be read.
         """

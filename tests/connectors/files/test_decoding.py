@@ -12,7 +12,7 @@ from numba import njit
 from connectors.events import Decoder
 from connectors.files.ahead import Ahead
 from connectors.files.dialect import Dialect, sniff
-from connectors.files.numbers import INT, NONE, number
+from connectors.files.numbers import INT, NONE, number, short
 from connectors.files.replayed import ReplayLog
 from connectors.values import MISSING
 from streamk.compiling import ENTRY
@@ -21,6 +21,11 @@ from streamk.compiling import ENTRY
 @njit(**ENTRY)
 def compiled(data, point):
     return number(data, 0, len(data), point)
+
+
+@njit(**ENTRY)
+def compiled_short(data, point):
+    return short(data, 0, len(data), point)
 
 
 def decimals(draw):
@@ -40,6 +45,8 @@ def test_a_number_is_what_python_reads():
         kind, value = compiled(np.frombuffer(text.encode(), np.uint8), 46)
         assert kind == NONE or struct.pack("d", value) == struct.pack("d", float(text)), text
         assert kind != INT or int(text) == value
+        end, value, _, _ = compiled_short(np.frombuffer(text.encode(), np.uint8), 46)
+        assert end == 0 or struct.pack("d", value) == struct.pack("d", float(text[:end])), text
 
 
 @pytest.mark.parametrize(
