@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from connectors.files.numbers import FALSE, FLOAT, INT, MISSING, NONE, TEXT, TRUE, number
+from connectors.files.numbers import FALSE, FLOAT, INT, MISSING, NONE, TEXT, TRUE, number, short
 from streamk.compiling import ENTRY, INNER
 
 COMMA, POINT, QUOTE = 44, 46, 34
@@ -52,6 +52,7 @@ def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped
     """
     starts, stops, kinds, values, plain, begins, ends, lines = out
     most, columns, size, row = len(plain), starts.shape[1], len(data), 0
+    sign = point if point != delimiter else 255  # no byte of UTF-8: such a sign stands in quotes
     while row < most and at < size:
         begin, column, fine, ended, breaks = at, 0, True, False, 0
         begins[row] = begin
@@ -71,7 +72,12 @@ def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped
                     at += 1
                 if at >= size:
                     return row, begin
+            value, found = 0.0, False
+            if column < columns and not quoted:
+                at, value, _, _ = short(data, at, size, sign)
+                found = at > start and at < size and (data[at] == delimiter or data[at] <= _RETURN)
             while at < size and data[at] != delimiter and data[at] != _LINE:
+                found = found and data[at] == _RETURN
                 fine = fine and data[at] != QUOTE and data[at] != 0
                 fine = fine and (data[at] != _RETURN or (at + 1 < size and data[at + 1] == _LINE))
                 at += 1
@@ -83,7 +89,9 @@ def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped
                 stop -= 1
             if column < columns and fine:
                 starts[row, column], stops[row, column] = start, stop
-                if start == stop:
+                if found:
+                    kinds[row, column], values[row, column] = FLOAT, value
+                elif start == stop:
                     kinds[row, column] = MISSING
                 else:
                     kind, values[row, column] = number(data, start, stop, point)
@@ -132,6 +140,12 @@ def _value(data, at, stop):  # type: ignore[no-untyped-def]
                 return NONE, 0.0, at, at, at
             end += 1
         return (TEXT if end < stop else NONE), 0.0, at + 1, end, end + 1
+    end, quick, digits, pointed = short(data, at, stop, POINT)
+    minus = at < stop and data[at] == 45
+    if end > at and (digits == 1 or data[at + minus] != 48):
+        after = data[end] if end < stop else 32
+        if after == COMMA or after == 125 or after <= 32:
+            return (FLOAT if pointed else INT), quick, at, end, end
     for kind, word in ((TRUE, _TRUE), (FALSE, _FALSE), (MISSING, _NULL)):
         if _is(data, at, stop, word):
             return kind, 0.0, at, at + len(word), at + len(word)

@@ -99,7 +99,7 @@ class Assembler:
             except ValueError as error:
                 odd[row] = str(error)
         whole = self._columns(data, cells, rows)
-        unlabelled = self._unlabelled(data, cells, rows)
+        unlabelled = _unlabelled(whole)
         if not odd and not unlabelled:
             whole.lines = lines[rows].tolist()
             whole.size = int(ends[-1] - begins[0])
@@ -177,17 +177,6 @@ class Assembler:
             cells.values[rows, j] if counted else None,
         )
 
-    def _unlabelled(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> set[int]:
-        """Return which rows have no target."""
-        if not len(rows):
-            return set()
-        kinds = cells.kinds[rows, self._target]
-        other = np.flatnonzero((kinds != FLOAT) & (kinds != INT)).tolist()
-        if self._csv:
-            texts = self._texts(data, cells, rows[other], self._target, self._labels)
-            return {k for k, text in zip(other, texts, strict=True) if text is None}
-        return {k for k in other if kinds[k] not in (TEXT, TRUE, FALSE)}
-
     def _texts(self, data: bytes, cells: Cells, rows: NDArray[np.int64], j: int, read: _Memory) -> list[Any]:
         starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()
         return [read[data[a:b]] for a, b in zip(starts, stops, strict=True)]
@@ -220,6 +209,13 @@ class Assembler:
             else:
                 values[k] = _WORDS.get(int(kind[k]))
         return values
+
+
+def _unlabelled(batch: Batch) -> set[int]:
+    """Return which events have no target."""
+    if batch.numbers is not None or None not in batch.targets:
+        return set()
+    return {k for k, target in enumerate(batch.targets) if target is None}
 
 
 def _is_utf8(data: bytes, begin: int, end: int) -> bool:

@@ -34,6 +34,7 @@ def _power(q: int) -> tuple[int, int]:
     return value >> 64, value & (1 << 64) - 1
 
 
+_TENS = np.array([10.0**q for q in range(23)])
 _POWERS = np.array([_power(q) for q in range(_LEAST, _MOST + 1)], dtype=np.uint64)
 
 
@@ -62,6 +63,9 @@ def nearest(whole, q):  # type: ignore[no-untyped-def]
     """Return whether it is settled which double is nearest to ``whole · 10^q``, and that double."""
     if whole == np.uint64(0):
         return True, 0.0
+    if whole < np.uint64(1 << 53) and -22 <= q <= 22:  # both are doubles, and so one rounding is all there is
+        exact = np.float64(np.int64(whole))
+        return True, (exact * _TENS[q] if q >= 0 else exact / _TENS[-q])
     if q < _LEAST or q > _MOST:
         return False, 0.0
     zeros, shifted = 0, whole
@@ -91,6 +95,35 @@ def nearest(whole, q):  # type: ignore[no-untyped-def]
         exponent += 1
     bits &= np.uint64((1 << 52) - 1)
     return True, _as_double(bits | (np.uint64(exponent) << np.uint64(52)))
+
+
+@njit(**INNER)
+def short(data, start, stop, point):  # type: ignore[no-untyped-def]
+    """Return where a short plain decimal ends, its value, digits before the point, and whether it has one.
+
+    It is what most numbers are: perhaps a minus, at most 15 digits, perhaps a point among them. With no digit
+    before or after the point, or with more, it ends at the start.
+    """
+    negative = start < stop and data[start] == 45
+    at = first = start + negative
+    whole = np.int64(0)
+    while at < stop and 48 <= data[at] <= 57:
+        whole = whole * 10 + np.int64(data[at]) - 48
+        at += 1
+    before, after = at - first, 0
+    pointed = at < stop and data[at] == point
+    if pointed:
+        at += 1
+        while at < stop and 48 <= data[at] <= 57:
+            whole = whole * 10 + np.int64(data[at]) - 48
+            at += 1
+        after = at - first - before - 1
+    if before == 0 or before + after > 15 or (pointed and after == 0):
+        return start, 0.0, before, pointed
+    value = np.float64(whole)
+    if after:
+        value /= _TENS[after]
+    return at, (-value if negative else value), before, pointed
 
 
 @njit(**INNER)

@@ -136,9 +136,9 @@ class ReplayLog:
         Raises
         ------
         ValueError
-            If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no header
-            or no such column, or other targets than those before it; if ``strict``, with the place of a
-            record that cannot be decoded.
+            If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no
+            header or no such column, or other targets than those before it; if ``strict``, with the place
+            of a record that cannot be decoded.
         OSError
             If a file cannot be read.
         """

@@ -115,6 +115,7 @@ def test_ctrl_c_ends_a_wait_for_a_pipe():
     assert process.stdout.readline() == b"1000\n"
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
+    process.wait(timeout=10)  # while the pipe is open
     assert process.communicate(timeout=10)[0].splitlines()[-1] == b"ended 1"
 
 
@@ -158,8 +159,11 @@ def test_the_log_of_many_files_is_whole(resumed):
     assert log.broken.examples[0] == f"{place}, line 1506: cannot be decoded: 3 values for 2 columns"
     assert log.broken.bare[0].startswith(f"{place}, line 2907: the target 'y' is missing")
     assert log.said == [
-        "read as CSV with commas between values and decimal points; --delimiter and --decimal change that",
-        "read as CSV with semicolons between values and decimal commas; --delimiter and --decimal change that",
+        f"read as CSV with {both}; --delimiter and --decimal change that"
+        for both in (
+            "commas between values and decimal points",
+            "semicolons between values and decimal commas",
+        )
     ]
     assert batches[0][2][:3] == [2, 5, 6]
     # as sha256sum prints them
@@ -178,6 +182,17 @@ def test_from_any_position_on_the_records_are_the_same(resumed, number):
     rest = [row for xs, ys, lines, _ in batches[number + 1 :] for row in zip(xs, ys, lines, strict=True)]
     assert found == rest
     assert (log.records, log.broken) == (whole.records, whole.broken)
+
+
+def test_a_position_knows_the_decimal_sign_of_the_files_before(tmp_path):
+    write(tmp_path / "a.csv", "a;y\n3,5;u\n")
+    write(tmp_path / "b.csv", "a;y\n" + "1;u\n" * 1500 + "2,5;u\n")
+    files = str(tmp_path / "*")
+    log = ReplayLog(files, "y")
+    positions = [(batch.position, log.records) for batch in log.batches()]
+    for position, records in positions[:-1]:
+        assert records in (1, 1001)
+        assert read(files, position=position)[1][-1] == ({"a": 2.5}, "u")
 
 
 def test_a_position_belongs_to_its_log(tmp_path):
