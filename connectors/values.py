@@ -87,3 +87,12 @@ def value_reader(
 def label(target: Any) -> Any:
     """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class."""
     return int(target) if type(target) is float and target.is_integer() else target
+
+
+def kind_of(target: Any) -> str:
+    """Return what sort of target this is, in words."""
+    if isinstance(target, bool):
+        return "a truth"
+    if isinstance(target, str):
+        return "a text" if isinstance(read_value(target), str) else "a number in CSV"
+    return "a number"

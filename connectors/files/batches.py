@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +17,7 @@ from connectors.events import Record
 ROWS = 1000  # records of a batch, at most
 BYTES = 1 << 22  # of a batch, about, where records are large
 EXAMPLES = 5  # of broken records
+_LINE = re.compile(r", (?:line|row|record) (\d+)")
 
 
 @dataclass
@@ -117,6 +120,14 @@ class Batch:
     def targets(self) -> Sequence[Any]:
         """The targets; of CSV texts, one number being one text however it is written."""
         return self._targets() if callable(self._targets) else self._targets
+
+    def before_broken(self) -> Batch:
+        """Return the records before the first that is broken."""
+        found = _LINE.search(self.broken.examples[0])
+        count = len(self) if found is None else bisect_left(self.lines, int(found[1]))
+        kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
+        kept.name, kept.position, kept.said, kept.done = self.name, self.position, self.said, self.done
+        return kept
 
     def records(self) -> Iterator[Record]:
         """Yield them one by one."""

@@ -216,11 +216,11 @@ class Lines:
         parts: list[bytes] = []
         got = 0
         try:
-            while (
-                got < size and not (self.cut or self._over) and (part := self._file.plain.read1(size - got))
-            ):
+            plain, over = self._file.plain, False
+            while not (over or self.cut or self._over) and (part := plain.read1(size - got)):
                 parts.append(part)
                 got += len(part)
+                over = got >= size or self._file.piped  # a pipe may come slowly
         except DAMAGE as error:
             self.cut = str(error)
         except StoppedError:  # what was read is still there

@@ -16,7 +16,7 @@ from connectors.files.maps import Maps
 from connectors.files.names import files_of
 from connectors.files.opening import HEAD, Opened
 from connectors.files.row_groups import RowGroups
-from connectors.values import MISSING, read_value
+from connectors.values import MISSING, kind_of
 
 
 class ReplayLog:
@@ -146,6 +146,8 @@ class ReplayLog:
             empty = True
             for batch in ahead:
                 if self._strict and batch.broken.count:
+                    if len(kept := batch.before_broken()):
+                        yield kept
                     raise ValueError(batch.broken.examples[0])
                 empty = self._check(batch, empty)
                 self.broken.add(batch.broken)
@@ -164,9 +166,9 @@ class ReplayLog:
             if empty and batch.broken.bare and not self.records and not named:
                 raise ValueError(batch.broken.bare[0])
             return empty
-        kind = _kind(batch.targets[0])
+        kind = kind_of(batch.targets[0])
         if self._kind and kind != self._kind[0] and batch.name != self._kind[1]:
-            numbers = {_kind(target) for target in batch.targets}
+            numbers = {kind_of(target) for target in batch.targets}
             if self._kind[0] not in numbers:
                 raise ValueError(
                     f"{batch.name}: the target {self.target!r} is {kind}, and {self._kind[0]} in "
@@ -293,12 +295,3 @@ class ReplayLog:
         if len(files) > 1:
             one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()
         return {"sha256": one, "files": files}
-
-
-def _kind(target: Any) -> str:
-    """Return what sort of target this is, in words."""
-    if isinstance(target, bool):
-        return "a truth"
-    if isinstance(target, str):
-        return "a text" if isinstance(read_value(target), str) else "a number in CSV"
-    return "a number"

@@ -12,7 +12,7 @@ from streamk.prequential.contest import CHUNK
 
 
 def batches_of(log: Any) -> Iterator[Batch]:
-    """Yield what a log has, in batches; of one that gives records, no record is lost where its reading ends."""
+    """Yield what a log has, in batches; where the reading of records ends, those before are given."""
     if hasattr(log, "batches"):
         yield from log.batches()
         return

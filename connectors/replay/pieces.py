@@ -27,11 +27,12 @@ class Refusals:
     """Records that were refused: counted, the first few kept; the first ends a strict replay."""
 
     def __init__(self, run: Replay, strict: bool) -> None:
-        self._run, self._strict = run, strict
+        self._run, self.strict = run, strict
         self.ended = False
 
     def __call__(self, sentence: str) -> None:
-        if self._strict:
+        """Refuse a record, with a sentence that names it."""
+        if self.strict:
             self._run.error, self.ended = self._run.error or sentence, True
             return
         self._run.refused += 1
@@ -49,37 +50,45 @@ def pieces(
         stop = len(batch) if limit is None else min(len(batch), limit - seen)
         seen += len(batch)
         if start < stop:
-            whole = _piece(batch, slice(start, stop), log, run, refuse)
+            whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
             run.read += stop - start
             at = 0
             while at < len(whole.targets) and not refuse.ended:
                 part = slice(at, at + _until_mark(run))
                 yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part])
                 at = part.stop
+            if stopped:
+                refuse(stopped)
         if refuse.ended or (limit is not None and seen >= limit):
             return
 
 
-def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> Piece:
-    """Return some records of a batch with their targets read, without those whose targets cannot be."""
-    chunk = Chunk(lambda: batch.events, batch.names, batch.matrix)[rows]
+def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[Piece, str]:
+    """Return some records of a batch with their targets read, without those whose targets cannot be.
+
+    If the first of these ends the replay, those before it are returned, and what is to be said of it.
+    """
+    events: Any = lambda: batch.events  # noqa: E731  # made where somebody asks
+    chunk = Chunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
     if isinstance(run.late, ByLabels):
-        return Piece(chunk, [None] * len(lines), lines)
+        return Piece(chunk, [None] * len(lines), lines), ""
     if run.task == "regression" and batch.numbers is not None:
-        return Piece(chunk, batch.numbers[rows].tolist(), lines)
+        return Piece(chunk, batch.numbers[rows].tolist(), lines), ""
     if run.task != "regression":
-        return Piece(chunk, list(map(label, batch.targets[rows])), lines)
-    found = []
-    for x, y, line in zip(chunk.events, batch.targets[rows], lines, strict=True):
+        return Piece(chunk, list(map(label, batch.targets[rows])), lines), ""
+    given: Any = chunk.events
+    found, stopped = [], ""
+    for x, y, line in zip(given, batch.targets[rows], lines, strict=True):
         try:
-            found.append((*interpret(Record(line, dict(x), y), log, run.task), line))
+            found.append((*interpret(Record(line, x, y), log, run.task), line))
         except ValueError as error:
-            refuse(str(error))
-            if refuse.ended:
+            if refuse.strict:
+                stopped = str(error)
                 break
-    events, targets, kept = zip(*found, strict=True) if found else ((), (), ())
-    return Piece(Chunk(list(events)), targets, kept)
+            refuse(str(error))
+    xs, targets, kept = zip(*found, strict=True) if found else ((), (), ())
+    return Piece(Chunk(list(xs)), targets, kept), stopped
 
 
 def _until_mark(run: Replay) -> int:

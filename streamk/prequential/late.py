@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from streamk.encoding.fields import Event
-from streamk.prequential.contest import Contest
 from streamk.prequential import moments
+from streamk.prequential.contest import Contest
 from streamk.scores import check_delay
 
 
