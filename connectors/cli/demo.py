@@ -11,6 +11,7 @@ from rich.console import Console
 import streamk
 from connectors.cli.exits import exits, usage
 from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay import report
 from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring
@@ -34,7 +35,7 @@ def demo_command(
                 write_log(log, make())
             options = f"--target label --set seed=7 --interval {interval} --save {model} --report {page}"
             console.print(f"\n[bold]streamk replay {log} {options}[/]", soft_wrap=True)
-            source = Log(log, "label")
+            source = ReplayLog(log, "label")
             show = report.live(console, source, None) if console.is_terminal else report.lines(console)
             with show as watch:
                 run = replay(
@@ -52,7 +53,7 @@ def demo_command(
                 raise ValueError("the reloaded model predicts differently")
             console.print(f"reloaded: the same predictions on all {run.events:,} events")
             words = ["streamk", "replay", str(log), *options.split()]
-            write(page, run, Log(log, "label"), words, {"seed": 7})
+            write(page, run, source, words, {"seed": 7})
             console.print(f"the page: {page / 'index.html'}", soft_wrap=True)
 
 

@@ -34,10 +34,11 @@ from streamk.scores import TASKS, check_delay
 
 
 def replay_command(
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            help="CSV or JSON lines, plain, gzip or zstd; - is a pipe, a .toml what those settings read."
+            help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns; - is "
+            "a pipe, a .toml what those settings read."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
@@ -83,6 +84,10 @@ def replay_command(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on from here after an interruption.")
     ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between the values of CSV; told by default.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="Before fractions in CSV, . or ,; told by default.")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the first learner's model here at the end.")] = None,
@@ -96,7 +101,7 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        with _log(file, target, start, end, strict, labels is None) as (log, given):
+        with _log(files, target, (start, end), strict, labels is None, (delimiter, decimal)) as (log, given):
             names = learner or [given.name]
             parameters = {**given.parameters, **_assignments(settings or [], names[0])}
             late = _late(delay, time)
@@ -112,18 +117,21 @@ def replay_command(
                 keep = Checkpoint(
                     checkpoint,
                     {
-                        "log": file, "bytes": log.size, "target": log.target, "learner": names,
+                        "log": files, "bytes": log.size, "target": log.target, "learner": names,
                         "set": parameters, "delay": delay, "time": time, "labels": labels, "key": key,
                         "by": by, "interval": interval, "level": level, "baseline": baseline,
                         "task": task, "limit": limit,
                     },
                 )  # fmt: skip
             with _showing(console, log, limit, as_json) as watch:
-                task = task or (given.task if file.endswith(".toml") else None)
+                told = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level)
                 run = replay(
-                    log, names, task, parameters, limit, baseline, late, scoring, strict, keep, watch
+                    log, names, told, parameters, limit, baseline, late, scoring, strict, keep, watch
                 )
+            if not as_json:
+                for sentence in report.notes(run, log, told is None):
+                    console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if report_to is not None:
@@ -208,19 +216,34 @@ def _found(run: Replay) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _log(
-    file: str, target: str | None, start: str | None, end: str | None, strict: bool, labelled: bool
+    files: list[str],
+    target: str | None,
+    bounds: tuple[str | None, str | None],
+    strict: bool,
+    labelled: bool,
+    dialect: tuple[str | None, str | None],
 ) -> Iterator[tuple[Any, LearnerSettings]]:
     """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
+    file, (start, end) = files[0], bounds
     if not file.endswith(".toml"):
         if target is None:
             raise ValueError("--target: name the field to predict")
         if start is not None or end is not None:
             raise ValueError("--from and --to are for the topic of a .toml")
         if labelled:
-            yield ReplayLog(file, target, strict=strict), LearnerSettings()
+            delimiter, decimal = dialect
+            delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
+            yield (
+                ReplayLog(files, target, delimiter=delimiter, decimal=decimal, strict=strict),
+                LearnerSettings(),
+            )
+        elif len(files) > 1:
+            raise ValueError("--labels is for one log of events")
         else:
             yield Log(file, target, lenient=not strict, labelled=False), LearnerSettings()
         return
+    if len(files) > 1:
+        raise ValueError(f"{file}: the settings of a daemon stand alone")
     settings = load(Path(file))
     if target is not None:
         raise ValueError(f"--target: {file} says it, as events.target")

@@ -151,6 +151,15 @@ def summary(run: Replay, console: Console) -> None:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
 
 
+def notes(run: Replay, log: Any, told: bool) -> list[str]:
+    """Return how the log was read and, if it was told from the targets, which task that is."""
+    found = list(getattr(log, "said", []))
+    if told:
+        other = "regression" if run.task == "classification" else "classification"
+        found.append(f"{run.task}, as the first values of {log.target} suggest; --task {other} changes that")
+    return found
+
+
 def left_out(run: Replay, log: Any) -> str:
     """Return what was left out, as a sentence; empty if nothing was."""
     sentences = []

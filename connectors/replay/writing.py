@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import importlib.metadata
 import io
 import json
@@ -19,7 +18,6 @@ from connectors.replay.report import lateness
 from streamk.prequential import Results
 from streamk.prequential.results import finite
 
-_PART = 1 << 20
 _PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
@@ -81,7 +79,7 @@ def about(
             "refused": run.refused,
             "examples": [_placed(each) for each in [*getattr(log, "examples", []), *run.examples]],
         },
-        "log": [_file(name) for name in names_of(log)],
+        "log": _files(log),
         "command": " ".join(command),
         "versions": {"python": platform.python_version(), **_versions()},
         **given,
@@ -103,23 +101,18 @@ def _placed(sentence: str) -> dict[str, Any]:
 
 def names_of(log: Any) -> list[str]:
     """Return the names of the files of a log."""
-    return list(getattr(log, "names", [log.name]))
+    return list(getattr(log, "paths", [log.name]))
 
 
 def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
-def _file(name: str) -> dict[str, Any]:
-    """Return what tells a file from others; nothing but the name of what is none."""
-    path = Path(name)
-    if not path.is_file():
-        return {"name": name}
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(_PART):
-            digest.update(part)
-    return {"name": path.name, "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+def _files(log: Any) -> list[dict[str, Any]]:
+    """Return what tells the files of a log from others; nothing but a name where it has no files."""
+    if not hasattr(log, "fingerprint"):
+        return [{"name": name} for name in names_of(log)]
+    return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
 
 
 def _plain(value: Any) -> Any:
