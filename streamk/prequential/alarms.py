@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from river.drift import ADWIN
@@ -40,19 +42,25 @@ class Alarms:
         losses = np.concatenate([self._rest, losses])
         whole = len(losses) // _TOGETHER * _TOGETHER
         self._rest = losses[whole:]
-        for part in losses[:whole].reshape(-1, _TOGETHER):
+        means = self._means(losses[:whole].reshape(-1, _TOGETHER))
+        detector: Any = self._detector
+        for mean in means.tolist():
             self._seen += _TOGETHER
-            before = self._detector.estimation
-            self._detector.update(self._mean(part))
-            if self._detector.drift_detected and self._detector.estimation > before:
+            before = detector.estimation
+            detector.update(mean)
+            if detector.drift_detected and detector.estimation > before:
                 self.events.append(self._seen)
 
-    def _mean(self, losses: NDArray[np.float64]) -> float:
+    def _means(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the means of rows of losses, each between 0 and 1."""
         if not self._bounded:
-            finite = losses[np.isfinite(losses)]
-            if not self._scale and finite.any():
-                self._scale = float(finite.mean())
-            losses = np.nan_to_num(losses, nan=np.inf)
+            for row in losses if not self._scale else ():
+                finite = row[np.isfinite(row)]
+                if finite.any():
+                    self._scale = float(finite.mean())
+                    break
             with np.errstate(invalid="ignore", divide="ignore"):
-                losses = np.where(np.isinf(losses), 1.0, losses / (losses + self._scale))
-        return float(np.nan_to_num(losses).mean())
+                shares = losses / (losses + self._scale)
+            losses = np.where(losses == 0.0, 0.0, np.where(np.isfinite(losses), shares, 1.0))
+        means: NDArray[np.float64] = losses.mean(axis=1)
+        return means

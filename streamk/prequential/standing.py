@@ -47,6 +47,7 @@ class Standing:
         self.alarms = Alarms(bounded=self.classes)
         self.seconds = 0.0
         self.error = ""
+        self.chunks = 0  # answered through a compiled pass
         self.latencies: list[float] = []
         self._every, self._timed = 1, 0  # one in so many latencies is kept
         self._loss = 0.0
