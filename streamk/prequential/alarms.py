@@ -54,12 +54,12 @@ class Alarms:
     def _means(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the means of rows of losses, each between 0 and 1."""
         if not self._bounded:
-            for row in losses if not self._scale else ():
-                finite = row[np.isfinite(row)]
-                if finite.any():
-                    self._scale = float(finite.mean())
-                    break
-            with np.errstate(invalid="ignore", divide="ignore"):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                for row in losses if not self._scale else ():
+                    finite = row[np.isfinite(row)]
+                    if finite.any():
+                        self._scale = float(finite.mean())
+                        break
                 shares = losses / (losses + self._scale)
             losses = np.where(losses == 0.0, 0.0, np.where(np.isfinite(losses), shares, 1.0))
         means: NDArray[np.float64] = losses.mean(axis=1)
