@@ -16,11 +16,16 @@ from streamk.prequential.late import ByCount
 
 
 class Piece(NamedTuple):
-    """Events, their targets as the task needs them, and their lines."""
+    """Events, their targets as the task needs them, and their lines.
+
+    ``read`` are the records of the log that have been gone through once these events have: those of a whole
+    batch with its last piece, else 0. Only there may a replay be left to go on later.
+    """
 
     chunk: Chunk
     targets: Sequence[Any]
     lines: Sequence[int]
+    read: int = 0
 
 
 class Refusals:
@@ -44,19 +49,21 @@ def pieces(
     batches: Iterable[Batch], log: Places, run: Replay, limit: int | None, refuse: Refusals
 ) -> Iterator[Piece]:
     """Yield what was not gone through before an interruption, at most ``limit`` records in all."""
-    seen = 0
+    seen, before = 0, run.read
     for batch in batches:
-        start = min(max(run.read - seen, 0), len(batch))
+        start = min(max(before - seen, 0), len(batch))
         stop = len(batch) if limit is None else min(len(batch), limit - seen)
         seen += len(batch)
         if start < stop:
             whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
-            run.read += stop - start
-            at = 0
-            while at < len(whole.targets) and not refuse.ended:
+            at, count = 0, len(whole.targets)
+            while at < count and not refuse.ended:
                 part = slice(at, at + _until_mark(run))
-                yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part])
                 at = part.stop
+                read = stop - start if at >= count else 0
+                yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part], read)
+            if not count:
+                yield whole._replace(read=stop - start)
             if stopped:
                 refuse(stopped)
         if refuse.ended or (limit is not None and seen >= limit):

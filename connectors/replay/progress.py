@@ -13,7 +13,7 @@ from streamk.prequential import Contest, Results
 from streamk.prequential.late import Late
 
 _VERSION = 1
-_SECONDS = 5.0  # between two checkpoints
+_SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
 class Scoring(NamedTuple):
@@ -116,7 +116,8 @@ class Replay:
 class Checkpoint:
     """A file from which a replay goes on, to the numbers it would have ended with.
 
-    It is written in one step, every five seconds and at the end. It holds models as Python keeps them:
+    It is written in one step, twice a second or as often as takes a twentieth of the time, and at the end.
+    It holds models as Python keeps them:
     reading one runs what it says, so it is for who wrote it.
 
     Parameters
@@ -135,7 +136,7 @@ class Checkpoint:
     def __init__(self, directory: Path, identity: dict[str, Any]) -> None:
         self._path, self._identity = directory / "replay.checkpoint", identity
         directory.mkdir(parents=True, exist_ok=True)
-        self._written = time.monotonic()
+        self._written, self._pause = time.monotonic(), _SECONDS
 
     def read(self, fresh: Replay) -> Replay:
         """Return the replay that was written, or the one given if none was."""
@@ -161,10 +162,11 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Return whether it is time to write."""
-        return time.monotonic() - self._written >= _SECONDS
+        return time.monotonic() - self._written >= self._pause
 
     def write(self, run: Replay) -> None:
         """Write in one step, and keep it through a loss of power."""
+        began = time.monotonic()
         beside = self._path.with_suffix(".new")
         with beside.open("wb") as file:
             pickle.dump((_VERSION, self._identity, run), file, pickle.HIGHEST_PROTOCOL)
@@ -172,3 +174,4 @@ class Checkpoint:
             os.fsync(file.fileno())
         beside.replace(self._path)
         self._written = time.monotonic()
+        self._pause = max(_SECONDS, (self._written - began) / _SHARE)

@@ -117,9 +117,10 @@ def replay(
             _take(run, piece, log, refuse)
             if refuse.ended:
                 break
+            run.read += piece.read
             run.mark()
             watch(run)
-            if checkpoint is not None and checkpoint.due():
+            if checkpoint is not None and piece.read and checkpoint.due():
                 checkpoint.write(run)
         stays = refuse.ended or (reading.interrupted and checkpoint is not None)
         if run.late is not None and not stays:
@@ -129,7 +130,7 @@ def replay(
         watch(run)
         run.interrupted = reading.interrupted
         run.error = run.error or reading.error
-        if checkpoint is not None:
+        if checkpoint is not None and not refuse.ended:
             checkpoint.write(run)
     if not run.events and not run.interrupted:
         raise ValueError(run.error or (run.refused and run.examples[0]) or _nothing(log))

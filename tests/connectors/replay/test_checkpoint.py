@@ -12,6 +12,7 @@ import pytest
 from river import datasets
 
 from connectors.files.log import Log
+from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
 from tests.connectors.cli.terminal import COMMAND
@@ -64,35 +65,58 @@ def test_of_another_replay_or_damaged(bananas, tmp_path):
         replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
 
 
-def killed(log: Path, directory: Path, kills: int, seed: int = 1) -> bytes:
-    """Return the results of a command that is killed at random moments, and begun again."""
+def killed(log: Path, directory: Path, kills: int, seed: int = 1) -> tuple[bytes, int]:
+    """Return the results of a command that is killed at random moments, and of how many kills it went on."""
     chance = random.Random(seed)
-    command = [*COMMAND, "replay", str(log), "--target", "y", "--learner", "kernel", "--learner", LEARNERS[1]]
+    command = [
+        *COMMAND,
+        "replay",
+        str(log),
+        "--target",
+        "label",
+        "--learner",
+        "kernel",
+        "--learner",
+        LEARNERS[1],
+    ]
     command += ["--checkpoint", str(directory / "kept"), "--report", str(directory / "report")]
-    environment = {**os.environ, "STREAMK_CHECKPOINT_SECONDS": "0.05"}
-    done = 0
+    kept = directory / "kept" / "replay.checkpoint"
+    done = went_on = 0
     while True:
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + (chance.uniform(0.5, 6.0) if done < kills else 120.0)
+        before = kept.stat().st_mtime_ns if kept.exists() else 0
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            deadline = time.monotonic() + 120.0
             while process.poll() is None and time.monotonic() < deadline:
+                written = kept.stat().st_mtime_ns if kept.exists() else 0
+                if done < kills and written > before and deadline - time.monotonic() > 10.0:
+                    deadline = time.monotonic() + chance.uniform(0.0, 1.0)  # somewhere between two of them
+                    before = 2**63
                 time.sleep(0.01)
             if process.poll() is None:
                 process.kill()
-                done += 1
+                done, went_on = done + 1, went_on + 1
                 continue
         if done < kills:  # it was faster
+            kept.unlink()
             done += 1
             continue
         assert process.returncode == 0
-        return (directory / "report" / "results.json").read_bytes()
+        return (directory / "report" / "results.json").read_bytes(), went_on
 
 
-def test_killed(bananas, tmp_path):
+def disturbed_and_not(path: Path, events: int, kills: int) -> None:
+    log = path / "log.csv.gz"
+    write_log(log, synthetic(events))
     for name in ("killed", "whole"):
-        (tmp_path / name).mkdir()
-    found = killed(bananas, tmp_path / "killed", 3)
-    whole = killed(bananas, tmp_path / "whole", 0)
+        (path / name).mkdir()
+    found, went_on = killed(log, path / "killed", kills)
+    whole, _ = killed(log, path / "whole", 0)
+    assert went_on >= kills // 2
     assert strip(found) == strip(whole)
+
+
+def test_killed(tmp_path):
+    disturbed_and_not(tmp_path, 12_000, 3)
 
 
 def strip(results: bytes) -> bytes:
