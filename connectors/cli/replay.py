@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place
+from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
 from connectors.files.log import Log
@@ -87,11 +87,8 @@ def replay_command(
 def _log(file: str, target: str | None, start: str | None, end: str | None) -> Iterator[tuple[Any, Learner]]:
     """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
     if not file.endswith(".toml"):
-        if target is None:
-            raise ValueError("--target: name the field to predict")
-        if start is not None or end is not None:
-            raise ValueError("--from and --to are for the topic of a .toml")
-        yield Log(file, target), Learner()
+        refuse_bounds(start, end)
+        yield Log(file, required(target)), Learner()
         return
     settings = load(Path(file))
     if target is not None:
