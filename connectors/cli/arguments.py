@@ -25,6 +25,19 @@ def check_place(option: str, path: Path | None) -> None:
         raise ValueError(f"{option} {path}: this is not a file")
 
 
+def required(target: str | None) -> str:
+    """Return the target of a log, refusing none."""
+    if target is None:
+        raise ValueError("--target: name the field to predict")
+    return target
+
+
+def refuse_bounds(start: str | None, end: str | None) -> None:
+    """Refuse the bounds of a topic where there is none."""
+    if start is not None or end is not None:
+        raise ValueError("--from and --to are for the topic of a .toml")
+
+
 def assignments(texts: list[str], learner: str) -> dict[str, str]:
     """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
 

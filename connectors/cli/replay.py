@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place
+from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
 from connectors.files.log import Log
@@ -226,10 +226,8 @@ def _log(
     """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
     file, (start, end) = files[0], bounds
     if not file.endswith(".toml"):
-        if target is None:
-            raise ValueError("--target: name the field to predict")
-        if start is not None or end is not None:
-            raise ValueError("--from and --to are for the topic of a .toml")
+        target = required(target)
+        refuse_bounds(start, end)
         if labelled:
             delimiter, decimal = dialect
             delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place
+from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.files.names import files_of
 from connectors.learners import DEFAULT, LEARNERS, build
@@ -82,8 +82,8 @@ def train_command(
             learner = learner or (DEFAULT if given is None else given.learner.name)
             parameters = assignments(settings or [], learner)
             if given is None:
-                _refuse_bounds(start, end)
-                target = _named(target)
+                refuse_bounds(start, end)
+                target = required(target)
                 paths = files_of(logs)
                 task = task or task_of(paths[0], target)
                 parts: list[Any] = shards_of(paths, target, task, by, shards)
@@ -128,17 +128,6 @@ def _settings(logs: list[str], target: str | None, task: str | None) -> Settings
     if found.source.kind != "topic":
         raise ValueError(f"{logs[0]}: its source is a log on disk; name that log, {found.source.path}")
     return found
-
-
-def _refuse_bounds(start: str | None, end: str | None) -> None:
-    if start is not None or end is not None:
-        raise ValueError("--from and --to are for the topic of a .toml")
-
-
-def _named(target: str | None) -> str:
-    if target is None:
-        raise ValueError("--target: name the field to predict")
-    return target
 
 
 class _Rounds:

@@ -42,6 +42,14 @@ class Placed(NamedTuple):
     raw: Raw
 
 
+def lone_consumer(kafka: Kafka) -> KafkaConsumer:
+    """Return a consumer of no group, which is told where to read."""
+    with explained("kafka"):
+        consumer = KafkaConsumer(**options(kafka), auto_offset_reset="none", **READING, max_poll_records=2000)
+    unpack_quickly(consumer)
+    return consumer
+
+
 class TopicRange:
     """Records of a topic between two bounds.
 
@@ -73,14 +81,7 @@ class TopicRange:
     ) -> None:
         self.topic = topic
         bounds = _bound("--from", start), _bound("--to", end)
-        with explained("kafka"):
-            self._consumer = KafkaConsumer(
-                **options(kafka),
-                auto_offset_reset="none",
-                **READING,
-                max_poll_records=2000,
-            )
-        unpack_quickly(self._consumer)
+        self._consumer = lone_consumer(kafka)
         try:
             with explained("source.topic"):
                 require_topics(self._consumer, {"source.topic": topic})
@@ -89,12 +90,12 @@ class TopicRange:
                 last = self._consumer.end_offsets(places, _MS)
                 begin = self._offsets(places, bounds[0], first, last, first)
                 stop = self._offsets(places, bounds[1], first, last, last)
+                self.identity = identify(self._consumer, topic)
         except BaseException:
             self.close()
             raise
         self._ends = {p: max(stop[p], begin[p]) for p in places}
         self._begins = begin
-        self.identity = identify(self._consumer, topic)
         self.size = sum(self._ends.values()) - sum(begin.values())
 
     @property

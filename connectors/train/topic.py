@@ -10,9 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.events import Event, Record
-from connectors.kafka.client import PATIENCE, READING, explained, identify, options, partition_name
-from connectors.kafka.records import unpack_quickly
-from connectors.kafka.topic_range import TopicRange
+from connectors.kafka.client import PATIENCE, explained, identify, partition_name
+from connectors.kafka.topic_range import TopicRange, lone_consumer
 from connectors.replay.reading import interpret
 from connectors.settings import Settings
 from connectors.stream import Failure, Interruption, Raw
@@ -140,12 +139,7 @@ class TopicShard:
     @contextlib.contextmanager
     def _consumer(self, start: int) -> Iterator[KafkaConsumer]:
         """Open a consumer at an offset that is still there."""
-        with explained("kafka"):
-            consumer = KafkaConsumer(
-                **options(self.settings.kafka), auto_offset_reset="none", **READING, max_poll_records=2000
-            )
-        with contextlib.closing(consumer):
-            unpack_quickly(consumer)
+        with contextlib.closing(lone_consumer(self.settings.kafka)) as consumer:
             with explained("source.topic"):
                 consumer.partitions_for_topic(self.topic)
                 consumer.assign([self._place])

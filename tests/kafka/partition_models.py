@@ -146,3 +146,12 @@ def check(stand, running, sent, partitions):
     assert {name: at.position for name, at in published.version.items()} == {
         partition(stand, p): len(sent[p::partitions]) for p in range(partitions)
     }
+
+
+def run_to(stand, count, partitions, path):
+    """Run a daemon until the models have learned so many events, and stop it."""
+    with reading(stand) as newest:
+        daemon = stand.start(path)
+        daemon.until(lambda: learned(newest, partitions) == count)
+        assert daemon.stop() == 0
+        return newest(partitions)

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import signal
-import subprocess
-import threading
 import time
 
 import pytest
@@ -14,16 +12,9 @@ from kafka.admin import NewPartitions
 import streamk
 from connectors.daemon import ownership
 from connectors.daemon.partition_bound import owner_of
-from connectors.kafka.chunks import cut
-from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.positions import GroupPositions
-from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import fetch
-from connectors.publish.run import publish, target_of
 from connectors.settings import TopicSource
-from connectors.settings_file import load
-from connectors.stream import POSITION, Failure
-from streamk.learners.files import loads, loads_with_extra
 
 from .partition_models import (
     alone,
@@ -35,11 +26,11 @@ from .partition_models import (
     partition,
     progress,
     reading,
+    run_to,
     settings,
     topics,
-    tree,
 )
-from .stand import COMMAND, ROOT, SESSION, events
+from .stand import SESSION, events
 from .test_kills import Traffic
 
 
@@ -54,15 +45,6 @@ def group(stand):
     source = TopicSource(kind="topic", topic=stand.topic("in"), group=stand.name)
     with GroupPositions(source, kafka(stand), None) as positions:
         yield positions
-
-
-def run_to(stand, count, partitions, path):
-    """Run a daemon until the models have learned so many events, and stop it."""
-    with reading(stand) as newest:
-        daemon = stand.start(path)
-        daemon.until(lambda: learned(newest, partitions) == count)
-        assert daemon.stop() == 0
-        return newest(partitions)
 
 
 # ---- models and positions
@@ -281,122 +263,6 @@ def test_check(stand):
     with stand.admin() as admin:
         admin.create_partitions({stand.topic("models"): NewPartitions(5)})
     assert command("check", path).returncode == 0
-
-
-# ---- publishing
-
-
-def test_publish_and_fetch(stand):
-    topics(stand, 2, 3)
-    sent, to, out = events(900), stand.topic("published"), stand.directory / "model.streamk"
-    path = settings(stand)
-    found = load(path)
-    target = target_of(found, to, None, out, False)
-    with pytest.raises(Failure, match="has no snapshot of"):
-        publish(found, target)
-    stand.send(sent[:400], lambda i: i % 2)
-    first = run_to(stand, 400, 2, path)
-    done = command("publish", path, "--to", to, "-o", out)
-    assert done.returncode == 0, done.stderr
-    assert f"published to {to} and {out}" in done.stdout
-    model = tree([first[p].parts["model"] for p in range(2)])
-    assert streamk.load(out).to_bytes() == model
-    extra = loads_with_extra(out.read_bytes())[1]
-    assert (extra["source"], extra["events"]) == (stand.topic("in"), 400)
-    assert [extra["partitions"][partition(stand, p)][0] for p in range(2)] == [200, 200]
-    assert publish(found, target).written == []
-    stand.send(sent[400:], lambda i: i % 2)
-    second = run_to(stand, 900, 2, path)
-    done = command("publish", path, "--to", to, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["written"] == [to]
-    got = command("fetch", to, "--servers", stand.servers, "-o", stand.directory / "got.streamk", "--json")
-    assert got.returncode == 0, got.stderr
-    assert json.loads(got.stdout)["events"] == 900
-    model = tree([second[p].parts["model"] for p in range(2)])
-    assert streamk.load(stand.directory / "got.streamk").to_bytes() == model
-    assert command("reset", path, "--to", "100").returncode == 0
-    with pytest.raises(Failure, match=r"has a model that knows more: .*-0 is known up to 100") as raised:
-        publish(found, target)
-    assert raised.value.code == POSITION
-    assert fetch(to, kafka(stand)).about["events"] == 900
-    assert publish(found, target._replace(force=True)).written == [to, str(out)]
-
-
-def test_who_reads_while_models_are_published_gets_whole_ones(stand):
-    """Large ones, of several chunks; a reader never sees a mixture."""
-    topics(stand, 1, names=())
-    to, seen, ended = stand.topic("published"), [], threading.Event()
-
-    def bodies():
-        for number in range(15):
-            learner = streamk.KaczmarzRegressor(features=300_000 + 250_000 * (number % 3), seed=1)
-            learner.learn_one({"a": 1.0}, float(number))
-            yield number, learner.to_bytes()
-
-    def read():
-        while not ended.is_set():
-            with contextlib.suppress(Failure):
-                found = fetch(to, kafka(stand), "m")
-                seen.append(found.about["number"])
-                assert loads(found.model).events == 1
-
-    reader = threading.Thread(target=read)
-    with Transactions(kafka(stand), f"{stand.name}-writer", "--to") as transactions:
-        reader.start()
-        chunks = 0
-        for number, body in bodies():
-            messages = cut("m", body, {"number": number}, 0, chunks)
-            chunks = sum(message.value is not None for message in messages)
-            transactions.write(to, messages)
-        ended.set()
-        reader.join()
-    assert fetch(to, kafka(stand)).about["number"] == 14
-    assert len(seen) > 3
-    assert seen == sorted(seen)
-
-
-def test_the_later_publisher_wins(stand):
-    topics(stand, 1, names=())
-    name, to = f"{stand.name}-p", stand.topic("published")
-    with Transactions(kafka(stand), name, "--to") as first:
-        first.write(to, cut("m", b"1", {}, 0))
-        with Transactions(kafka(stand), name, "--to") as second:
-            second.write(to, cut("m", b"2", {}, 0))
-            with pytest.raises(Failure, match="another process has begun"):
-                first.write(to, cut("m", b"1 again", {}, 0))
-    from connectors.kafka.client import options
-
-    with CompactedTopic(to, "--to", options(kafka(stand))) as compacted:
-        assert compacted.newest(["m"]).values["m"].body == b"2"
-
-
-def test_publishing_again_and_again(stand):
-    topics(stand, 2)
-    path, to = settings(stand), stand.topic("published")
-    daemon = stand.start(path)
-    publisher = subprocess.Popen(
-        [*COMMAND, "publish", str(path), "--to", to, "--every", "1", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-    )  # fmt: skip
-    try:
-        for number in range(3):
-            stand.send(events(200, number), lambda i: i % 2)
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                with contextlib.suppress(Failure):
-                    if fetch(to, kafka(stand)).about["events"] == 200 * (number + 1):
-                        break
-                time.sleep(0.2)
-        publisher.send_signal(signal.SIGINT)
-        out, err = publisher.communicate(timeout=30)
-    finally:
-        publisher.kill()
-    assert publisher.returncode == 0, err
-    found = [json.loads(line)["model"]["events"] for line in out.splitlines()]
-    assert found[-1] == 600
-    assert found == sorted(set(found))
-    assert daemon.stop() == 0
 
 
 # ---- trouble
