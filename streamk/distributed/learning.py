@@ -189,17 +189,21 @@ class _Run:
         began, state = time.perf_counter(), self._state
         scaling, led = not state.turn, False
         if len(self._shards) > 1 and not scaling:
-            known = loads(state.model)
-            led = not known.events
-            most = LEAD if led else max(LEAST, known.events // len(self._shards))
-            count = int(min(count, known._may_learn_apart(), most))
+            known, shards = loads(state.model), len(self._shards)
+            if led := bool(known._must_lead()):
+                count = known._must_lead()
+            elif led := not known.events:
+                count = int(min(count, known._may_learn_apart(1), LEAD))
+            else:
+                most = max(LEAST, known.events // shards)
+                count = int(min(count, known._may_learn_apart(shards), most))
         merging = Merging(state.model, len(self._shards), pooled if scaling else merged)
         tasks: dict[int, Task] = {}
         for k, shard in enumerate(self._shards):
             if state.ended[k] or (led and tasks):
                 merging.put(k, None)
             else:
-                tasks[k] = Task(shard, state.positions[k], count, evaluate and not scaling, scaling)
+                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling)
         results: dict[int, Done] = {}
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
-from streamk.learners.merge import merge
+from streamk.learners.merge import joined, merge
 from streamk.threads import one_blas_thread
 
 Join = Callable[[list[Learner], Learner], Learner]
@@ -17,7 +17,7 @@ Join = Callable[[list[Learner], Learner], Learner]
 def merged(models: list[Learner], base: Learner) -> Learner:
     """Return what models know together, each of which has learned on from ``base``."""
     with one_blas_thread():
-        return merge(models, base=base if base.events else None)  # type: ignore[type-var]
+        return joined(models, base=base if base.events else None)
 
 
 def beginning(learner: Learner) -> Learner:
@@ -38,7 +38,7 @@ def beginning(learner: Learner) -> Learner:
     else:
         first = loads(learner.to_bytes())
         first.flush()
-    merge([first, first])  # type: ignore[type-var]
+    merge([first, first])
     return first
 
 
@@ -117,7 +117,11 @@ class Merging:
         root: Any = self._tree.root
         if root is None:
             root = self._base
-        return root if isinstance(root, bytes) else bytes(root.to_bytes())
+        if isinstance(root, bytes):
+            return root
+        with one_blas_thread():
+            root._settle()
+        return bytes(root.to_bytes())
 
     def _join(self, left: bytes | Learner, right: bytes | Learner) -> Learner:
         self._base = _opened(self._base)

@@ -15,6 +15,7 @@ from streamk.exact.bandwidth import bandwidth_for
 from streamk.exact.centers import Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, EigenPro, Settings
 from streamk.exact.expansion import Columns, Expansion
+from streamk.exact.joining import expansion_in
 from streamk.exact.learner import ExactLearner
 from streamk.exact.sampling import permutation
 from streamk.exact.similarities import Similarities
@@ -146,6 +147,38 @@ class EigenProLearner(ExactLearner):
         bias = np.resize(self._expansion.bias, coefficients.shape[1])  # all zeros, or one centre
         self._expansion = self._expansion._replace(coefficients=coefficients, bias=bias)
 
+    def _must_lead(self) -> int:
+        """Return how many events make the centers, without which nothing can be put together."""
+        return 0 if self._together else self._gathered
+
+    def _check_mergeable(self, name: str) -> None:
+        if self.events and not self._together:
+            raise ValueError(
+                f"{name} was closed, and has forgotten its centers' masses; merge models as they were before "
+                "closed()"
+            )
+
+    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
+        for model, name in zip(models, called, strict=True):
+            if not _same_centers(model, self):
+                raise ValueError(
+                    f"{name} has other centers than {called[0]}, so their coefficients mean different "
+                    "things; let all go on from one model that has centers"
+                )
+
+    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+        """Have the weighted mean of coefficients over the same centers."""
+        self._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
+        first = parts[0]
+        self._drawn, self._masses, self._scale = first._drawn, first._masses.copy(), first._scale
+        self._together = first._together
+        found = [expansion_in(part._expansion, part._codec, self._codec) for part in parts]
+        self._expansion = found[0]
+        total = np.zeros((len(found[0].centers), max(len(each.bias) for each in found)))
+        for share, expansion in zip(shares, found, strict=True):
+            total[:, : len(expansion.bias)] += share * expansion.coefficients
+        self._set(total)
+
     def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
         self._gathered = _NEVER
         self._pass(X, y, w, names, wanted=False)
@@ -232,3 +265,18 @@ class EigenProLearner(ExactLearner):
         ):
             raise ValueError("its masses or its scale are impossible")
         self._masses, self._scale = masses.copy(), (centre, unit)
+
+
+def _same_centers(one: EigenProLearner, other: EigenProLearner) -> bool:
+    """Return whether coefficients of both mean the same."""
+    a, b = one._expansion, other._expansion
+    assert a is not None
+    assert b is not None
+    return (
+        one._drawn == other._drawn
+        and one._scale == other._scale
+        and a.bandwidth == b.bandwidth
+        and np.array_equal(a.columns.keys, b.columns.keys)
+        and np.array_equal(a.columns.statistics, b.columns.statistics, equal_nan=True)
+        and np.array_equal(a.centers, b.centers)
+    )

@@ -101,6 +101,10 @@ class ExactLearner(Learner):
         """Centers of the expansion."""
         return 0 if self._expansion is None else len(self._expansion.centers)
 
+    @property
+    def _has_begun(self) -> bool:
+        return self.events > 0
+
     def _observe(self, rows: Rows, targets: Array) -> None:
         """Let scales, counters and the target's statistics learn from rows."""
         observe_block(self._codec.coding(_NOTHING), rows, targets)

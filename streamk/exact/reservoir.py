@@ -1,21 +1,47 @@
-"""A uniform sample of the events so far, of bounded size (Vitter 1985, algorithm R).
+"""A uniform sample of the events so far, of bounded size: those of the least tickets.
 
-The first ``most`` events are all kept; event ``n`` after them takes a random place of ``0 … n``, and is kept
-if that is one of the sample's. Where it goes is a function of the seed and of ``n``, so portions never show.
+Event ``n`` with the fields ``x`` has a ticket, 64 bits that look random and are a function of the seed, of
+``n`` and of ``x`` (all modulo ``2⁶⁴``; ``mix64`` and ``golden`` are those of
+:mod:`streamk.features.counter`)::
+
+    content(x)      = Σ_j mix64(key_j ^ mix64(the bits of value_j))
+    ticket(s, n, x) = mix64(mix64(s + (n + 1) · golden) ^ content(x))
+
+The ``most`` events of the least tickets are kept, which is a uniform sample without replacement; so is what
+is kept of several samples together, if the tickets of events that all of them had are counted once. Two
+samples of one seed count their events alike, so the fields tell event ``n`` of one from event ``n`` of the
+other. An event that comes takes the place of the one that has to go, so portions never show.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import heapq
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from streamk.encoding.rows import LARGEST, Rows, empty_rows, from_parts, parts_of, stack, typed
-from streamk.features.counter import GOLDEN64, MASK64, fill_bits
+from streamk.compiling import ENTRY
+from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts, parts_of, stack, typed
+from streamk.features.counter import GOLDEN64, MASK64, block_keys, mix64
 
 Array = NDArray[np.float64]
+Tickets = NDArray[np.uint64]
 _STREAM = 0x5245_5345_5256  # apart from all streams of features
+
+
+class Sample(NamedTuple):
+    """Events: their tickets ``(n,)``, rows, and targets and weights ``(2, n)``."""
+
+    tickets: Tickets
+    rows: Rows
+    goal: Array
+
+    def select(self, places: NDArray[np.intp]) -> Sample:
+        """Return some of them."""
+        return Sample(self.tickets[places], self.rows.select(places), self.goal[:, places])
 
 
 class Reservoir:
@@ -26,7 +52,7 @@ class Reservoir:
     most
         How many are kept at most.
     seed
-        Of the places.
+        Of the tickets.
     """
 
     def __init__(self, most: int, seed: int) -> None:
@@ -34,6 +60,8 @@ class Reservoir:
         self._rows = empty_rows(0, 0)
         self._goal: Array = np.zeros((2, 0))
         self._waiting: list[tuple[Rows, Array]] = []  # to be put behind the others, all at once
+        self._tickets: list[int] = []  # by place
+        self._last: list[tuple[int, int]] = []  # a heap: of the greatest ticket, its negative and the place
 
     def __len__(self) -> int:
         return min(self.seen, self.most)
@@ -41,25 +69,34 @@ class Reservoir:
     def add(self, rows: Rows, goal: Array) -> None:
         """Take rows that have weight, in order; they are copied."""
         count = goal.shape[1]
-        first = min(count, max(0, self.most - self.seen))
+        tickets = block_keys((self.seed ^ _STREAM) + self.seen * GOLDEN64 & MASK64, count)
+        _know_content(tickets, rows.keys, np.ascontiguousarray(rows.values).view(np.uint64))
+        first = min(count, self.most - len(self))
+        self.seen += count
         if first:
             self._waiting.append((rows.select(slice(first)).copy(), goal[:, :first].copy()))
-        places = self._places(self.seen + first, count - first)
-        self.seen += count
-        kept = np.flatnonzero(places < self.most)
-        if len(kept):
-            self._replace(places[kept], rows.select(first + kept), goal[:, first + kept])
+            self._tickets += tickets[:first].tolist()
+        if first < count:
+            kept, places = self._exchange(tickets, first)
+            if len(kept):
+                self._replace(places, rows.select(kept), goal[:, kept])
 
-    def _places(self, seen: int, count: int) -> NDArray[np.intp]:
-        """Return the places of events ``seen … seen + count − 1``."""
-        words = np.empty(2, dtype=np.uint32)
-        places = np.empty(count, dtype=np.intp)
-        for k in range(count):
-            n = seen + k
-            key = np.uint64((self.seed ^ (_STREAM + n * GOLDEN64)) & MASK64)
-            fill_bits(key, words)
-            places[k] = ((int(words[0]) << 32 | int(words[1])) * (n + 1)) >> 64
-        return places
+    def _exchange(self, tickets: Tickets, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return which events from the first on take a place, and whose."""
+        last = self._last
+        if not last:
+            last += [(-ticket, place) for place, ticket in enumerate(self._tickets)]
+            heapq.heapify(last)
+        kept, places = [], []
+        for k in first + np.flatnonzero(tickets[first:] < -last[0][0]):
+            ticket = int(tickets[k])
+            if ticket < -last[0][0]:
+                place = last[0][1]
+                heapq.heapreplace(last, (-ticket, place))
+                self._tickets[place] = ticket
+                kept.append(k)
+                places.append(place)
+        return np.array(kept, dtype=np.intp), np.array(places, dtype=np.intp)
 
     def _replace(self, places: NDArray[np.intp], rows: Rows, goal: Array) -> None:
         """Put rows in the places of others; of two for one place, the later stays."""
@@ -84,13 +121,29 @@ class Reservoir:
             self._rows, self._waiting = stack(parts), []
         return self._rows, self._goal
 
+    def sample(self) -> Sample:
+        """Return what is kept, in the order of the places."""
+        return Sample(np.array(self._tickets, dtype=np.uint64), *self.rows())
+
+    def take(self, samples: Sequence[Sample], seen: int) -> None:
+        """Keep the sample of all events that other samples are of, ``seen`` in all; this one has seen none.
+
+        Places are in the order of the samples.
+        """
+        tickets = np.concatenate([sample.tickets for sample in samples])
+        rows, goal = stack([s.rows for s in samples]), np.concatenate([s.goal for s in samples], axis=1)
+        kept = np.sort(np.argsort(tickets, kind="stable")[: self.most])
+        self._tickets, rest, self._goal = tickets[kept].tolist(), rows.select(kept), goal[:, kept]
+        self._rows, self.seen = stack([rest]).copy(), seen
+
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return what a model file keeps; empty if no event was seen."""
         if not self.seen:
             return {}
-        rows, goal = self.rows()
+        tickets, rows, goal = self.sample()
         return parts_of("reservoir", stack([rows]), goal) | {
-            "reservoir.seen": np.array([self.seen], dtype=np.int64)
+            "reservoir.seen": np.array([self.seen], dtype=np.int64),
+            "reservoir.tickets": tickets,
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
@@ -98,8 +151,21 @@ class Reservoir:
         if "reservoir.seen" not in arrays:
             return
         seen = int(typed(arrays, "reservoir.seen", np.int64, (1,))[0])
-        rows, goal = from_parts("reservoir", arrays, min(seen, self.most), slots, largest)
+        count = min(seen, self.most)
+        rows, goal = from_parts("reservoir", arrays, count, slots, largest)
+        self._tickets = typed(arrays, "reservoir.tickets", np.uint64, (count,)).tolist()
         self._rows, self._goal, self.seen = rows.copy(), goal.copy(), seen
+
+
+@njit(**ENTRY)
+def _know_content(tickets, keys, values):  # type: ignore[no-untyped-def]
+    """Make numbers of events tickets of their fields, too; ``values`` are the bits of theirs."""
+    for i in range(len(tickets)):
+        shared, content = min(i, len(keys) - 1), np.uint64(0)
+        for j in range(values.shape[1]):
+            if keys[shared, j] != ABSENT:
+                content += mix64(keys[shared, j] ^ mix64(values[i, j]))
+        tickets[i] = mix64(tickets[i] ^ content)
 
 
 def _alike(rows: Rows, whole: Rows) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, slices
 from streamk.experts.blocks import HEAVIEST, look
 from streamk.experts.expert import FINAL, Lesson
+from streamk.learners.absorbing import absorb, check_closed, check_maps
 from streamk.learners.events import adapt_many, combine_many, observe_block
 from streamk.learners.rows import RowLearner
 from streamk.threads import on_threads, one_blas_thread
@@ -191,6 +193,19 @@ class KernelLearner(RowLearner):
                 rows.prepare(inputs, np.arange(len(rows)) == first)
                 self._settles(rows.rows(inputs, first, first + 1))
             rows.prepare(inputs, learned)
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._map is not None
+
+    def _check_mergeable(self, name: str) -> None:
+        check_closed(self, name)
+
+    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
+        check_maps(models, called)
+
+    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+        absorb(self, parts, shares, base)
 
 
 def _both(outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:

@@ -107,7 +107,7 @@ class _Kernel(KernelLearner):
     def _make_sections(self) -> Sections:
         return Sections(self.features, self.relevance, grows=self.relevance and not self._classifies)
 
-    def _may_learn_apart(self) -> float:
+    def _may_learn_apart(self, copies: int) -> float:
         """Return how many events come before the next block under relevance of their own."""
         return self._growth.until_next(self.events)
 

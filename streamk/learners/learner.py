@@ -71,9 +71,36 @@ class Learner(base.Estimator):
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, if any."""
 
-    def _may_learn_apart(self) -> float:
-        """Return how many events copies may learn apart until each would choose features of its own."""
+    @property
+    @abstractmethod
+    def _has_begun(self) -> bool:
+        """Whether it knows anything that merging would have to heed."""
+
+    def _must_lead(self) -> int:
+        """Return how many events one copy must learn alone before others can learn apart from it."""
+        return 0
+
+    def _may_learn_apart(self, copies: int) -> float:
+        """Return how many events each copy may learn before what all know should be put together."""
         return math.inf
+
+    @abstractmethod
+    def _check_mergeable(self, name: str) -> None:
+        """Raise a ValueError, which calls this learner so, if it has forgotten what merging needs."""
+
+    @abstractmethod
+    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
+        """Raise a ValueError, which calls models so, unless coefficients of all of them mean the same."""
+
+    @abstractmethod
+    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+        """Know what others know together (:func:`streamk.merge`); this one knows nothing.
+
+        ``shares`` are what each counts in means, and sum to 1; ``base`` is what all of them know, or None.
+        """
+
+    def _settle(self) -> None:
+        """Do what is due after merging."""
 
     def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
         """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.

@@ -1,5 +1,6 @@
 """A run of rounds: the same bytes whoever does the work, and whatever happens to them."""
 
+import logging
 import multiprocessing
 import os
 import random
@@ -76,6 +77,22 @@ def test_ray():
     assert trained.learner.to_bytes() == reference(shards, CLASSIFIER, 100)
     with pytest.raises(ValueError, match="shard odd: too odd"):
         learn([*shards, Odd(ValueError("too odd"))], CLASSIFIER, engine="ray", workers=2)
+
+
+def test_ray_in_use(monkeypatch):
+    """A run that fails leaves the cluster as it was, and cancels nothing: Ray would abort us at times."""
+    ray = pytest.importorskip("ray")
+    shards = shards_of(SIZES)
+    ray.init(address="local", num_cpus=2, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        monkeypatch.setattr(ray, "cancel", None)
+        with pytest.raises(ValueError, match="shard odd: too odd"):
+            learn([Odd(ValueError("too odd")), *shards], CLASSIFIER, engine="ray")
+        trained = learn(shards, CLASSIFIER, round=100, engine="ray")
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+    assert trained.learner.to_bytes() == reference(shards, CLASSIFIER, 100)
 
 
 def test_ray_is_not_there(monkeypatch):
@@ -173,10 +190,16 @@ def test_errors_come_back_from_workers():
     assert not multiprocessing.active_children()
 
 
+def closed():
+    learner = streamk.LSSVMClassifier(seed=1)
+    learner.learn_one({"x": 1.0}, True)
+    return learner.closed()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"learner": streamk.LSSVMClassifier()}, "cannot be merged"),
+        ({"learner": closed}, "merge models as they were before closed"),
         ({"learner": "kernel"}, "must be a streamk learner, not str"),
         ({"shards": []}, "no shard to learn"),
         ({"shards": [Untouchable(), Untouchable()]}, "two shards are named 'untouchable'"),
@@ -190,5 +213,7 @@ def test_errors_come_back_from_workers():
 )
 def test_wrong_use_is_refused_before_any_work(options, sentence):
     given = {"shards": [Untouchable()], "learner": CLASSIFIER, **options}
+    if given["learner"] is closed:
+        given["learner"] = closed()
     with pytest.raises(ValueError, match=sentence):
         learn(given.pop("shards"), given.pop("learner"), **given)

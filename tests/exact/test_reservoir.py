@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from streamk.encoding.rows import Rows
 from streamk.exact.reservoir import Reservoir
 
+from .references import ticket
+
 
 def events(start, stop):
     """Return events whose value, target and weight tell their number; every third has another field.
@@ -61,6 +63,17 @@ def test_a_reservoir_of_one_event_holds_all_of_it():
         assert set(rows.values[0][rows.keys[0] > 0]) == {number}
 
 
+def test_tickets_are_pinned():
+    """Samples outlive versions: of 1,000 events, these are the ones that seed 5 keeps."""
+    _, goal = filled(6, [0, 1000]).rows()
+    fields = [
+        {11 if n % 3 == 2 else 9: float(n)} | ({17: float(n)} if n >= 30 and n % 2 == 0 else {})
+        for n in range(1000)
+    ]
+    assert set(goal[0]) == set(sorted(range(1000), key=lambda n: ticket(5, n, fields[n]))[:6])
+    assert sorted(goal[0]) == [100, 262, 337, 346, 434, 650]
+
+
 def test_every_event_is_as_likely_as_any_other():
     """Of 4,000 samples of 5 of 20 events, each event is in a quarter, to four standard errors."""
     counts = np.zeros(20)
@@ -88,6 +101,8 @@ def test_it_is_restored():
     [
         ("reservoir.seen", np.array([0])),
         ("reservoir.seen", np.array([3])),
+        ("reservoir.tickets", np.zeros(6, dtype=np.uint64)),
+        ("reservoir.tickets", np.zeros(7)),
         ("reservoir.goal", np.full((2, 7), np.nan)),
         ("reservoir.goal", np.zeros((2, 7))),
         ("reservoir.values", np.full((7, 2), np.inf)),

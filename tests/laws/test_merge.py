@@ -303,12 +303,6 @@ def test_others_are_refused(change, message):
         streamk.merge(models)
 
 
-def test_learners_that_keep_events_are_refused(make_exact):
-    models = [make_exact() for _ in range(2)]
-    with pytest.raises(ValueError, match=f"{type(models[0]).__name__} keeps events or centers"):
-        streamk.merge(models)
-
-
 def test_what_else_is_refused():
     with pytest.raises(ValueError, match="no model"):
         streamk.merge([])

@@ -150,7 +150,6 @@ def test_the_command_is_the_library(bananas, tmp_path):
         (["{log}*.gz", "--target", "y"], "there is no such file"),
         (["{log}", "--target", "y", "--by", "size"], "--by size: use blocks or hash or file"),
         (["{log}", "{bad}", "--target", "y", "--by", "hash"], "--by hash is for one log"),
-        (["{log}", "--target", "y", "--learner", "eigenpro"], "keeps events or centers and cannot be merged"),
         (["{log}", "--target", "y", "--learner", "forest"], "learner 'forest' is unknown"),
         (["{log}", "--target", "y", "--set", "size=3"], "KEY one of"),
         (["{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
