@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -101,7 +101,8 @@ class StandardProducer:
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._producer.begin_transaction()
+        with self._cause():
+            self._producer.begin_transaction()
 
     def send(
         self,
@@ -112,7 +113,8 @@ class StandardProducer:
         partition: int | None = None,
     ) -> None:
         """Take a message into the transaction."""
-        self._sent.append(self._producer.send(topic, value, key, headers, partition))
+        with self._cause():
+            self._sent.append(self._producer.send(topic, value, key, headers, partition))
 
     def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
         """Take messages into the transaction, most of them by compiled code."""
@@ -137,7 +139,8 @@ class StandardProducer:
     ) -> None:
         done, ends = 0, list(accumulate(map(len, values)))
         while done < len(values):
-            future = self._producer.send(topic, values[done], keys[done], partition=partition)
+            with self._cause():
+                future = self._producer.send(topic, values[done], keys[done], partition=partition)
             self._sent.append(future)
             stop = bisect_right(ends, ends[done] + BATCH)  # what is beyond finds no room
             done += 1
@@ -145,10 +148,22 @@ class StandardProducer:
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
         """End the transaction, the positions in it."""
-        if offsets:
-            self._producer.send_offsets_to_transaction(offsets, member)
-        self._producer.commit_transaction()
+        with self._cause():
+            if offsets:
+                self._producer.send_offsets_to_transaction(offsets, member)
+            self._producer.commit_transaction()
         self._sent.clear()
+
+    @contextlib.contextmanager
+    def _cause(self) -> Iterator[None]:
+        """Raise what ended the transaction: once its thread knows, the client names that in words alone."""
+        try:
+            yield
+        except kafka_errors.KafkaError as error:
+            cause = self._producer._transaction_manager.last_error
+            if type(error) is kafka_errors.KafkaError and isinstance(cause, kafka_errors.KafkaError):
+                raise cause from None
+            raise
 
     def too_large(self) -> bool:
         """Return whether a message was larger than its topic takes."""

@@ -8,11 +8,13 @@ import threading
 import time
 
 import pytest
+from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 import streamk
 from connectors.kafka.chunks import cut
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.producer import StandardProducer
 from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
@@ -105,6 +107,30 @@ def test_the_later_publisher_wins(stand):
                 first.write(to, cut("m", b"1 again", {}, 0))
     with CompactedTopic(to, "--to", options(kafka(stand))) as compacted:
         assert compacted.newest(["m"]).values["m"].body == b"2"
+
+
+def test_a_fenced_producer_says_so_however_late_it_is_asked(stand):
+    """Its thread learns of it first; what is called then must not look like a broker that is away."""
+    topics(stand, 1, names=())
+    to, found = stand.topic("published"), options(kafka(stand))
+    first, second = (StandardProducer(found, f"{stand.name}-p") for _ in range(2))
+    with contextlib.closing(first), contextlib.closing(second):
+        first.open()
+        first.begin()
+        second.open()
+        first.send(to, b"1", None, [])
+        deadline = time.monotonic() + 30
+        while not first._producer._transaction_manager.has_error():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        for call in (
+            lambda: first.send(to, b"2", None, []),
+            lambda: first.send_many(to, [b"2"], [None]),
+            lambda: first.commit({}, ""),
+            first.begin,
+        ):
+            with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
+                call()
 
 
 def test_publishing_again_and_again(stand):
