@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamk.metrics.answers import decisions, losses_of
+from streamk.metrics.answers import count, decide_rows, losses_of
 from streamk.metrics.exact import (
     Arrays,
     ExactSum,
@@ -16,7 +16,7 @@ from streamk.metrics.exact import (
     State,
     check_one_length,
 )
-from streamk.metrics.ranks import CELLS, area, score_cells
+from streamk.metrics.ranks import CELLS, area, count_cells
 
 BINS = 15  # of the top probability, for calibration
 MOST_RANKED = 20  # classes; with more, histograms of scores take too much memory and AUC is NaN
@@ -112,41 +112,25 @@ class ClassSums:
             return
         if targets.min() < 0:
             raise ValueError(f"target {targets.min()} is no code of a class")
-        said = decisions(probabilities)
-        made = said >= 0
-        given = probabilities if made.all() else probabilities[made]
-        used = np.flatnonzero(given.any(axis=0))  # trailing columns of zeros are classes nobody knows yet
-        self._grow(1 + max(int(targets.max()), int(used[-1]) if len(used) else -1))
+        said: Integers = np.empty(len(targets), np.int64)
+        made, used = decide_rows(probabilities, said)  # later columns are classes that nobody knows yet
+        self._grow(max(1 + int(targets.max()), used))
         self.events += len(targets)
         self._unchanged += int(np.count_nonzero(targets == last))
-        np.add.at(self._counts, (targets, said + 1), 1)
-        if len(given):
-            given = given[:, : self.classes]
-            if missing := self.classes - given.shape[1]:
-                given = np.pad(given, ((0, 0), (0, missing)))
-            self._add_given(targets[made], given, said[made])
-
-    def _add_given(self, targets: Integers, given: Floats, said: Integers) -> None:
-        rows = np.arange(len(targets))
-        self._log_loss.add(losses_of(given[rows, targets]))
-        top = np.minimum(given[rows, said], 1.0)
-        bins = np.searchsorted(_EDGES, top)
-        for total, amount in zip(self._bins, (1, said == targets, np.rint(top * _FINE)), strict=True):
-            np.add.at(total, bins, np.asarray(amount, np.int64))
+        own, squares = np.empty(made), np.empty((made, self.classes))
+        count(targets, probabilities, said, _EDGES, _FINE, self._counts, self._bins, own, squares)
+        self._log_loss.add(losses_of(own))
+        self._squares.add(squares.reshape(-1))
         if self._ranks.size:
-            cells = score_cells(given) + CELLS * 2 * np.arange(self.classes)
-            cells[rows, targets] += CELLS
-            np.add.at(self._ranks.reshape(-1), cells.reshape(-1), 1)
-        errors = given.copy()
-        errors[rows, targets] -= 1.0
-        self._squares.add((errors * errors).reshape(-1))
+            count_cells(targets, probabilities, said, self._ranks)
 
     def _grow(self, classes: int) -> None:
         before = self.classes
         if classes <= before:
             return
-        new = classes - before
-        self._counts = np.pad(self._counts, ((0, new), (0, new)))
+        counts = np.zeros((classes, 1 + classes), np.int64)
+        counts[:before, : 1 + before] = self._counts
+        self._counts = counts
         if self.ranked and classes <= MOST_RANKED:
             ranks = np.zeros((classes, 2, CELLS), np.int64)
             ranks[:before] = self._ranks

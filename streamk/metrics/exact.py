@@ -2,8 +2,8 @@
 
 A float64 is a whole number of units of ``2⁻¹¹²⁶``, so its sum over a stream is one, too. It is kept as a
 Python integer (at most some 300 bytes), which is what Kulisch's long accumulator does in hardware. [^1] A
-chunk is added in two histograms over the exponents, of the upper and the lower half of the mantissas; both
-hold whole numbers below ``2⁵³`` and are therefore exact.
+chunk is added in two histograms over the exponents, of the upper and the lower half of the mantissas, which
+hold whole numbers.
 
 What is gained: a run that was killed and resumed, or was cut into other chunks, ends with the same bytes;
 windows add up to the whole; and a variance may be had from ``Σ y²`` and ``Σ y``, since nothing cancels.
@@ -14,6 +14,7 @@ References
     Computing 91.
 """
 
+# mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -21,7 +22,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
+
+from streamk.compiling import ENTRY
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -29,10 +33,34 @@ Header = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 State = tuple[Header, Arrays]  # values that JSON takes, and arrays of float64 or int64
 
-_LOWEST = -1073  # exponent that frexp gives the smallest float64
-_UNIT = 53 - _LOWEST  # a sum counts units of 2**-_UNIT
+_UNIT = 1126  # a sum counts units of 2**-_UNIT
+_EXPONENTS, _BIAS = 2047, 1075  # of finite float64; a mantissa of 53 bits is times 2**(exponent - bias)
 _HALF = 26  # bits of a mantissa's lower half
-_MOST = 2**25  # values added at once, so that no bin reaches 2**53
+_MOST = 2**35  # values added at once, so that no bin reaches 2**63
+
+
+@njit(**ENTRY, nogil=True)
+def _add_halves(bits, upper, lower):  # type: ignore[no-untyped-def]
+    """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits and their lower 26.
+
+    Return the least and the greatest exponent among them.
+    """
+    least, most = len(upper), -1
+    for k in range(len(bits)):
+        word = bits[k]
+        exponent = (word >> 52) & 2047
+        whole = word & ((1 << 52) - 1)
+        if exponent:
+            whole |= 1 << 52
+        else:
+            exponent = 1
+        high, low = whole >> _HALF, whole & ((1 << _HALF) - 1)
+        if word < 0:
+            high, low = -high, -low
+        upper[exponent] += high
+        lower[exponent] += low
+        least, most = min(least, exponent), max(most, exponent)
+    return least, most
 
 
 class ExactSum:
@@ -76,16 +104,12 @@ class ExactSum:
             values = values[finite]
             if not len(values):
                 return
-        mantissas, exponents = np.frexp(values)
-        lowest = int(exponents.min())
-        places = exponents - lowest
-        whole = np.ldexp(mantissas, 53).astype(np.int64)
-        upper = np.bincount(places, weights=whole >> _HALF)
-        lower = np.bincount(places, weights=whole & ((1 << _HALF) - 1))
+        upper, lower = np.zeros((2, _EXPONENTS), np.int64)
+        least, most = _add_halves(np.ascontiguousarray(values).view(np.int64), upper, lower)
         units = 0
-        for place in np.flatnonzero((upper != 0.0) | (lower != 0.0)).tolist():
-            units += ((int(upper[place]) << _HALF) + int(lower[place])) << place
-        self.units += units << (lowest - _LOWEST)
+        for place in range(least, most + 1):
+            units += ((int(upper[place]) << _HALF) + int(lower[place])) << (place - least)
+        self.units += units << (least + _UNIT - _BIAS)
 
     def __add__(self, other: ExactSum) -> ExactSum:
         return ExactSum(self.units + other.units, self.special + other.special)

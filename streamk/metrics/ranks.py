@@ -15,31 +15,43 @@ Pairs in one cell count half, whichever was higher, so the error is at most ``½
 cell: measured errors on continuous scores are below 2·10⁻⁴, and mostly 10⁻⁵.
 """
 
+# mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
-from streamk.metrics.exact import Floats, Integers
+from streamk.compiling import ENTRY, both
 
 CELLS = 8192
 _HALF = CELLS // 2
 _SCALE = _HALF / 0.5**0.25
 
 
-def score_cells(scores: Floats) -> Integers:
-    """Return the cells of scores from 0 to 1; a higher score is never in a lower cell.
+@both()
+def score_cell(score):  # type: ignore[no-untyped-def]
+    """Return the cell of a score from 0 to 1; a higher score is never in a lower cell.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> score_cells(np.array([0.0, 1e-9, 1e-6, 0.3, 0.5, 0.7, 1.0]))
-    array([   0,   27,  154, 3604, 4095, 4587, 8191])
+    >>> [score_cell(score) for score in (0.0, 1e-9, 1e-6, 0.3, 0.5, 0.7, 1.0)]
+    [0, 27, 154, 3604, 4095, 4587, 8191]
     """
-    near = np.clip(np.minimum(scores, 1.0 - scores), 0.0, 0.5)
-    cells = np.minimum(np.sqrt(np.sqrt(near)) * _SCALE, _HALF - 1).astype(np.int64)
-    found: Integers = np.where(scores > 0.5, CELLS - 1 - cells, cells)
-    return found
+    near = min(max(min(score, 1.0 - score), 0.0), 0.5)
+    cell = np.int64(min(np.sqrt(np.sqrt(near)) * _SCALE, _HALF - 1.0))
+    return CELLS - 1 - cell if score > 0.5 else cell
+
+
+@njit(**ENTRY, nogil=True)
+def count_cells(targets, probabilities, said, ranks):  # type: ignore[no-untyped-def]
+    """Count which cells are hit, ``(C, 2, cells)``: for each class by others' events, and by its own."""
+    for row in range(len(targets)):
+        if said[row] < 0:
+            continue
+        for k in range(ranks.shape[0]):
+            p = probabilities[row, k] if k < probabilities.shape[1] else 0.0
+            ranks[k, 1 if k == targets[row] else 0, score_cell(p)] += 1
 
 
 def area(own: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[float, float]:
@@ -53,9 +65,20 @@ def area(own: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[float, float
     >>> area(np.array([0, 1, 1]), np.array([2, 0, 1]))
     (0.75, 0.08333333333333333)
     """
-    pairs = int(own.sum()) * int(other.sum())
-    if not pairs:
+    *totals, doubled, ties = _pairs(own, other)
+    every = totals[0] * totals[1]  # of Python's integers
+    if not every:
         return np.nan, np.nan
-    below = np.cumsum(other)
-    doubled = int((own * (2 * below - other)).sum())
-    return doubled / (2 * pairs), int((own * other).sum()) / (2 * pairs)
+    return doubled / (2 * every), ties / (2 * every)
+
+
+@njit(**ENTRY, nogil=True)
+def _pairs(own, other):  # type: ignore[no-untyped-def]
+    """Return both totals, twice the pairs whose first is higher, ties counted half, and the ties."""
+    total, below, doubled, ties = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for cell in range(len(own)):
+        doubled += own[cell] * (2 * below + other[cell])
+        ties += own[cell] * other[cell]
+        total += own[cell]
+        below += other[cell]
+    return total, below, doubled, ties

@@ -27,7 +27,7 @@ class Alarms:
     >>> alarms = Alarms(bounded=True)
     >>> alarms.add(np.repeat([0.0, 1.0], 1000))
     >>> alarms.events
-    [1010]
+    [1280]
     """
 
     def __init__(self, bounded: bool) -> None:

@@ -37,7 +37,9 @@ class Codes:
         """Return targets as scores take them."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
-        return np.array([self._code(y) for y in targets], dtype=np.int64)
+        for label in dict.fromkeys(targets):  # in order
+            self._code(label)
+        return np.array(list(map(self.labels.__getitem__, targets)), dtype=np.int64)
 
     def came(self, target: Any) -> None:
         """Take note of a label that has come."""

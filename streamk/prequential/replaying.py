@@ -76,7 +76,7 @@ def replay(
     >>> found.ranking()
     ['kernel', 'line']
     >>> print(found.verdict()[:49])
-    kernel is better than line by 30 points of accura
+    kernel is better than line by 35.3 points of accu
     """
     late = late_of(delay)
     stream = iter(events)

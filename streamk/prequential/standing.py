@@ -81,8 +81,8 @@ class Standing:
         start = 0
         while start < len(losses):
             stop = min(len(losses), start + interval - (done + start) % interval)
-            for value in losses[start:stop].tolist():  # in order, so that chunks do not show
-                self._loss += value
+            with np.errstate(over="ignore", invalid="ignore"):  # in order, so that chunks do not show
+                self._loss = float(np.cumsum(np.append(self._loss, losses[start:stop]))[-1])
             start = stop
             if (done + start) % interval == 0:
                 mean = self._loss / (done + start)

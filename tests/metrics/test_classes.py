@@ -9,12 +9,13 @@ from river import metrics
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
-from streamk.metrics.answers import decisions, log_losses
+from streamk.metrics.answers import decisions
 from streamk.metrics.classes import MOST_RANKED, ClassSums
-from streamk.metrics.ranks import CELLS, score_cells
+from streamk.metrics.ranks import CELLS, score_cell
 from streamk.scores import Score
 from tests.metrics.streams import classes, cuts, same_state
 
+score_cells = np.vectorize(score_cell, otypes=[np.int64])
 STREAMS = [(seed, count) for seed in range(4) for count in (2, 3, 7)]
 
 
@@ -297,12 +298,3 @@ def test_refused():
         sums.add(np.array([-1]), np.zeros((1, 2)), np.array([-1]))
     with pytest.raises(ValueError, match="do not add up"):
         sums.merge(ClassSums(ranked=False))
-
-
-def test_losses_of_events():
-    targets, given, last = classes(4, count=3)
-    losses = log_losses(targets, given)
-    sums = sums_of(targets, given, last)
-    assert losses.sum() / sums.answered == pytest.approx(sums.values()["log_loss"], rel=1e-12)
-    assert log_losses(np.array([2]), np.array([[1.0]])) == pytest.approx(-math.log(1e-15))
-    assert log_losses(np.array([0]), np.zeros((1, 0))) == 0.0
