@@ -89,6 +89,13 @@ class ClassSums:
         """Return empty sums of the same classes."""
         return type(self)(self.classes, self.ranked)
 
+    def clear(self) -> None:
+        """Forget all events, and no class."""
+        self.events = self._unchanged = 0
+        self._log_loss, self._squares = ExactSum(), ExactSum()
+        for counts in (self._counts, self._bins, self._ranks):
+            counts[...] = 0
+
     def add(self, targets: Integers, probabilities: Floats, last: Integers) -> None:
         """Add events.
 
@@ -186,29 +193,24 @@ class ClassSums:
           classes were seen.
         """
         events, answered = max(self.events, 1), self.answered
-        each = self.each_class()
-        seen = each["targets"] > 0
-        known = seen | (each["said"] > 0)
-        gained = (self.right - self._unchanged) / max(self.events - self._unchanged, 1)
-        brier = self._squares.over(answered) / (2.0 if self.classes <= 2 else 1.0)
+        targets, said = self._counts.sum(axis=1).tolist(), self.confusion.sum(axis=0).tolist()
+        right = self.confusion.diagonal().tolist()
+        recalls = [hit / all_of for hit, all_of in zip(right, targets, strict=True) if all_of]
+        f1s = [2 * hit / (y + p) for hit, y, p in zip(right, targets, said, strict=True) if y + p]
+        unchanged = self._unchanged
+        by_chance = sum(y * p for y, p in zip(targets, said, strict=True))
+        left = self.events * self.events - by_chance
         return {
-            "accuracy": self.right / events,
-            "balanced_accuracy": float(each["recall"][seen].mean()) if seen.any() else 0.0,
-            "kappa": self._kappa(),
-            "kappa_temporal": gained,
-            "macro_f1": float(each["f1"][known].mean()) if known.any() else 0.0,
+            "accuracy": sum(right) / events,
+            "balanced_accuracy": sum(recalls) / max(len(recalls), 1),
+            "kappa": (sum(right) * self.events - by_chance) / left if left else 0.0,
+            "kappa_temporal": (sum(right) - unchanged) / max(self.events - unchanged, 1),
+            "macro_f1": sum(f1s) / max(len(f1s), 1),
             "log_loss": self._log_loss.over(answered),
-            "brier": brier,
+            "brier": self._squares.over(answered) / (2.0 if self.classes <= 2 else 1.0),
             "calibration_error": self._calibration_error(),
             "auc": self.auc()[0],
         }
-
-    def _kappa(self) -> float:
-        counts = self._counts
-        rows, columns = counts.sum(axis=1).tolist(), counts[:, 1:].sum(axis=0).tolist()
-        by_chance = sum(a * b for a, b in zip(rows, columns, strict=True))
-        left = self.events * self.events - by_chance
-        return (self.right * self.events - by_chance) / left if left else 0.0
 
     def each_class(self) -> dict[str, Any]:
         """Return arrays over classes: how often ``targets`` and ``said``, ``precision``, ``recall``, ``f1``.
@@ -242,8 +244,10 @@ class ClassSums:
         """Return the AUC, and how wrong the grid of scores can have made it at most."""
         chosen = self._ranks[1:] if self.classes == 2 else self._ranks
         areas = [area(own, other) for other, own in chosen]
-        found = np.array([pair for pair in areas if pair[0] == pair[0]])
-        return (float(found[:, 0].mean()), float(found[:, 1].mean())) if len(found) else (np.nan, np.nan)
+        found = [pair for pair in areas if pair[0] == pair[0]]
+        if not found:
+            return np.nan, np.nan
+        return sum(pair[0] for pair in found) / len(found), sum(pair[1] for pair in found) / len(found)
 
     def state(self) -> State:
         """Return everything, as :meth:`restored` takes it."""

@@ -34,33 +34,31 @@ Arrays = dict[str, NDArray[Any]]
 State = tuple[Header, Arrays]  # values that JSON takes, and arrays of float64 or int64
 
 _UNIT = 1126  # a sum counts units of 2**-_UNIT
-_EXPONENTS, _BIAS = 2047, 1075  # of finite float64; a mantissa of 53 bits is times 2**(exponent - bias)
+_EXPONENTS, _BIAS = 2048, 1075  # of float64; a mantissa of 53 bits is times 2**(exponent - bias)
 _HALF = 26  # bits of a mantissa's lower half
 _MOST = 2**35  # values added at once, so that no bin reaches 2**63
 
 
 @njit(**ENTRY, nogil=True)
-def _add_halves(bits, upper, lower):  # type: ignore[no-untyped-def]
-    """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits and their lower 26.
+def _add_halves(bits, halves):  # type: ignore[no-untyped-def]
+    """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits, and their lower 26.
 
-    Return the least and the greatest exponent among them.
+    What is not finite is only counted, in the upper row.
     """
-    least, most = len(upper), -1
     for k in range(len(bits)):
         word = bits[k]
         exponent = (word >> 52) & 2047
         whole = word & ((1 << 52) - 1)
+        if exponent == 2047:
+            halves[0, exponent] += 1
+            continue
         if exponent:
             whole |= 1 << 52
         else:
             exponent = 1
         high, low = whole >> _HALF, whole & ((1 << _HALF) - 1)
-        if word < 0:
-            high, low = -high, -low
-        upper[exponent] += high
-        lower[exponent] += low
-        least, most = min(least, exponent), max(most, exponent)
-    return least, most
+        halves[0, exponent] += -high if word < 0 else high
+        halves[1, exponent] += -low if word < 0 else low
 
 
 class ExactSum:
@@ -97,19 +95,15 @@ class ExactSum:
             self._add(values[start : start + _MOST])
 
     def _add(self, values: Floats) -> None:
-        finite = np.isfinite(values)
-        if not finite.all():
+        halves = np.zeros((2, _EXPONENTS), np.int64)
+        _add_halves(np.ascontiguousarray(values).view(np.int64), halves)
+        if halves[0, -1]:
             with np.errstate(invalid="ignore"):  # ∞ − ∞ is NaN, as it should be
-                self.special += float(values[~finite].sum())
-            values = values[finite]
-            if not len(values):
-                return
-        upper, lower = np.zeros((2, _EXPONENTS), np.int64)
-        least, most = _add_halves(np.ascontiguousarray(values).view(np.int64), upper, lower)
-        units = 0
-        for place in range(least, most + 1):
-            units += ((int(upper[place]) << _HALF) + int(lower[place])) << (place - least)
-        self.units += units << (least + _UNIT - _BIAS)
+                self.special += float(values[~np.isfinite(values)].sum())
+            halves[0, -1] = 0
+        for place in np.flatnonzero(halves.any(axis=0)).tolist():
+            upper, lower = halves[:, place].tolist()
+            self.units += ((upper << _HALF) + lower) << (place + _UNIT - _BIAS)
 
     def __add__(self, other: ExactSum) -> ExactSum:
         return ExactSum(self.units + other.units, self.special + other.special)

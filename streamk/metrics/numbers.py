@@ -30,6 +30,7 @@ class NumberSums:
     {'mae': 0.25, 'rmse': 0.353553, 'r2': 0.964286, 'coverage': 0.5, 'width': 0.8, 'pinball': 0.045}
     """
 
+    classes = 0
     COLUMNS = ("mae", "rmse", "r2", "coverage", "width", "pinball")
 
     def __init__(self, level: float = 0.9) -> None:
@@ -44,6 +45,11 @@ class NumberSums:
     def fresh(self) -> Self:
         """Return empty sums of the same kind."""
         return type(self)(self.level)
+
+    def clear(self) -> None:
+        """Forget all events."""
+        self.events = self.bounded = self.covered = 0
+        self._sums = {name: ExactSum() for name in _SUMS}
 
     def add(
         self, targets: Floats, predictions: Floats, lower: Floats | None = None, upper: Floats | None = None

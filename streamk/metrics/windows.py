@@ -17,11 +17,18 @@ class Sums(Protocol):
     COLUMNS: tuple[str, ...]
     events: int
 
+    @property
+    def classes(self) -> int:
+        """How many classes there are, 0 of numbers."""
+
     def fresh(self) -> Self:
         """Return empty sums of the same kind."""
 
     def add(self, *arrays: Any) -> None:
         """Add events."""
+
+    def clear(self) -> None:
+        """Forget all events, and no class."""
 
     def copy(self) -> Self:
         """Return sums that go on apart."""
@@ -123,7 +130,10 @@ class Curve(Generic[S]):
         self._rows[self._count] = [values.get(name, np.nan) for name in self.columns]
         self._count += 1
         self._cut.merge(self._window)
-        self._window = self._cut.fresh()  # which knows as many classes as the whole
+        if self._window.classes == self._cut.classes:
+            self._window.clear()
+        else:
+            self._window = self._cut.fresh()  # which knows as many classes as the whole
 
     def whole(self) -> S:
         """Return the sums of all events, which go on apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,10 @@ class Codes:
         """Return targets as scores take them."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
-        for label in dict.fromkeys(targets):  # in order
-            self._code(label)
-        return np.array(list(map(self.labels.__getitem__, targets)), dtype=np.int64)
+        found = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
+        if found.min(initial=0) < 0:  # a label is new
+            found[:] = [self._code(label) for label in targets]
+        return found
 
     def came(self, target: Any) -> None:
         """Take note of a label that has come."""
