@@ -11,8 +11,8 @@ what the second lost more than the first. They are paired, so what makes an even
   every later end of a unit, has the same leader and a ``p`` below the named bound. From ``t`` on, whoever
   looked would have read the same sentence.
 - *Ahead since*: the event after which the lead began, if it did not begin with the stream: the ``s`` that
-  makes ``(Σ_{u>s} a_u)/√(n − s)`` greatest, which is the most likely start of a lead after none. It is 0
-  unless the likelihood speaks for ``s`` by more than what choosing among ``n`` starts is worth (``log n``).
+  makes ``(Σ_{u>s} a_u)/√(n − s)`` greatest, which is the most likely start of a lead after none, among those
+  before it was sure. It is 0 unless the likelihood speaks for ``s`` by more than what choosing among ``n`` starts is worth (``log n``).
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ def compare(
     bound = next((bound for bound in SURENESS if p < bound), None)
     if bound is None:
         return Comparison(*names, found, p, None, None, None)
-    sure, ahead = _sure_since(means, bound), _ahead_since(means)
+    sure = _sure_since(means, bound)
+    ahead = _ahead_since(means, sure)
     return Comparison(*names, found, p, bound, sure * advantages.length, ahead * advantages.length)
 
 
@@ -174,11 +175,11 @@ def _sure_since(means: Floats, bound: float) -> int:
     return units
 
 
-def _ahead_since(means: Floats) -> int:
-    """Return the unit with which the lead most likely began."""
+def _ahead_since(means: Floats, latest: int) -> int:
+    """Return the unit with which the lead most likely began, not after the latest."""
     count = len(means)
     rest = np.cumsum(means[::-1])[::-1]  # from each unit to the end
-    starts = np.arange(count - FEWEST + 1)
+    starts = np.arange(min(count - FEWEST, latest) + 1)
     weights = np.abs(rest[starts]) * (np.sign(rest[starts]) == np.sign(rest[0])) / np.sqrt(count - starts)
     best = int(np.argmax(weights))
     if not best:

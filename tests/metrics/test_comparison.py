@@ -130,6 +130,13 @@ def test_words():
     assert " of MAE (90 % interval" in late.words()
 
 
+def test_a_lead_that_grows_when_it_is_sure_has_not_begun_then():
+    lead = np.where(np.arange(20_000) < 15_000, 0.1, 0.4)
+    found = compared(advantages(np.random.default_rng(3), lead))
+    assert found.sure_since < 15_000
+    assert found.ahead_since == 0
+
+
 def test_what_always_gains_the_same_is_sure():
     found = compared(np.full(1000, 0.25), measure="log_loss")
     assert (found.leader, found.p, found.ahead_since) == ("kernel", 0.0, 0)
