@@ -1,7 +1,6 @@
 """What decoding a log takes beside a learner of 512 features: microseconds an event, and the part of it.
 
-``python benchmarks/decoding.py --data ../shared/data`` reads Elec2 and CoverType as CSV and as JSON lines;
-``--made 10000000`` reads so many made events, and says how much memory that takes.
+``python benchmarks/decoding.py --data ../shared/data`` reads Elec2 and CoverType as CSV and as JSON lines.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -88,37 +86,10 @@ def compare(data: Path, rows: int, rounds: int) -> None:
                     )
 
 
-def bounded(events: int) -> None:
-    """Print the memory that made events take."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "made.csv.gz"
-        with gzip.open(path, "wb", compresslevel=1) as file:
-            file.write(b"a,b,c,y\n")
-            block = b"".join(b"%d,%d.5,%d,%d\n" % (k, k * k, k % 7, k % 2) for k in range(10_000))
-            for _ in range(events // 10_000):
-                file.write(block)
-        log, seen, began, early = ReplayLog(path, "y"), 0, time.perf_counter(), 0
-        model = KaczmarzClassifier(features=FEATURES)
-        for batch in log.batches():
-            model.predict_proba_learn_many(batch.matrix, batch.targets, names=batch.names)
-            seen += len(batch)
-            if not early and seen >= events // 100:
-                early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        last = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(
-            f"{seen:,} made events in {time.perf_counter() - began:.0f} s; at most {early / 1024:.0f} MiB "
-            f"after a hundredth of them, {last / 1024:.0f} MiB in the end"
-        )
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--made", type=int, default=0)
     given = parser.parse_args()
-    if given.made:
-        bounded(given.made)
-    else:
-        compare(given.data, given.rows, given.rounds)
+    compare(given.data, given.rows, given.rounds)

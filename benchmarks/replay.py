@@ -1,17 +1,21 @@
 """What a replay costs beside its contenders: reading, scoring, and five of them against each alone.
 
-    python benchmarks/replay.py                     # a minute; with --only cost, contenders, some of it
+    python benchmarks/replay.py                     # five minutes; with --only cost, contenders, memory, less
 
 Elec2, and the first 100,000 events of CoverType, as CSV and as JSON lines. ``benchmarks/decoding.py`` has the
-reading alone, and the memory that ten million events take.
+reading alone.
 """
 
 from __future__ import annotations
 
+import gzip
+import multiprocessing
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +26,7 @@ from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 
 EVENTS, TURNS = 100_000, 3
+MADE = 10_000_000
 LEARNER = "kaczmarz:features=512"
 CONTENDERS = [
     "kernel",
@@ -76,5 +81,39 @@ def contenders(data: Path) -> Iterator[Row]:
         yield "five contenders on Elec2, beside the sum of their times", f"{more:.1%}", "≤ 10 %", more <= 0.1
 
 
+def memory(data: Path) -> Iterator[Row]:
+    """Ten million made events, all of a replay's book-keeping beside; in a process of their own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        early, last, seconds = pool.submit(_peaks, MADE).result()
+    found = f"{early} MiB after 1 %, {last} MiB at the end, {seconds / MADE * 1e6:.1f} µs an event"
+    yield f"{MADE:,} made events", found, "≤ 32 MiB more", last - early <= 32
+
+
+def _peaks(events: int) -> tuple[int, int, float]:
+    """Return the most memory after a hundredth of a replay and at its end, in MiB, and its seconds."""
+    peaks: list[int] = []
+
+    def watch(run: Replay) -> None:
+        if not peaks and run.events >= events // 100:
+            peaks.append(_peak())
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "made.csv.gz"
+        block = b"".join(b"%d,%d.5,%d,%d\n" % (k, k * k, k % 7, k % 2) for k in range(10_000))
+        with gzip.open(log, "wb", compresslevel=1) as file:
+            file.write(b"a,b,c,y\n")
+            for _ in range(events // 10_000):
+                file.write(block)
+        began = time.perf_counter()
+        found = replay(ReplayLog(log, "y"), LEARNER, "classification", baseline=False, watch=watch)
+        seconds = time.perf_counter() - began
+    assert found.events == events
+    return peaks[0], _peak(), seconds
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
 if __name__ == "__main__":
-    sys.exit(measure(__doc__ or "", {"cost": cost, "contenders": contenders}))
+    sys.exit(measure(__doc__ or "", {"cost": cost, "contenders": contenders, "memory": memory}))

@@ -12,7 +12,8 @@ what the second lost more than the first. They are paired, so what makes an even
   looked would have read the same sentence.
 - *Ahead since*: the event after which the lead began, if it did not begin with the stream: the ``s`` that
   makes ``(Σ_{u>s} a_u)/√(n − s)`` greatest, which is the most likely start of a lead after none, among those
-  before it was sure. It is 0 unless the likelihood speaks for ``s`` by more than what choosing among ``n`` starts is worth (``log n``).
+  before it was sure. It is 0 unless the likelihood speaks for ``s`` by more than what choosing among ``n``
+  starts is worth (``log n``).
 """
 
 from __future__ import annotations
