@@ -26,11 +26,6 @@ def decisions(probabilities: Floats) -> Integers:
     return found
 
 
-def losses_of(own: Floats) -> Floats:
-    """Return the log losses of events from the probabilities of their own classes."""
-    return -np.log(np.clip(own, _CERTAIN_ENOUGH, 1.0 - _CERTAIN_ENOUGH))
-
-
 @njit(**ENTRY, nogil=True)
 def decide_rows(probabilities, said):  # type: ignore[no-untyped-def]
     """Fill in the first of the most probable classes of each row, -1 where there is no prediction.
@@ -70,7 +65,7 @@ def count(targets, probabilities, said, edges, fine, counts, bins, own, squares)
     counts, bins
         ``(C, 1 + C)`` with ``C`` not below ``K`` and any target, and ``(3, bins)``; added to.
     own, squares
-        ``(m,)`` and ``(m, C)`` of the rows with a prediction; filled in.
+        ``(m,)`` and ``(m, C)`` of the rows with a prediction, the first within bounds; filled in.
     """
     at, classes = 0, counts.shape[0]
     for row in range(len(targets)):
@@ -83,7 +78,8 @@ def count(targets, probabilities, said, edges, fine, counts, bins, own, squares)
             p = probabilities[row, k] if k < given else 0.0
             error = p - 1.0 if k == target else p
             squares[at, k] = error * error
-        own[at] = probabilities[row, target] if target < given else 0.0
+        p = probabilities[row, target] if target < given else 0.0
+        own[at] = min(max(p, _CERTAIN_ENOUGH), 1.0 - _CERTAIN_ENOUGH)
         top = min(probabilities[row, answer], 1.0)
         place = np.searchsorted(edges, top)
         bins[0, place] += 1

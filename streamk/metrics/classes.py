@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from streamk.metrics.answers import count, decide_rows, losses_of
+from streamk.metrics.answers import count, decide_rows
 from streamk.metrics.exact import (
     Arrays,
     ExactSum,
@@ -126,7 +126,7 @@ class ClassSums:
         self._unchanged += int(np.count_nonzero(targets == last))
         own, squares = np.empty(made), np.empty((made, self.classes))
         count(targets, probabilities, said, _EDGES, _FINE, self._counts, self._bins, own, squares)
-        self._log_loss.add(losses_of(own))
+        self._log_loss.add(-np.log(own))
         self._squares.add(squares.reshape(-1))
         if self._ranks.size:
             count_cells(targets, probabilities, said, self._ranks)

@@ -43,22 +43,24 @@ _MOST = 2**35  # values added at once, so that no bin reaches 2**63
 def _add_halves(bits, halves):  # type: ignore[no-untyped-def]
     """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits, and their lower 26.
 
-    What is not finite is only counted, in the upper row.
+    What is not finite is left out. Return the least and the greatest exponent, of it as well.
     """
+    least, most = _EXPONENTS - 1, 0
     for k in range(len(bits)):
         word = bits[k]
         exponent = (word >> 52) & 2047
         whole = word & ((1 << 52) - 1)
-        if exponent == 2047:
-            halves[0, exponent] += 1
-            continue
         if exponent:
             whole |= 1 << 52
         else:
             exponent = 1
+        least, most = min(least, exponent), max(most, exponent)
+        if exponent == _EXPONENTS - 1:
+            continue
         high, low = whole >> _HALF, whole & ((1 << _HALF) - 1)
-        halves[0, exponent] += -high if word < 0 else high
-        halves[1, exponent] += -low if word < 0 else low
+        halves[exponent, 0] += -high if word < 0 else high
+        halves[exponent, 1] += -low if word < 0 else low
+    return least, most
 
 
 class ExactSum:
@@ -95,15 +97,16 @@ class ExactSum:
             self._add(values[start : start + _MOST])
 
     def _add(self, values: Floats) -> None:
-        halves = np.zeros((2, _EXPONENTS), np.int64)
-        _add_halves(np.ascontiguousarray(values).view(np.int64), halves)
-        if halves[0, -1]:
+        halves = np.zeros((_EXPONENTS, 2), np.int64)
+        least, most = _add_halves(np.ascontiguousarray(values).view(np.int64), halves)
+        if most == _EXPONENTS - 1:
             with np.errstate(invalid="ignore"):  # ∞ − ∞ is NaN, as it should be
                 self.special += float(values[~np.isfinite(values)].sum())
-            halves[0, -1] = 0
-        for place in np.flatnonzero(halves.any(axis=0)).tolist():
-            upper, lower = halves[:, place].tolist()
-            self.units += ((upper << _HALF) + lower) << (place + _UNIT - _BIAS)
+        total = 0
+        for place, (upper, lower) in enumerate(halves[least : most + 1].tolist()):
+            if upper or lower:
+                total += ((upper << _HALF) + lower) << place
+        self.units += total << (least + _UNIT - _BIAS)
 
     def __add__(self, other: ExactSum) -> ExactSum:
         return ExactSum(self.units + other.units, self.special + other.special)
