@@ -59,7 +59,7 @@ def cost(data: Path) -> Iterator[Row]:
     """Reading and book-keeping, as a part of the learner's own time; the least of some turns."""
     with tempfile.TemporaryDirectory() as folder:
         for name, log, target in logs(data, Path(folder)):
-            for learner in (LEARNER, "kernel:features=512"):
+            for learner in (LEARNER, "kernel:features=768"):
                 run(log, target, [learner])
                 shares = []
                 for _ in range(TURNS):

@@ -30,7 +30,6 @@ class NumberSums:
     {'mae': 0.25, 'rmse': 0.353553, 'r2': 0.964286, 'coverage': 0.5, 'width': 0.8, 'pinball': 0.045}
     """
 
-    classes = 0
     COLUMNS = ("mae", "rmse", "r2", "coverage", "width", "pinball")
 
     def __init__(self, level: float = 0.9) -> None:

@@ -17,10 +17,6 @@ class Sums(Protocol):
     COLUMNS: tuple[str, ...]
     events: int
 
-    @property
-    def classes(self) -> int:
-        """How many classes there are, 0 of numbers."""
-
     def fresh(self) -> Self:
         """Return empty sums of the same kind."""
 
@@ -130,10 +126,7 @@ class Curve(Generic[S]):
         self._rows[self._count] = [values.get(name, np.nan) for name in self.columns]
         self._count += 1
         self._cut.merge(self._window)
-        if self._window.classes == self._cut.classes:
-            self._window.clear()
-        else:
-            self._window = self._cut.fresh()  # which knows as many classes as the whole
+        self._window.clear()  # it knows as many classes as the whole
 
     def whole(self) -> S:
         """Return the sums of all events, which go on apart."""
