@@ -106,8 +106,9 @@ class Lines:
         known = None if self._slowly else names
         self._width = len(known or [])
         self._made = Assembler(
-            self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing
-        )
+            self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing,
+            self._columns, self.dialect.delimiter,
+        )  # fmt: skip
 
     def _header(self, target: str, delimiter: str | None, decimal: str | None) -> Dialect:
         """Read the names of the columns; return the dialect of the file's beginning."""

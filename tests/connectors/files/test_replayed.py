@@ -20,6 +20,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
+from connectors.events import Decoder
 from connectors.files.replayed import ReplayLog
 
 PACK = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -196,6 +197,20 @@ def test_the_log_of_many_files_is_whole(many):
     assert (
         log.fingerprint()["sha256"] == hashlib.sha256("".join(h + "\n" for h in hashes).encode()).hexdigest()
     )
+
+
+@pytest.mark.parametrize("slowly", [False, True])
+@pytest.mark.parametrize("again", ["a,b,y", '"a","b","y"', "\ufeffa,b,y"])
+def test_a_header_that_comes_again_is_no_event(tmp_path, again, slowly):
+    rows = "1,2,u\n" * 1500
+    path = write(tmp_path / "all.csv", f"a,b,y\n{rows}{again}\r\n{rows}{again}\n1,a,y\n")
+    given = {}
+    if slowly:
+        given["decoder"] = lambda form, columns, between: Decoder(form, "y", columns=columns)
+    log, found = read(path, **given)
+    assert found == [({"a": 1.0, "b": 2.0}, "u")] * 3000 + [({"a": 1.0, "b": "a"}, "y")]
+    assert log.broken.count == 2
+    assert log.broken.examples[0] == f"{path}, line 1502: the header again"
 
 
 BROKEN = [
