@@ -103,9 +103,9 @@ class Assembler:
         odd: dict[int, Event | str] = {}
         broken = Broken()
         for row in np.flatnonzero(real & ~plain).tolist():
-            line = data[begins[row] : ends[row]].rstrip(b"\r\n")
+            text = data[begins[row] : ends[row]].rstrip(b"\r\n")
             try:
-                odd[row] = "the header again" if self._is_header(line) else self._decode(line)
+                odd[row] = "the header again" if self._is_header(text) else self._decode(text)
             except ValueError as error:
                 odd[row] = str(error)
         whole = self._columns(data, cells, rows)
