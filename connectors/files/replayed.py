@@ -28,7 +28,7 @@ class ReplayLog:
     Parameters
     ----------
     files
-        Names and patterns, read sorted by name; ``-`` alone is standard input.
+        Names and patterns, in order (:func:`connectors.files.names.files_of`); ``-`` alone is standard input.
     target
         The field to predict.
     time
