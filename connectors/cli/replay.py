@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,24 +12,20 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
+from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
-from connectors.events import Decoder
-from connectors.files.log import Log
-from connectors.files.replayed import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
-from connectors.replay.labels import ByLabels, Joined
+from connectors.replay.identity import identity_of
+from connectors.replay.logs import Reading, late_of, opened
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
-from connectors.settings_file import load
 from streamk.learners import Learner
-from streamk.prequential import ByTime
 from streamk.prequential.results import bytes_of, finite
-from streamk.scores import TASKS, check_delay
+from streamk.scores import TASKS
 
 
 def replay_command(
@@ -95,34 +90,27 @@ def replay_command(
 ) -> None:
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
-    with exits(), usage():
+    with exits(), usage(), connected():
         check_place("--save", save)
         _check_directory("--report", report_to)
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        with _log(files, target, (start, end), strict, labels is None, (delimiter, decimal)) as (log, given):
+        how = Reading(target, start, end, strict, labels, delimiter, decimal)
+        with opened(files, how) as (log, given):
             names = learner or [given.name]
-            parameters = {**given.parameters, **_assignments(settings or [], names[0])}
-            late = _late(delay, time)
-            if labels is not None and key is not None:
-                if time is None:
-                    log = Joined(log, labels, key)
-                elif delay != "0":
-                    raise ValueError("--delay: with --labels and --time, labels come when their log says")
-                else:
-                    late = ByLabels(labels, log.target, key, time)
+            parameters = _parameters(given, names[0], settings or [])
+            if save is not None:
+                _check_saved(save, names[0])
             keep = None
             if checkpoint is not None:
-                keep = Checkpoint(
-                    checkpoint,
-                    {
-                        "log": files, "bytes": log.size, "target": log.target, "learner": names,
-                        "set": parameters, "delay": delay, "time": time, "labels": labels, "key": key,
-                        "by": by, "interval": interval, "level": level, "baseline": baseline,
-                        "task": task, "limit": limit,
-                    },
+                identity = identity_of(
+                    files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
+                    interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
+                    delimiter=delimiter, decimal=decimal, start=start, end=end,
                 )  # fmt: skip
+                keep = Checkpoint(checkpoint, identity)
+            log, late = late_of(log, delay, time, labels, key)
             with _showing(console, log, limit, as_json) as watch:
                 told = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level)
@@ -134,17 +122,16 @@ def replay_command(
                     console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
-            if report_to is not None:
+            if as_json:
+                typer.echo(json.dumps(_found(run)))
+            else:
+                report.summary(run, console)
+            if save is not None:
+                console.print(f"saved to {save}: {_save(run, save):,} bytes", soft_wrap=True, highlight=False)
+            if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
                     write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": 0})
-        if as_json:
-            typer.echo(json.dumps(_found(run)))
-        else:
-            report.summary(run, console)
-        if report_to is not None:
-            console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
-        if save is not None:
-            console.print(f"saved to {save}: {_save(run, save):,} bytes", soft_wrap=True, highlight=False)
+                console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
     if run.interrupted:
@@ -152,30 +139,34 @@ def replay_command(
 
 
 def _check_directory(option: str, path: Path | None) -> None:
-    if path is not None and path.exists() and not path.is_dir():
-        raise ValueError(f"{option} {path}: this is not a directory")
+    """Refuse a directory that cannot be made, or written to, before anything is learned."""
+    if path is None:
+        return
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {'this' if there == path else there} is not a directory")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{option} {path}: {there} cannot be written to")
 
 
-def _assignments(texts: list[str], name: str) -> dict[str, str]:
-    learner, _ = settings_of(name)
+def _check_saved(path: Path, name: str) -> None:
+    if name.startswith("river."):
+        raise ValueError(
+            f"--save {path}: {name} is no learner of streamk, which come as model files; name one of streamk "
+            "first"
+        )
+
+
+def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str, Any]:
+    """Return more parameters of the first contender: those of the settings are for the learner they name."""
+    learner, own = settings_of(name)
     if learner not in LEARNERS:
         if texts:
             raise ValueError(f"--set is for a learner of streamk; write {name}:KEY=VALUE,…")
         return {}
-    return assignments(texts, learner)
-
-
-def _late(delay: str, time: str | None) -> Any:
-    """Return how late labels come."""
-    try:
-        number = float(delay)
-    except ValueError:
-        raise ValueError(f"--delay {delay}: it is a number of events, or of seconds with --time") from None
-    if time is not None:
-        return ByTime(time, number)
-    if not number.is_integer():
-        raise ValueError(f"--delay {delay}: it is a whole number of events, unless there is a --time")
-    return check_delay(int(number))
+    known = given.parameters if learner == given.name else {}
+    known = {key: value for key, value in known.items() if key not in own}
+    return {**known, **assignments(texts, learner)}
 
 
 def _showing(
@@ -189,8 +180,7 @@ def _showing(
 def _save(run: Replay, path: Path) -> int:
     model = run.learner
     model = getattr(getattr(model, "subject", model), "learner", model)
-    if not isinstance(model, Learner):
-        raise ValueError(f"--save {path}: {run.names[0]} is no learner of streamk, which come as model files")
+    assert isinstance(model, Learner)
     return model.save(path)
 
 
@@ -212,54 +202,3 @@ def _found(run: Replay) -> dict[str, Any]:
         "refused": run.refused,
         "contenders": contenders,
     }
-
-
-@contextlib.contextmanager
-def _log(
-    files: list[str],
-    target: str | None,
-    bounds: tuple[str | None, str | None],
-    strict: bool,
-    labelled: bool,
-    dialect: tuple[str | None, str | None],
-) -> Iterator[tuple[Any, LearnerSettings]]:
-    """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
-    file, (start, end) = files[0], bounds
-    if not file.endswith(".toml"):
-        target = required(target)
-        refuse_bounds(start, end)
-        if labelled:
-            delimiter, decimal = dialect
-            delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
-            yield (
-                ReplayLog(files, target, delimiter=delimiter, decimal=decimal, strict=strict),
-                LearnerSettings(),
-            )
-        elif len(files) > 1:
-            raise ValueError("--labels is for one log of events")
-        else:
-            yield Log(file, target, lenient=not strict, labelled=False), LearnerSettings()
-        return
-    if len(files) > 1:
-        raise ValueError(f"{file}: the settings of a daemon stand alone")
-    settings = load(Path(file))
-    if target is not None:
-        raise ValueError(f"--target: {file} says it, as events.target")
-    if settings.source.kind == "file":
-        if start is not None or end is not None:
-            raise ValueError("--from and --to are for topics, and the source is a log on disk")
-        events, task = settings.events, settings.learner.task
-
-        def decoder_of(form: str, columns: list[str] | None, delimiter: str) -> Decoder:
-            return events.decoder(task, columns, delimiter)
-
-        yield (
-            ReplayLog(settings.source.path, events.target, form=events.format, decoder=decoder_of),
-            settings.learner,
-        )
-        return
-    from connectors.kafka.topic_range import TopicLog, TopicRange
-
-    decoder = settings.events.decoder(settings.learner.task)
-    with connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
-        yield TopicLog(records, decoder, settings.events.target), settings.learner

@@ -17,6 +17,7 @@ from connectors.replay import report
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
 from connectors.replay.tuning import Halving, grid_of, table_of
+from streamk.prequential.results import finite
 from streamk.scores import TASKS
 
 
@@ -51,16 +52,22 @@ def tune_command(
             run = replay(log, names, task, None, limit, False, delay, strict=strict, watch=halving)
         results = run.results()
         ranked = results.ranking()
+        failed = {name: results.error(name) for name in run.names if name not in (*ranked, *halving.dropped)}
+        if not ranked:
+            raise ValueError("every setting was left out: " + "; ".join(map(" ".join, failed.items())))
         best = ranked[0]
         _, chosen = settings_of(best)
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
         if as_json:
-            found = {name: results.metrics(name) for name in ranked}
+            found = {
+                name: {key: finite(value) for key, value in results.metrics(name).items()} for name in ranked
+            }
             typer.echo(
                 json.dumps(
                     {
                         "learner": learner, "parameters": parameters, "events": run.events,
                         "verdict": results.verdict(), "left": found, "dropped": halving.dropped,
+                        "failed": failed,
                     }
                 )
             )  # fmt: skip
@@ -72,6 +79,8 @@ def tune_command(
                 value = results.metrics(name)[results.headline]
                 table.add_row(name, f"{value:.4f}", halving.dropped.get(name, "" if name != best else "best"))
             console.print(table)
+            for name, error in failed.items():
+                console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
             console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)

@@ -1,4 +1,4 @@
-"""What is read of a log at once: events, targets, lines, what is broken, and where the next record begins."""
+"""What is read of a log at once: events, targets, lines, and what is broken."""
 
 from __future__ import annotations
 
@@ -80,8 +80,6 @@ class Batch:
         The targets, where all are numbers.
     name, form
         Of the file.
-    position
-        Where the next record begins (:class:`connectors.files.replayed.ReplayLog`).
     broken
         What was left out among them, or before them.
     said
@@ -105,7 +103,7 @@ class Batch:
         self.names, self.matrix, self.numbers = names, matrix, numbers
         self._events, self._targets = events, targets
         self.name = self.form = ""
-        self.position, self.broken = dict[str, Any](), Broken()
+        self.broken = Broken()
         self.said, self.done = list[str](), 0
 
     def __len__(self) -> int:
@@ -126,7 +124,7 @@ class Batch:
         found = _LINE.search(self.broken.examples[0])
         count = len(self) if found is None else bisect_left(self.lines, int(found[1]))
         kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
-        kept.name, kept.position, kept.said, kept.done = self.name, self.position, self.said, self.done
+        kept.name, kept.said, kept.done = self.name, self.said, self.done
         return kept
 
     def records(self) -> Iterator[Record]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import csv as csv_rows
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +57,8 @@ class Assembler:
         Whether values have no types but what they read as: then with these:
     decimal, missing
         As of :func:`connectors.events.value_reader`.
+    header, delimiter
+        Of CSV: a row of the names of the columns is the header of a file that was appended, and broken.
     """
 
     def __init__(
@@ -67,7 +71,10 @@ class Assembler:
         csv: bool = False,
         decimal: str = ".",
         missing: Sequence[str] = (),
+        header: Sequence[str] | None = None,
+        delimiter: str = ",",
     ) -> None:
+        self._header, self._delimiter = list(header or []), delimiter
         self._decode, self._csv, self._target_name, self._time = decode, csv, target, time
         self._names = list(names or [])
         place = {name: j for j, name in enumerate(self._names)}
@@ -90,12 +97,15 @@ class Assembler:
         real = cells.lines[:count] > 0
         if self._target < 0 or not _is_utf8(data, int(begins[0]), int(ends[-1])):
             plain[:] = False
+        for row in self._headers(data, begins, int(ends[-1])):
+            plain[row] = False
         rows = np.flatnonzero(plain & real)
         odd: dict[int, Event | str] = {}
         broken = Broken()
         for row in np.flatnonzero(real & ~plain).tolist():
+            text = data[begins[row] : ends[row]].rstrip(b"\r\n")
             try:
-                odd[row] = self._decode(data[begins[row] : ends[row]].rstrip(b"\r\n"))
+                odd[row] = "the header again" if self._is_header(text) else self._decode(text)
             except ValueError as error:
                 odd[row] = str(error)
         whole = self._columns(data, cells, rows)
@@ -132,6 +142,23 @@ class Assembler:
         batch = Batch(found, targets, events, times if self._time else None)
         batch.broken, batch.size = broken, int(ends[-1] - begins[0])
         return batch
+
+    def _headers(self, data: bytes, begins: NDArray[np.int64], end: int) -> Iterator[int]:
+        """Yield rows in which the header stands without quotes, and perhaps some that only hold it."""
+        header = self._delimiter.join(self._header).encode()
+        at = int(begins[0])
+        while header and (at := data.find(header, at, end)) >= 0:
+            yield int(np.searchsorted(begins, at, "right")) - 1
+            at += len(header)
+
+    def _is_header(self, line: bytes) -> bool:
+        if not self._header or self._target_name.encode() not in line.replace(b'""', b'"'):
+            return False  # most lines, at little cost
+        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
+        try:
+            return list(csv_rows.reader([text], delimiter=self._delimiter)) == [self._header]
+        except csv_rows.Error:
+            return False
 
     def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:
         """Return the batch of rows that are plain."""

@@ -1,4 +1,4 @@
-"""Batches of CSV and of JSON lines, from any record on."""
+"""Batches of CSV and of JSON lines."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Lines:
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
         self._over = False
         self._columns: list[str] | None = None
-        self._byte, self._line = file.begins, 0
+        self._begins, self._line = file.begins, 0
         point = POINT
         if self._csv:
             self.dialect = self._header(target, delimiter, decimal)
@@ -106,8 +106,9 @@ class Lines:
         known = None if self._slowly else names
         self._width = len(known or [])
         self._made = Assembler(
-            self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing
-        )
+            self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing,
+            self._columns, self.dialect.delimiter,
+        )  # fmt: skip
 
     def _header(self, target: str, delimiter: str | None, decimal: str | None) -> Dialect:
         """Read the names of the columns; return the dialect of the file's beginning."""
@@ -136,19 +137,14 @@ class Lines:
         lines = io.BytesIO(whole)
         self._line = rows.line_num
         for _ in range(self._line):
-            self._byte += len(lines.readline())
+            self._begins += len(lines.readline())
         self._columns = names
         return dialect
 
-    def batches(self, byte: int | None = None, line: int = 0) -> Iterator[Batch]:
-        """Yield batches from a record on, by default the first; each says where the next begins."""
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
         file, longest = self._file, _LONGEST[self._file.form]
-        if byte is not None:
-            self._byte, self._line = byte, line
-            file.seek(byte)
-            data = b""
-        else:
-            data = file.head[self._byte :]
+        data = file.head[self._begins :]
         at, ended, usual = 0, False, 0
         file.head = b""
         while True:
@@ -162,7 +158,7 @@ class Lines:
                 part = self._read(max(_PART, rest))  # there is room for more
                 data, at, ended = data[at:] + part, 0, not part
             elif count:
-                yield self._batch(data, at, count, after, cells)
+                yield self._batch(data, count, cells)
                 usual = min(BYTES, (after - at) * ROWS // count * 9 // 8)
                 at = after
             elif not ended and rest < longest:
@@ -188,25 +184,21 @@ class Lines:
             return *csv_cells(seen, at, last, self._between, self._point, tuple(cells)), cells
         return *json_cells(seen, at, last, *self._shape, tuple(cells)), cells
 
-    def _batch(self, data: bytes, at: int, count: int, after: int, cells: Any) -> Batch:
+    def _batch(self, data: bytes, count: int, cells: Any) -> Batch:
         lines = self._line + np.cumsum(np.abs(cells.lines[:count]))
         assert self._made is not None
         batch = self._made.batch(data, cells, count, lines, self._place)
         if not self._csv and not cells.plain[:count].any():
             self._width = 0  # other names from here on, perhaps
-        self._byte, self._line = self._byte + after - at, int(lines[-1])
-        return self._positioned(batch)
-
-    def _positioned(self, batch: Batch) -> Batch:
-        batch.position = {"byte": self._byte, "line": self._line}
+        self._line = int(lines[-1])
         return batch
 
     def _without(self, reason: str, size: int) -> Batch:
         """Return a batch of nothing but a broken record."""
         batch = Batch([], [], [])
-        self._byte, self._line = self._byte + size, self._line + (size > 0)
+        self._line += size > 0
         batch.broken.note(self._place(self._line) if size else self._file.name, reason)
-        return self._positioned(batch)
+        return batch
 
     def _place(self, line: int) -> str:
         return f"{self._file.name}, line {line}"

@@ -79,15 +79,11 @@ class Maps:
     def __init__(self, file: Opened, decode: Decoder, target: str, timed: bool = False) -> None:
         self._target = target
         self._file, self._decode, self._timed = file, decode, timed
-        self._byte, self._line, self._error = 0, 0, ""
+        self._line, self._error = 0, ""
 
-    def batches(self, byte: int | None = None, line: int = 0) -> Iterator[Batch]:
-        """Yield batches from a record on, by default the first; each says where the next begins."""
-        if byte is None:
-            data = self._file.head
-        else:
-            self._byte, self._line, data = byte, line, b""
-            self._file.seek(byte)
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+        data = self._file.head
         at, ended, none = 0, False, False
         ends = np.empty(ROWS, np.int64)
         while True:
@@ -102,7 +98,7 @@ class Maps:
             yield self._batch(data, at, ends[:count].tolist())
             at = int(ends[count - 1])
         if self._error or at < len(data):
-            batch = self._positioned(Batch([], [], []))
+            batch = Batch([], [], [])
             why = "it is no MessagePack" if none else "the last record is not whole"
             why = f"from here on nothing can be read: {why}" if at < len(data) else ""
             place = f"record {self._line}"
@@ -134,11 +130,6 @@ class Maps:
             targets.append(event.target)
             events.append(event.fields)
             times.append(event.time)
-        self._byte += ends[-1] - at
-        return self._positioned(batch)
-
-    def _positioned(self, batch: Batch) -> Batch:
-        batch.position = {"byte": self._byte, "line": self._line}
         return batch
 
     def _read(self, size: int) -> bytes:

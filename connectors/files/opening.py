@@ -8,6 +8,7 @@ import io
 import os
 import select
 import shutil
+import stat
 import sys
 import tempfile
 import threading
@@ -24,26 +25,30 @@ _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
 
 class StoppedError(Exception):
-    """Somebody stopped the reading of standard input."""
+    """Somebody stopped the reading of a pipe."""
 
 
 class _Pipe(io.RawIOBase):
-    """Standard input, whose waiting can be ended from another thread."""
+    """A pipe, whose waiting can be ended from another thread; standard input stays open."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, own: bool = False) -> None:
         self._number, (self._woken, self._wake) = number, os.pipe()
-        self._lock = threading.Lock()
+        self._lock, self._own = threading.Lock(), own
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        ready, _, _ = select.select([self._number, self._woken], [], [])
-        if self._woken in ready:
-            raise StoppedError
-        part = os.read(self._number, len(buffer))
-        buffer[: len(part)] = part
-        return len(part)
+        while True:
+            ready, _, _ = select.select([self._number, self._woken], [], [])
+            if self._woken in ready:
+                raise StoppedError
+            try:
+                part = os.read(self._number, len(buffer))
+            except BlockingIOError:
+                continue
+            buffer[: len(part)] = part
+            return len(part)
 
     def stop(self) -> None:
         """End the waiting."""
@@ -56,6 +61,8 @@ class _Pipe(io.RawIOBase):
             if not self.closed:
                 os.close(self._woken)
                 os.close(self._wake)
+                if self._own:
+                    os.close(self._number)
             super().close()
 
 
@@ -105,11 +112,8 @@ class _Recoded(io.RawIOBase):
 
     def __init__(self, plain: BinaryIO, encoding: str) -> None:
         self._plain, self._encoding = plain, encoding
-        self._begin()
-
-    def _begin(self) -> None:
         self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
-        self._rest, self._ended, self._at = io.BytesIO(), False, 0
+        self._rest, self._ended = io.BytesIO(), False
 
     def readable(self) -> bool:
         return True
@@ -119,26 +123,11 @@ class _Recoded(io.RawIOBase):
             part = self._plain.read1(_PART)  # type: ignore[attr-defined]
             self._ended = not part
             self._rest = io.BytesIO(self._decoder.decode(part, not part).encode())
-        self._at += count
         return count
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        if place < self._at:
-            self._plain.seek(0)
-            self._begin()
-        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
-            pass
-        return self._at
 
 
 class Opened:
-    """An open file.
+    """An open file, or a pipe: whatever is no regular file is read once, and in order.
 
     Parameters
     ----------
@@ -158,7 +147,9 @@ class Opened:
     plain
         The rest of the plain bytes, of Parquet all of them.
     size
-        Bytes of the file as it is; 0 of standard input.
+        Bytes of the file as it is; 0 of a pipe.
+    piped
+        Whether it is a pipe.
 
     Raises
     ------
@@ -169,10 +160,10 @@ class Opened:
     """
 
     def __init__(self, path: str, form: str | None = None) -> None:
-        self.piped = path == "-"
-        self.name = "standard input" if self.piped else path
-        self.size = 0 if self.piped else Path(path).stat().st_size
-        self._raw = _Seen(_standard_input() if self.piped else io.FileIO(path))
+        self.piped = is_pipe(path)
+        self.name = "standard input" if path == "-" else path
+        self.size = size_of(path)
+        self._raw = _Seen(_pipe(path) if self.piped else io.FileIO(path))
         try:
             self.plain: Any = unpacked(io.BufferedReader(self._raw))
             self.head = self._first(4)
@@ -244,11 +235,6 @@ class Opened:
         spool.seek(0)
         self._packed, self.plain = self.plain, spool
 
-    def seek(self, place: int) -> None:
-        """Go on reading from a plain byte; the head is read again."""
-        self.head = b""
-        self.plain.seek(place)
-
     def position(self) -> int:
         """Return how many bytes of the file, as it is, have been read."""
         return self._raw.tell() if not self._raw.closed else self.size
@@ -258,7 +244,7 @@ class Opened:
         return self._raw.seen, self._raw.hash()
 
     def stop(self) -> None:
-        """End a wait for standard input, from another thread."""
+        """End a wait for a pipe, from another thread."""
         self._raw.stop()
 
     def close(self) -> None:
@@ -268,8 +254,20 @@ class Opened:
                 file.close()
 
 
-def _standard_input() -> Any:
-    """Return standard input as a raw file."""
+def is_pipe(path: str) -> bool:
+    """Return whether a log can be read only once: standard input, and all that is no regular file."""
+    return path == "-" or not stat.S_ISREG(Path(path).stat().st_mode)
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of a file; 0 of a pipe."""
+    return 0 if is_pipe(path) else Path(path).stat().st_size
+
+
+def _pipe(path: str) -> Any:
+    """Return a pipe as a raw file."""
+    if path != "-":  # opening it must not wait for who writes, since nothing could end that
+        return _Pipe(os.open(path, os.O_RDONLY | os.O_NONBLOCK), own=True)
     try:
         number = sys.stdin.fileno()
     except (OSError, ValueError, AttributeError):

@@ -1,9 +1,9 @@
-"""A log as it is replayed: files in order or standard input, read ahead in a thread, from any position on."""
+"""A log as it is replayed: files and pipes in order, read ahead in a thread."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from connectors.files.lines import Lines
 from connectors.files.log import DecoderOf
 from connectors.files.maps import Maps
 from connectors.files.names import files_of
-from connectors.files.opening import HEAD, Opened
+from connectors.files.opening import Opened, is_pipe, size_of
 from connectors.files.row_groups import RowGroups
 from connectors.values import MISSING, kind_of
 
@@ -28,7 +28,7 @@ class ReplayLog:
     Parameters
     ----------
     files
-        Names and patterns, read sorted by name; ``-`` alone is standard input.
+        Names and patterns, in order (:func:`connectors.files.names.files_of`); ``-`` alone is standard input.
     target
         The field to predict.
     time
@@ -44,8 +44,6 @@ class ReplayLog:
         Whether a record that cannot be decoded, or a file that is cut short, ends the reading.
     decoder
         Makes the decoder of the daemon's settings instead of all this; slower.
-    position
-        Where to begin: the position of a batch.
 
     Attributes
     ----------
@@ -53,17 +51,15 @@ class ReplayLog:
         What was left out so far.
     said
         Sentences about how files are read, each once.
-    position
-        Where the record after the last batch begins; it can be written as JSON.
     records
         Events so far.
     done, size
-        Bytes read of the files, and of all of them; 0 of standard input.
+        Bytes read of the files, and of all of them; 0 of pipes.
 
     Raises
     ------
     ValueError
-        If there is no such file, or another log than the one of the position.
+        If there is no such file.
 
     Examples
     --------
@@ -91,14 +87,13 @@ class ReplayLog:
         missing: Sequence[str] = MISSING,
         strict: bool = False,
         decoder: DecoderOf | None = None,
-        position: Mapping[str, Any] | None = None,
     ) -> None:
         given = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
         self.name, self.target = " ".join(given), target
         self.paths = given if given == ["-"] else files_of(given)
         if "-" in self.paths and len(self.paths) > 1:
             raise ValueError("standard input, -, is read alone")
-        self.size = sum(Path(path).stat().st_size for path in self.paths if path != "-")
+        self.size = sum(map(size_of, self.paths))
         self._time, self._ignore, self._form, self._decoder = time, tuple(ignore), form, decoder
         self._delimiter, self._decimal, self._missing = delimiter, decimal, missing
         self._strict = strict
@@ -106,32 +101,10 @@ class ReplayLog:
         self._kind: list[str] = []  # of targets, and which file had it first
         self._file: Opened | None = None  # the thread's
         self._hashes: dict[str, tuple[int, str]] = {}
-        self._before = "."
-        self.position: dict[str, Any] = {"file": 0}
-        if position is not None:
-            self._go(dict(position))
-
-    def _go(self, position: dict[str, Any]) -> None:
-        if "mark" not in position:  # it is the beginning
-            return
-        if self.paths == ["-"]:
-            raise ValueError("standard input cannot be read from a position on; give the files")
-        names = position["names"]
-        if self.paths[: len(names)] != names:
-            raise ValueError(f"{self.name}: another log; {', '.join(names)} were read before")
-        head, mark = position["mark"]
-        with Path(names[-1]).open("rb") as file:
-            found = hashlib.sha256(file.read(head)).hexdigest()
-        if found != mark:
-            raise ValueError(
-                f"{names[-1]}: another file than the one that was read before; it begins otherwise"
-            )
-        self.position, self.records, self._kind = position, position["records"], list(position["kind"])
-        self.broken = Broken(**position["broken"])
-        self._before = position["decimal"]
+        self._before, self._stopped = ".", False
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the batches from ``position`` on; a thread reads ahead until the iterator is closed.
+        """Yield the batches; a thread reads ahead until the iterator is closed.
 
         Raises
         ------
@@ -152,10 +125,7 @@ class ReplayLog:
                 empty = self._check(batch, empty)
                 self.broken.add(batch.broken)
                 self.records += len(batch)
-                batch.position |= {
-                    "records": self.records, "broken": vars(self.broken), "kind": self._kind
-                }  # fmt: skip
-                self.position, self.done = batch.position, batch.done
+                self.done = batch.done
                 self.said += [sentence for sentence in batch.said if sentence not in self.said]
                 yield batch
 
@@ -179,26 +149,25 @@ class ReplayLog:
 
     def _read(self) -> Iterator[Batch]:
         """Yield what is in the files; only the thread runs this."""
-        begin = self.position
-        there = "mark" in begin
-        done = sum(Path(path).stat().st_size for path in self.paths[: begin["file"]])
-        for number in range(begin["file"], len(self.paths)):
-            path = self.paths[number]
+        there, done = False, 0
+        for path in self.paths:
+            if self._stopped:
+                return
             file = self._file = Opened(path, self._form)
             try:
                 if file.form:
-                    yield from self._records(file, number, begin, done)
+                    yield from self._records(file, done)
                     there = True
                     seen, found = file.hash()
                     if file.piped or seen == file.size:
                         self._hashes[path] = seen, found
             finally:
                 file.close()
-            begin, done = {}, done + file.size
+            done += file.size
         if not there:
             raise ValueError(f"{self.name} is empty")
 
-    def _records(self, file: Opened, number: int, begin: dict[str, Any], done: int) -> Iterator[Batch]:
+    def _records(self, file: Opened, done: int) -> Iterator[Batch]:
         try:
             source = self._source(file)
         except ValueError as error:
@@ -207,11 +176,8 @@ class ReplayLog:
         if isinstance(source, Lines) and file.form == "csv":
             said = [f"read as {source.dialect}"]
             self._before = source.dialect.decimal
-        mark = self._mark(file)
-        place = {"file": number, "names": self.paths[: number + 1], "mark": mark, "decimal": self._before}
-        for batch in source.batches(**begin.get("begin", {})):
+        for batch in source.batches():
             batch.name, batch.form, batch.said, said = file.name, file.form, said, []
-            batch.position = place | {"begin": batch.position}
             batch.done = done + min(file.position(), file.size)
             yield batch
 
@@ -230,21 +196,14 @@ class ReplayLog:
             self._decoder, self._before,
         )  # fmt: skip
 
-    def _mark(self, file: Opened) -> list[Any]:
-        """Return what a file is known by: a checksum of its beginning, and of how much of it."""
-        if file.piped:
-            return [0, ""]
-        with Path(file.name).open("rb") as again:
-            head = again.read(HEAD)
-        return [len(head), hashlib.sha256(head).hexdigest()]
-
     @property
     def piped(self) -> bool:
-        """Whether it is standard input, which may come slowly and for ever."""
-        return self.paths == ["-"]
+        """Whether it reads a pipe, which may come slowly and for ever."""
+        return self.paths == ["-"] or (self._file is not None and self._file.piped)
 
     def stop(self) -> None:
-        """Let the reading of standard input end with what has come."""
+        """Let the reading of a pipe end with what has come."""
+        self._stopped = True
         self._wake()
 
     @property
@@ -279,11 +238,11 @@ class ReplayLog:
 
         That of a log of one file is the file's, as ``sha256sum`` prints it; of several it is that of theirs,
         a line each, in order. Files are read again as far as they were not read from beginning to end. Of
-        standard input it is what was read, and None before its end.
+        a pipe it is what was read, and None before its end.
         """
         files = []
         for path in self.paths:
-            if path not in self._hashes and path != "-":
+            if path not in self._hashes and not is_pipe(path):
                 with Path(path).open("rb") as file:
                     self._hashes[path] = (
                         Path(path).stat().st_size,

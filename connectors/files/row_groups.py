@@ -47,26 +47,19 @@ class RowGroups:
         self._names = [name for name in names if name not in ignore]
         self._broken = ArrowException
 
-    def batches(self, group: int = 0, row: int = 0, line: int = 0) -> Iterator[Batch]:
-        """Yield batches from a row of a group on; each says where the next begins."""
-        for number in range(group, self._parquet.num_row_groups):
-            skip = row if number == group else 0
-            at = 0
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+        line = 0
+        for group in range(self._parquet.num_row_groups):
+            at = line
             try:
-                for part in self._parquet.iter_batches(ROWS, [number], columns=self._names):
-                    after = at + part.num_rows
-                    if after > skip:
-                        part = part.slice(max(skip - at, 0))
-                        batch = self._batch(part, line)
-                        line += part.num_rows
-                        batch.position = {"group": number, "row": after, "line": line}
-                        yield batch
-                    at = after
+                for part in self._parquet.iter_batches(ROWS, [group], columns=self._names):
+                    yield self._batch(part, line)
+                    line += part.num_rows
             except (self._broken, OSError) as error:
                 batch = Batch([], [], [])
-                batch.broken.note(f"{self._file.name}, row group {number}", f"cannot be read: {error}")
-                line += self._parquet.metadata.row_group(number).num_rows - max(at, skip)
-                batch.position = {"group": number + 1, "row": 0, "line": line}
+                batch.broken.note(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
+                line = at + self._parquet.metadata.row_group(group).num_rows
                 yield batch
 
     def _batch(self, part: Any, line: int) -> Batch:

@@ -16,6 +16,14 @@ def tell_task(records: Sequence[Record]) -> str:
     return replaying.tell_task([record.target for record in records])
 
 
+def check_by(by: str | None, records: Sequence[Record]) -> None:
+    """Raise a ValueError if none of the first records has the field whose values are to be told apart."""
+    if by is not None and not any(by in record.fields for record in records):
+        there = list(dict.fromkeys(str(name) for record in records for name in record.fields))
+        some = ", ".join(there[:20]) + (" and more" if len(there) > 20 else "")
+        raise ValueError(f"--by {by}: there is no such field; there are {some}")
+
+
 def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:
     """Return an event and its target, the target read as the task needs it.
 

@@ -13,23 +13,11 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from connectors.replay.page.words import metric_name
 from connectors.replay.progress import Point, Replay
 from streamk.prequential.late import ByCount
 
 Watch = Callable[[Replay], None]
-TITLES = {
-    "balanced_accuracy": "balanced accuracy",
-    "kappa_temporal": "temporal kappa",
-    "macro_f1": "macro F1",
-    "log_loss": "log loss",
-    "brier": "Brier score",
-    "calibration_error": "calibration error",
-    "auc": "AUC",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "r2": "R²",
-    "pinball": "pinball loss",
-}
 _REFRESH = 0.1  # seconds between two drawings of the live table
 _RATES = 0.5  # seconds between two measurements of them
 
@@ -112,7 +100,7 @@ def metrics_table(run: Replay) -> Table:
     values = {name: results.metrics(name) for name in run.names}
     for key in next(iter(values.values())):
         shown = (values[name].get(key) for name in run.names)
-        table.add_row(TITLES.get(key, key), *map(_number, shown))
+        table.add_row(metric_name(key), *map(_number, shown))
     table.add_row("events/s (predict + learn)", *(f"{results.rate(name):,.0f}" for name in run.names))
     return table
 

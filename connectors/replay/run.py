@@ -14,7 +14,7 @@ from connectors.replay.interrupts import Interruptible
 from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.progress import Checkpoint, Replay, Scoring
-from connectors.replay.reading import interpret
+from connectors.replay.reading import check_by, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, late_of
@@ -93,6 +93,7 @@ def replay(
         records = [record for batch in head for record in batch.records()][:LOOK]
         if not records:
             raise ValueError(reading.error or _nothing(log))
+        check_by(scoring.by, records)
         targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
         task = task or tell_task(targets)
         if isinstance(late, ByLabels):

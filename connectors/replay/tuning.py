@@ -88,6 +88,8 @@ class Halving:
     def _halve(self, run: Replay) -> None:
         results = run.results()
         ranked = results.ranking()
+        if not ranked:
+            return
         best, rest = ranked[0], ranked[1:]
         half = (len(ranked) + 1) // 2
         for place, name in enumerate(rest, 1):

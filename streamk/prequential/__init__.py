@@ -5,11 +5,11 @@ own compiled pass, whose predictions are those of a loop over events; other mode
 :mod:`streamk.metrics` holds the metrics.
 """
 
-from streamk.prequential.contest import Contest
+from streamk.prequential.contest import CHUNK, Contest
 from streamk.prequential.late import ByCount, ByTime
 from streamk.prequential.replaying import replay
 from streamk.prequential.results import Results
-from streamk.prequential.stream import CHUNK, Answers, test_then_train
+from streamk.prequential.stream import Answers, test_then_train
 from streamk.prequential.subjects import (
     Frozen,
     LearnerSubject,

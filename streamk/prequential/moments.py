@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
+_DAY = re.compile(r"\s*(19|20)\d{6}(\.0*)?\s*", re.ASCII)  # 19000101 to 20991231
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # from so many on, they are nano-, micro-, milliseconds
 
 
@@ -13,7 +15,8 @@ def moment(value: Any) -> float:
     """Return a time as seconds since 1970 in UTC.
 
     It is ISO 8601, in UTC where it names no zone, or a number: of seconds, or of milli-, micro- or
-    nanoseconds if seconds would be after the year 5138.
+    nanoseconds if seconds would be after the year 5138. Eight digits that are a day from 1900 to 2099, as
+    20240131, are that day; as seconds they would be a moment of August 1970.
 
     Raises
     ------
@@ -24,7 +27,11 @@ def moment(value: Any) -> float:
     --------
     >>> moment("2001-09-09T01:46:40Z"), moment("2001-09-09"), moment(1_000_000_000_000), moment("1e9")
     (1000000000.0, 999993600.0, 1000000000.0, 1000000000.0)
+    >>> moment(20010909), moment("20010909"), moment(20010931)
+    (999993600.0, 999993600.0, 20010931.0)
     """
+    if isinstance(value, str | int | float) and (day := _day(str(value))) is not None:
+        value = day
     if isinstance(value, str):
         try:
             value = float(value)
@@ -43,6 +50,17 @@ def moment(value: Any) -> float:
         if abs(value) >= least:
             return float(value * unit)
     return float(value)
+
+
+def _day(text: str) -> date | None:
+    """Return the day that eight digits are, None if they are none."""
+    if _DAY.fullmatch(text):
+        digits = text.strip()
+        try:
+            return date(int(digits[:4]), int(digits[4:6]), int(digits[6:8]))
+        except ValueError:
+            pass
+    return None
 
 
 def moments(values: Iterable[Any]) -> list[float]:

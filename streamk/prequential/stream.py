@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
+from streamk.prequential.contest import CHUNK
 from streamk.prequential.subjects import Subject
 from streamk.scores import check_delay
 
-CHUNK = 1000
 Pair = tuple[Event, Any]
 
 

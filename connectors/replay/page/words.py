@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from streamk.prequential.standing import HEADLINES
+
 _NAMES = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
@@ -27,7 +29,6 @@ _NAMES = {
 # Of coverage and width neither end is best: an interval should hold what it says, and be narrow for that.
 _HIGHER = frozenset(("accuracy", "balanced_accuracy", "kappa", "kappa_temporal", "macro_f1", "auc", "r2"))
 _LOWER = frozenset(("log_loss", "brier", "calibration_error", "mae", "rmse", "pinball"))
-_HEADLINES = {"classification": "accuracy", "regression": "mae"}
 _SECOND = {
     "classification": ("log_loss", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),
     "regression": ("rmse", "pinball", "coverage", "r2"),
@@ -68,7 +69,7 @@ def better(metric: str) -> int:
 
 def headline(task: str) -> str:
     """Return the metric that a task is judged by."""
-    return _HEADLINES.get(task, "accuracy")
+    return HEADLINES.get(task, "accuracy")
 
 
 def second(task: str, columns: Iterable[str]) -> str:

@@ -5,8 +5,11 @@ import random
 import subprocess
 
 import pytest
+import typer
 
 import streamk
+from connectors.cli import tune
+from connectors.replay.run import replay
 from connectors.settings_file import load
 
 from .terminal import COMMAND
@@ -51,6 +54,39 @@ def test_json_and_wrong_things(log):
         assert done.returncode == 2
         assert message in " ".join(done.stderr.replace("│", " ").split())
         assert "Traceback" not in done.stderr
+
+
+def strict(text):
+    """Read JSON that has nothing that is not JSON."""
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def test_metrics_that_are_not_given_are_null(tmp_path):
+    path = tmp_path / "classes.csv"
+    path.write_text("a,y\n" + "".join(f"{k % 25},c{k % 25}\n" for k in range(300)))
+    grid = ["--learner", "kaczmarz", "--grid", "features=16|32"]
+    done = run("tune", path, "--target", "y", *grid, "--json")
+    assert {each["auc"] for each in strict(done.stdout)["left"].values()} == {None}
+
+
+@pytest.mark.parametrize("events", [2000, 3000])  # before settings are dropped for the first time, and after
+def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
+    def failing(*given, watch, **options):
+        def watched(run):
+            for name in run.names:
+                run.contest.drop(name, "at event 7: overflow")
+            watch(run)
+
+        return replay(*given, watch=watched, **options)
+
+    monkeypatch.setattr(tune, "replay", failing)
+    with pytest.raises(typer.Exit) as ended:
+        tune.tune_command(
+            str(log), "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
+        )  # fmt: skip
+    assert ended.value.exit_code == 2
+    said = "every setting was left out: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"
+    assert said in capsys.readouterr().err
 
 
 def test_the_demonstration(tmp_path):

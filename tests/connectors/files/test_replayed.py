@@ -1,10 +1,11 @@
-"""The log of a replay: every format and packing, positions, pipes, what is broken."""
+"""The log of a replay: every format and packing, pipes, what is broken."""
 
 import csv
 import gzip
 import hashlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,10 +18,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import parquet
 
+from connectors.events import Decoder
 from connectors.files.replayed import ReplayLog
 
 PACK = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -103,6 +103,32 @@ def test_a_pipe_is_read_as_a_file_is(tmp_path, form, pack):
     assert done.stdout.decode().split() == ["2500", hashlib.sha256(data).hexdigest()]
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_named_pipe_is_read_once(tmp_path, form):
+    data, pipe = FORMS[form](ROWS * 40), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,))
+    log = ReplayLog(pipe, "y")
+    before = log.fingerprint()
+    writer.start()
+    found = [x for batch in log.batches() for x in batch.events]
+    writer.join()
+    assert found == [x for x, _ in EVENTS] * 40
+    assert before["sha256"] is None
+    assert log.fingerprint()["sha256"] == hashlib.sha256(data).hexdigest()
+    assert log.size == 0
+
+
+def test_a_substituted_process_after_a_file(tmp_path):
+    path = write(tmp_path / "a.csv", FORMS["csv"](ROWS * 40))
+    code = (
+        "import sys; from tests.connectors.files.test_replayed import read; print(len(read(sys.argv[1:])[1]))"
+    )
+    shell = f"{sys.executable} -c '{code}' {path} <(cat {path})"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, check=True)
+    assert done.stdout == b"200000\n"
+
+
 def test_ctrl_c_ends_a_wait_for_a_pipe():
     code = (
         "import threading\nfrom connectors.files.replayed import ReplayLog\n"
@@ -131,8 +157,8 @@ def test_closing_early_ends_the_thread_and_closes_the_files(tmp_path):
     assert before is None or len(list(fds.iterdir())) == before
 
 
-# Three files with what makes positions hard: quotes with line ends, blank and broken lines, no end of line
-RESUMED = {
+# What makes lines hard to count: quotes with line ends, blank and broken lines, no end of the last one
+MANY = {
     "a.csv": 'a,y\n1,u\n\n"x\ny",v\n' + "2,u\n" * 1500 + "1,2,3\n" + '"p\r\nq",u\n' * 700 + "5,",
     "b.csv": "y;a\n" + "".join(f"v;{k},5\n" for k in range(2300)),
     "c.json": '{"a": 1, "y": "w"}\n\n{"a": \n' + '{"y": "w", "a": "é"}\r\n' * 1200,
@@ -140,19 +166,19 @@ RESUMED = {
 
 
 @pytest.fixture(scope="module")
-def resumed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("resumed")
-    for name, text in RESUMED.items():
+def many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("many")
+    for name, text in MANY.items():
         write(folder / name, gzip.compress(text.encode()) if name.startswith("b") else text)
     write(folder / "d.parquet", as_parquet([{"a": float(k), "y": "u"} for k in range(2500)]))
     write(folder / "e.mp", b"".join(msgspec.msgpack.encode({"a": k, "y": "z"}) for k in range(1700)))
     log = ReplayLog(str(folder / "*"), "y")
-    batches = [(b.events, list(b.targets), list(b.lines), json.dumps(b.position)) for b in log.batches()]
+    batches = [(b.events, list(b.targets), list(b.lines)) for b in log.batches()]
     return folder, batches, log
 
 
-def test_the_log_of_many_files_is_whole(resumed):
-    folder, batches, log = resumed
+def test_the_log_of_many_files_is_whole(many):
+    folder, batches, log = many
     assert log.records == sum(len(events) for events, *_ in batches) == 2202 + 2300 + 1201 + 2500 + 1700
     assert (log.broken.count, log.broken.unlabelled) == (2, 1)
     place = folder / "a.csv"
@@ -173,36 +199,18 @@ def test_the_log_of_many_files_is_whole(resumed):
     )
 
 
-@given(st.integers(0, 30))
-def test_from_any_position_on_the_records_are_the_same(resumed, number):
-    folder, batches, whole = resumed
-    number %= len(batches)
-    log = ReplayLog(str(folder / "*"), "y", position=json.loads(batches[number][3]))
-    found = [row for b in log.batches() for row in zip(b.events, b.targets, b.lines, strict=True)]
-    rest = [row for xs, ys, lines, _ in batches[number + 1 :] for row in zip(xs, ys, lines, strict=True)]
-    assert found == rest
-    assert (log.records, log.broken) == (whole.records, whole.broken)
-
-
-def test_a_position_knows_the_decimal_sign_of_the_files_before(tmp_path):
-    write(tmp_path / "a.csv", "a;y\n3,5;u\n")
-    write(tmp_path / "b.csv", "a;y\n" + "1;u\n" * 1500 + "2,5;u\n")
-    files = str(tmp_path / "*")
-    log = ReplayLog(files, "y")
-    positions = [(batch.position, log.records) for batch in log.batches()]
-    for position, records in positions[:-1]:
-        assert records in (1, 1001)
-        assert read(files, position=position)[1][-1] == ({"a": 2.5}, "u")
-
-
-def test_a_position_belongs_to_its_log(tmp_path):
-    path = write(tmp_path / "a.csv", "a,y\n1,2\n")
-    log, _ = read(path)
-    write(path, "a,y\n1,3\n")
-    with pytest.raises(ValueError, match="another file than the one that was read before"):
-        ReplayLog(path, "y", position=log.position)
-    with pytest.raises(ValueError, match="another log"):
-        ReplayLog(write(tmp_path / "b.csv", "a,y\n1,2\n"), "y", position=log.position)
+@pytest.mark.parametrize("slowly", [False, True])
+@pytest.mark.parametrize("again", ["a,b,y", '"a","b","y"', "\ufeffa,b,y"])
+def test_a_header_that_comes_again_is_no_event(tmp_path, again, slowly):
+    rows = "1,2,u\n" * 1500
+    path = write(tmp_path / "all.csv", f"a,b,y\n{rows}{again}\r\n{rows}{again}\n1,a,y\n")
+    given = {}
+    if slowly:
+        given["decoder"] = lambda form, columns, between: Decoder(form, "y", columns=columns)
+    log, found = read(path, **given)
+    assert found == [({"a": 1.0, "b": 2.0}, "u")] * 3000 + [({"a": 1.0, "b": "a"}, "y")]
+    assert log.broken.count == 2
+    assert log.broken.examples[0] == f"{path}, line 1502: the header again"
 
 
 BROKEN = [
@@ -276,10 +284,7 @@ def test_byte_order_marks(tmp_path, form, encoding):
     path = write(tmp_path / "log", FORMS[form](ROWS).decode().replace("t1", "é").encode(encoding))
     log = ReplayLog(path, "y")
     expected = [({"a": x["a"], "b": "é" if x["b"] == "t1" else x["b"]}, y) for x, y in EVENTS]
-    first = next(batches := log.batches())
-    batches.close()
-    again = read(path, position=log.position)[1]
-    assert list(zip(first.events, first.targets, strict=True)) + again == expected
+    assert [row for b in log.batches() for row in zip(b.events, b.targets, strict=True)] == expected
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path):
@@ -287,10 +292,10 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
         file.write(b"a,b,y\n")
         for k in range(400):
             file.write(b"".join(b"%d,%d,%d\n" % (k * i, i, i % 2) for i in range(1000)))
-    log = ReplayLog(tmp_path / "big.csv.gz", "y")
-    assert len(next(log.batches())) == 1000  # what is made once is made; the rest goes on from there
+    batches = ReplayLog(tmp_path / "big.csv.gz", "y").batches()
+    assert len(next(batches)) == 1000  # what is made once is made
     tracemalloc.start()
-    assert sum(len(batch) for batch in log.batches()) == 399_000
+    assert sum(map(len, batches)) == 399_000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12e6

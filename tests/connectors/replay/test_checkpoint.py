@@ -65,6 +65,63 @@ def test_of_another_replay_or_damaged(bananas, tmp_path):
         replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
 
 
+def command(*arguments, **options):
+    return subprocess.run(
+        [*COMMAND, "replay", *map(str, arguments)], capture_output=True, text=True, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        (["--decimal", ","], "its decimal is None, not ','"),
+        (["--delimiter", ","], "its delimiter is None"),
+        (["--strict"], "its strict is False"),
+        ("log", "log.csv is 'a file of"),
+        ("labels", "labels.csv is 'a file of"),
+        ("settings", "streamk.toml is 'a file of"),
+    ],
+)
+def test_a_checkpoint_is_of_one_way_to_read_the_same_files(tmp_path, changed, named):
+    log, labels, config = (tmp_path / name for name in ("log.csv", "labels.csv", "streamk.toml"))
+    rows = [f"{k},{k % 7}.5,{k % 2}" for k in range(300)]
+    log.write_text("\n".join(["id,a,y", *rows]))
+    labels.write_text("\n".join(["id,y", *(f"{k},{k % 2}" for k in range(300))]))
+    source = f'[source]\nkind = "file"\npath = "{log}"\n[events]\nformat = "csv"\ntarget = "y"\n'
+    config.write_text(source + '[learner]\nname = "kaczmarz"\n[checkpoints]\ndirectory = "kept"\n')
+    begun = [log, "--target", "y", "--learner", "kaczmarz"]
+    begun += ["--labels", labels, "--key", "id"] if changed == "labels" else []
+    begun = [config] if changed == "settings" else begun
+    begun += ["--checkpoint", tmp_path / "kept"]
+    done = command(*begun)
+    assert done.returncode == 0, done.stderr
+    assert command(*begun).returncode == 0
+    if changed == "log":
+        log.write_text(log.read_text().replace("0,0.5,0", "0,9.5,0", 1))
+    if changed == "labels":
+        labels.write_text(labels.read_text().replace("0,0", "0,1", 1))
+    if changed == "settings":
+        config.write_text(config.read_text().replace("kept", "other"))
+    done = command(*begun, *(changed if isinstance(changed, list) else []))
+    assert done.returncode == 2
+    assert "is of another replay" in done.stderr
+    assert named in done.stderr
+
+
+def test_a_pipe_is_not_gone_on_with(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "log.csv").write_text("id,a,y\n1,2,3\n")
+    for log, more in (
+        ("-", []),
+        (tmp_path / "pipe", []),
+        (tmp_path / "log.csv", ["--labels", tmp_path / "pipe", "--key", "id"]),
+    ):
+        done = command(log, "--target", "y", "--checkpoint", tmp_path / "kept", *more, input="")
+        assert done.returncode == 2
+        assert "is a pipe, which cannot be read again; write it to a file first" in done.stderr
+        assert not (tmp_path / "kept").exists()
+
+
 def killed(log: Path, directory: Path, kills: int, seed: int = 1) -> tuple[bytes, int]:
     """Return the results of a command that is killed at random moments, and of how many kills it went on."""
     chance = random.Random(seed)

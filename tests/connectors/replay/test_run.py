@@ -7,7 +7,9 @@ from river import datasets, metrics
 
 import streamk
 from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
 from tests.references import late_loop
 
@@ -218,3 +220,12 @@ def test_a_parameter_that_only_the_other_task_has(bananas):
     for task in ("classification", None):
         with pytest.raises(ValueError, match=r"parameters\.quantile is unknown; use kernel"):
             replay(Log(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
+
+
+def test_a_field_to_tell_apart_must_be_there(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,day,y\n" + "1,mo,u\n2,tu,v\n" * 50)
+    with pytest.raises(ValueError, match=r"--by dya: there is no such field; there are a, day$"):
+        replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="dya"))
+    run = replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="day"))
+    assert run.events == 100
