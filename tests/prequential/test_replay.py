@@ -11,7 +11,7 @@ import pytest
 from river import datasets, dummy, evaluate, linear_model, metrics, preprocessing, stream, tree
 
 import streamk
-from streamk.prequential import ByTime, Contest, Frozen, LearnerSubject, replay
+from streamk.prequential import ByTime, Contest, Frozen, LearnerSubject, Results, replay
 from streamk.prequential.contest import RefusedError
 
 EVENTS = list(datasets.Bananas().take(2500))
@@ -186,6 +186,34 @@ def test_events_that_no_learner_takes():
     assert contest.models["it"].events == 9
 
 
+@pytest.mark.parametrize("bad", [(math.inf, 1.0), (0.5, math.nan)])
+def test_intervals_and_an_event_that_is_refused(bad):
+    """What was learned before it is not learned again; it is scored as if it had never come."""
+    pairs = [({"a": math.sin(i)}, math.cos(i)) for i in range(50)]
+    without = [*pairs[:40], *pairs[41:]]
+    pairs[40] = {"a": bad[0]}, bad[1]
+    contest = Contest({"it": streamk.KernelRegressor(seed=1)}, "regression", level=0.9)
+    with pytest.raises(RefusedError) as refused:
+        contest.take([x for x, _ in pairs], [y for _, y in pairs])
+    assert (refused.value.row, contest.events, contest.models["it"].events) == (40, 40, 40)
+    contest.take([x for x, _ in pairs[41:]], [y for _, y in pairs[41:]])
+    model = streamk.KernelRegressor(seed=1)
+    expected = replay(without, {"it": model}, task="regression", level=0.9)
+    assert contest.models["it"].to_bytes() == model.to_bytes()
+    assert Results(contest).to_dict() == expected.to_dict()
+
+
+def test_one_that_gives_intervals_beside_one_that_takes_less():
+    events = [({"x": float(i % 9) * (1e20 if i == 700 else 1.0)}, float(i % 5)) for i in range(1500)]
+    it, alone = (streamk.KernelRegressor(seed=1) for _ in range(2))
+    less = streamk.KaczmarzRegressor(seed=1, features=64, scale_inputs=False)
+    found = replay(events, {"it": it, "less": less}, task="regression", level=0.9)
+    expected = replay(events, {"it": alone}, task="regression", level=0.9)
+    assert "at event 701: field 'x' is" in found.error("less")
+    assert found.metrics("it") == expected.metrics("it")
+    assert it.to_bytes() == alone.to_bytes()
+
+
 def test_a_frozen_model_learns_nothing():
     model = kaczmarz()
     model.learn_many([x for x, _ in EVENTS[:1000]], [y for _, y in EVENTS[:1000]])
@@ -232,14 +260,12 @@ def test_it_goes_on_after_a_pickle():
         contest.take(xs, ys)
         again.take(xs, ys)
         again = pickle.loads(pickle.dumps(again))
-    from streamk.prequential import Results
 
     assert Results(again).to_dict() == Results(contest).to_dict()
     assert again.models["it"].to_bytes() == contest.models["it"].to_bytes()
 
 
 def test_chunks_do_not_show():
-    from streamk.prequential import Results
 
     found = []
     for size in (1, 37, 1000, 2500):
