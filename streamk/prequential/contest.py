@@ -84,9 +84,9 @@ class Contest:
 
     @property
     def active(self) -> list[str]:
-        """Contenders that have not been left out, learners of streamk first: they judge what an event is."""
+        """Contenders that have not been left out; first those that judge what an event is, learners before all."""
         names = [name for name, standing in self.standings.items() if not standing.error]
-        return sorted(names, key=lambda name: not isinstance(self._subjects[name], LearnerSubject))
+        return sorted(names, key=lambda name: _rank(self._subjects[name]))
 
     @property
     def waiting(self) -> int:
@@ -156,7 +156,6 @@ class Contest:
         A learner of streamk that refuses an event has then learned those before it, and answered no others.
         """
         intervals = self.level is not None and _gives_intervals(subject)
-        judges = isinstance(subject, LearnerSubject)
         if isinstance(subject, LearnerSubject) and not intervals:
             _time_one(subject, standing, xs.first())
             try:
@@ -174,7 +173,7 @@ class Contest:
                 pair = self._ends(subject, x) if intervals else None
                 subject.learn(x, y)
             except ValueError as error:
-                if not judges:
+                if not subject.judges:
                     raise
                 stopped = RowError(len(said), str(error))
                 break
@@ -216,7 +215,7 @@ class Contest:
                 )
                 found[name] = subject.predict(x), interval
             except Exception as error:
-                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not found:
+                if isinstance(error, ValueError) and subject.judges and not found:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -248,7 +247,7 @@ class Contest:
             try:
                 subject.learn(asked.x, y)
             except Exception as error:
-                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not taught:
+                if isinstance(error, ValueError) and subject.judges and not taught:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -280,6 +279,10 @@ class Contest:
                 ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
             self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+
+
+def _rank(subject: Subject) -> int:
+    return 0 if isinstance(subject, LearnerSubject) else 1 if subject.judges else 2
 
 
 def _gives_intervals(subject: Subject) -> bool:

@@ -227,6 +227,53 @@ def test_a_frozen_model_learns_nothing():
     assert found.metrics("frozen")["accuracy"] == pytest.approx(right)
 
 
+@pytest.mark.parametrize("delay", [0, 7])
+def test_a_frozen_model_of_other_labels_is_left_out(delay):
+    model = kaczmarz()
+    model.learn_many([x for x, _ in EVENTS[:100]], [str(int(y)) for _, y in EVENTS[:100]])
+    numbers = [(x, int(y)) for x, y in EVENTS[100:600]]
+    frozen = Frozen(LearnerSubject(model, "classification"))
+    for others in ({"new": kaczmarz()}, {"line": line()}):
+        found = replay(numbers, {"frozen": frozen, **others}, delay=delay)
+        assert "earlier labels are of type str" in found.error("frozen")
+        assert found.ranking() == [*others]
+        assert found.events == 500
+
+
+@pytest.mark.parametrize("bad", [({"x": math.inf}, True), ({"x": 1.0}, "a text")])
+@pytest.mark.parametrize("delay", [0, 7])
+def test_a_frozen_model_judges_events(bad, delay):
+    """One that it refuses nobody takes, and it goes on."""
+    model = kaczmarz()
+    model.learn_many([x for x, _ in EVENTS[:100]], [y for _, y in EVENTS[:100]])
+    before = model.to_bytes()
+    contest = Contest(
+        {"line": line(), "it": Frozen(LearnerSubject(model, "classification"))}, "classification"
+    )
+    events, refused = [*EVENTS[:40], bad, *EVENTS[40:80]], []
+    if delay:
+        for key, (x, _) in enumerate(events):
+            try:
+                contest.ask(key, x)
+            except RefusedError:
+                refused.append(key)
+        for key in sorted(contest.asked):
+            try:
+                contest.tell(key, events[key][1])
+            except RefusedError as error:
+                refused.append(error.key)
+        contest.score()
+    else:
+        with pytest.raises(RefusedError) as error:
+            contest.take([x for x, _ in events], [y for _, y in events])
+        refused.append(error.value.row)
+        contest.take([x for x, _ in events[41:]], [y for _, y in events[41:]])
+    assert refused == [40]
+    assert {s.events for s in contest.standings.values()} == {80}
+    assert not any(s.error for s in contest.standings.values())
+    assert model.to_bytes() == before
+
+
 def test_slices_are_the_parts():
     events = [({**x, "day": f"d{i % 3}"}, y) for i, (x, y) in enumerate(EVENTS)]
     found = replay(events, {"it": kaczmarz()}, by="day").to_dict()["contenders"][0]
