@@ -84,7 +84,7 @@ class Contest:
 
     @property
     def active(self) -> list[str]:
-        """Contenders that have not been left out; first those that judge what an event is, learners before all."""
+        """Contenders that have not been left out, first those that judge what an event is."""
         names = [name for name, standing in self.standings.items() if not standing.error]
         return sorted(names, key=lambda name: _rank(self._subjects[name]))
 

@@ -214,6 +214,22 @@ def test_one_that_gives_intervals_beside_one_that_takes_less():
     assert it.to_bytes() == alone.to_bytes()
 
 
+@pytest.mark.parametrize("late", [lambda: 0, lambda: 300, lambda: 5000, lambda: ByTime("t", 300.0)])
+@pytest.mark.parametrize("bad", [{"x": math.inf}, {"y": "a text"}])
+def test_an_event_that_is_refused_is_named_by_its_row(late, bad):
+    events = [({**x, "t": float(i)}, y) for i, (x, y) in enumerate(EVENTS)]
+    x, y = events[1500]
+    events[1500] = {**x, "x": bad.get("x", 1.0)}, bad.get("y", y)
+    with pytest.raises(ValueError, match=r"^row 1500: "):
+        replay(events, {"it": kaczmarz()}, delay=late())
+
+
+def test_a_time_that_is_none_is_named_by_its_row():
+    events = [({**x, "t": None if i == 1200 else i}, y) for i, (x, y) in enumerate(EVENTS)]
+    with pytest.raises(ValueError, match=r"^row 1200: field 't': None is no time"):
+        replay(events, {"it": kaczmarz()}, delay=ByTime("t", 300.0))
+
+
 def test_a_frozen_model_learns_nothing():
     model = kaczmarz()
     model.learn_many([x for x, _ in EVENTS[:1000]], [y for _, y in EVENTS[:1000]])
