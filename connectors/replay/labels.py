@@ -12,6 +12,7 @@ from connectors.files.log import Log
 from connectors.replay.reading import LOOK, interpret
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
+from streamk.prequential.late import Refuse, fail, tell
 from streamk.prequential.moments import moment
 
 
@@ -140,27 +141,28 @@ class ByLabels:
             self.read += self._next is not None
         return self._next
 
-    def _bring(self, contest: Contest, until: float) -> None:
+    def _bring(self, contest: Contest, until: float, refuse: Refuse) -> None:
         while (found := self._upcoming()) is not None and found[0] <= until:
             self._next = None
             _, key, label = found
             if key in contest.asked:
-                contest.tell(key, label)
+                tell(contest, key, label, refuse)
             else:
                 self._early[key] = label
 
-    def event(self, contest: Contest, x: Event, y: Any) -> None:
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
         """Bring the labels that have come by the time of an event, and ask for it."""
         fields = dict(x)
         key, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
         if key is None:
             raise ValueError(f"the key {self.key!r} is missing")
-        self._bring(contest, now)
+        self._bring(contest, now, refuse)
+        early = (self._early.pop(key),) if key in self._early else ()
         contest.ask(key, fields)
         self.count += 1
-        if key in self._early:
-            contest.tell(key, self._early.pop(key))
+        for label in early:
+            tell(contest, key, label, refuse)
 
-    def end(self, contest: Contest) -> None:
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
         """Bring all labels that are left."""
-        self._bring(contest, float("inf"))
+        self._bring(contest, float("inf"), refuse)

@@ -81,6 +81,26 @@ def test_labels_that_are_only_joined(logs):
     assert "id" not in run.learner.number_names
 
 
+@pytest.mark.parametrize("strict", [True, False])
+def test_labels_that_are_refused_cost_no_other_event(logs, strict):
+    path, events, labels = logs
+    labels[100]["y"], labels[300]["y"] = "a text", 7
+    (path / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
+    late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at")
+    run = replay(
+        Log(path / "events.jsonl", "y", labelled=False), "kaczmarz:features=64,seed=7", baseline=False,
+        delay=late, strict=strict,
+    )  # fmt: skip
+    if strict:
+        assert "the label is 'a text'" in run.error
+        assert run.learner.events == 100
+        return
+    learner, *_ = loop(events, [label for label in labels if label["y"] in (True, False)])
+    assert run.learner.to_bytes() == learner.to_bytes()
+    assert (run.refused, run.events, run.contest.waiting) == (2, 1200 - 24 - 2, 24)
+    assert not late._early.keys() - {"nobody"}
+
+
 def test_a_pickle_goes_on(logs):
     path, _, labels = logs
     late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at", "classification")

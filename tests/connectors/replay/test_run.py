@@ -9,6 +9,7 @@ import streamk
 from connectors.files.log import Log
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.run import replay
+from streamk.prequential import ByTime
 from tests.references import late_loop
 
 
@@ -85,6 +86,21 @@ def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path, strict):
     assert "line 4: the label is 5" in said
     assert (run.events, run.refused) == ((3, 0) if strict else (2299, 1))
     assert run.learner.events == run.events
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
+    """What would have been counted, had it never been: targets come a second after their events."""
+    rows = [{"t": float(i), "a": float(i % 4), "y": 1e300 if i in (3, 8) else float(i)} for i in range(10)]
+    run = replay(
+        log(tmp_path, rows), "kaczmarz", "regression", baseline=False, delay=ByTime("t", 1), strict=strict
+    )
+    if strict:
+        assert "line 4: the target is" in run.error
+        assert (run.events, run.refused) == (3, 0)
+        return
+    assert (run.events, run.refused, run.learner.events, run.contest.waiting) == (8, 2, 8, 0)
+    assert ["line 4" in run.examples[0], "line 9" in run.examples[1]] == [True, True]
 
 
 def test_regression(tmp_path):
