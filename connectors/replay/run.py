@@ -176,7 +176,11 @@ def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refus
             refuse(f"{log.place(line)}: {getattr(error, 'reason', error)}")
             if refuse.ended:
                 return
-    run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
+        if not run.events & (run.events - 1):
+            run.contest.score()
+            run.mark()
+    if len(run.lines) > 2 * run.contest.waiting:  # not each time: many may wait
+        run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
     run.contest.score()
 
 

@@ -103,6 +103,45 @@ def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
     assert ["line 4" in run.examples[0], "line 9" in run.examples[1]] == [True, True]
 
 
+def bananas_by_time(tmp_path):
+    """Return a log of events a second apart."""
+    rows = [{**x, "t": float(i), "y": y} for i, (x, y) in enumerate(datasets.Bananas().take(2500))]
+    return log(tmp_path, rows)
+
+
+@pytest.mark.parametrize("delay", [ByTime("t", 1e6), ByTime("t", 300.0), 300])
+def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
+    seen = []
+    run = replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=delay,
+        watch=lambda run: seen.append(len(run.lines)),
+    )  # fmt: skip
+    assert len(seen) == 4  # three chunks, and the end
+    assert (run.events, run.contest.waiting) == (2500, 0)
+    assert max(seen) <= 2500
+
+
+def test_lines_are_dropped_once_targets_have_come(tmp_path):
+    kept = []
+    replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=2,
+        watch=lambda run: kept.append(len(run.lines)),
+    )  # fmt: skip
+    assert max(kept) == 2
+
+
+def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
+    """A second is an event here: by either, the same is scored, and shown."""
+    shown = [
+        replay(
+            bananas_by_time(tmp_path), "kaczmarz:features=64,seed=1", baseline=False, delay=delay
+        ).doublings
+        for delay in (300, ByTime(lambda x: x["t"], 300.5))
+    ]
+    assert [point.events for point in shown[0]] == [*(2**k for k in range(12)), 2500]
+    assert shown[1] == shown[0]
+
+
 def test_regression(tmp_path):
     rng = np.random.default_rng(0)
     rows = [{"a": a, "y": float(np.sin(2 * a) * 10 + 50)} for a in rng.normal(size=1500).tolist()]
