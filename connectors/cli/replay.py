@@ -16,10 +16,10 @@ from rich.console import Console
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.events import Decoder
-from connectors.files.log import Log
 from connectors.files.replayed import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
+from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
@@ -101,13 +101,13 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        with _log(files, target, (start, end), strict, labels is None, (delimiter, decimal)) as (log, given):
+        with _log(files, target, (start, end), strict, key, (delimiter, decimal)) as (log, given):
             names = learner or [given.name]
             parameters = {**given.parameters, **_assignments(settings or [], names[0])}
             late = _late(delay, time)
             if labels is not None and key is not None:
                 if time is None:
-                    log = Joined(log, labels, key)
+                    log = Joined(log, labels, key, strict)
                 elif delay != "0":
                     raise ValueError("--delay: with --labels and --time, labels come when their log says")
                 else:
@@ -220,7 +220,7 @@ def _log(
     target: str | None,
     bounds: tuple[str | None, str | None],
     strict: bool,
-    labelled: bool,
+    key: str | None,
     dialect: tuple[str | None, str | None],
 ) -> Iterator[tuple[Any, LearnerSettings]]:
     """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
@@ -228,7 +228,7 @@ def _log(
     if not file.endswith(".toml"):
         target = required(target)
         refuse_bounds(start, end)
-        if labelled:
+        if key is None:
             delimiter, decimal = dialect
             delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
             yield (
@@ -238,7 +238,7 @@ def _log(
         elif len(files) > 1:
             raise ValueError("--labels is for one log of events")
         else:
-            yield Log(file, target, lenient=not strict, labelled=False), LearnerSettings()
+            yield KeyedLog(file, target, key, lenient=not strict), LearnerSettings()
         return
     if len(files) > 1:
         raise ValueError(f"{file}: the settings of a daemon stand alone")

@@ -167,7 +167,7 @@ def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals) -> None:
 
 
 def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refusals) -> None:
-    bad = _of_targets(run, late, log, refuse)
+    bad = _of_targets(run, log, refuse)
     for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
         run.lines[late.count] = line
         try:
@@ -184,16 +184,14 @@ def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refus
     run.contest.score()
 
 
-def _of_targets(run: Replay, late: Late, log: Places, refuse: Refusals) -> Refuse:
+def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
     """Return what refuses targets that come late; it raises if that ends the replay."""
 
     def bad(error: ValueError) -> None:
-        sentence = str(error)
-        if isinstance(error, RefusedError) and isinstance(late, ByLabels):
-            sentence = f"{late.path}, key {error.key!r}: {error.reason}"
-        elif isinstance(error, RefusedError):
-            sentence = f"{log.place(run.lines[error.key])}: {error.reason}"
-        refuse(sentence)
+        if isinstance(error, RefusedError):
+            refuse(f"{log.place(run.lines[error.key])}: {error.reason}")
+        else:
+            refuse(str(error))
         if refuse.ended:
             raise error
 
@@ -202,4 +200,4 @@ def _of_targets(run: Replay, late: Late, log: Places, refuse: Refusals) -> Refus
 
 def _end_late(run: Replay, late: Late, log: Places, refuse: Refusals) -> None:
     with contextlib.suppress(ValueError):  # it has ended the replay
-        late.end(run.contest, _of_targets(run, late, log, refuse))
+        late.end(run.contest, _of_targets(run, log, refuse))
