@@ -96,7 +96,7 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        how = Reading(target, start, end, strict, labels, delimiter, decimal)
+        how = Reading(target, start, end, strict, labels, key, delimiter, decimal)
         with opened(files, how) as (log, given):
             names = learner or [given.name]
             parameters = _parameters(given, names[0], settings or [])
@@ -110,7 +110,7 @@ def replay_command(
                     delimiter=delimiter, decimal=decimal, start=start, end=end,
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
-            log, late = late_of(log, delay, time, labels, key)
+            log, late = late_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
                 told = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level)

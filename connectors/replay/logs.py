@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from connectors.events import Decoder
-from connectors.files.log import Log
 from connectors.files.opening import is_pipe
 from connectors.files.replayed import ReplayLog
+from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Learner
 from connectors.settings_file import load
@@ -28,6 +28,7 @@ class Reading(NamedTuple):
     end: str | None = None
     strict: bool = False
     labels: str | None = None
+    key: str | None = None
     delimiter: str | None = None
     decimal: str | None = None
 
@@ -55,7 +56,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
     if how.target is None:
         raise ValueError("--target: name the field to predict")
     how.refuse("it is for the topic of a .toml", "start", "end")
-    if how.labels is None:
+    if how.labels is None or how.key is None:
         delimiter = "\t" if how.delimiter in ("tab", "\\t") else how.delimiter
         log: Any = ReplayLog(
             list(files), how.target, delimiter=delimiter, decimal=how.decimal, strict=how.strict
@@ -64,7 +65,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
         how.refuse("a log with --labels is read as it tells, with points before fractions", *_DIALECT)
         if len(files) > 1:
             raise ValueError("--labels is for one log of events")
-        log = Log(files[0], how.target, lenient=not how.strict, labelled=False)
+        log = KeyedLog(files[0], how.target, how.key, lenient=not how.strict)
     yield log, Learner()
 
 
@@ -94,7 +95,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Lear
         yield TopicLog(records, events.decoder(task), events.target), settings.learner
 
 
-def late_of(log: Any, delay: str, time: str | None, labels: str | None, key: str | None) -> tuple[Any, Any]:
+def late_of(log: Any, how: Reading, delay: str, time: str | None) -> tuple[Any, Any]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
 
     Raises
@@ -102,11 +103,11 @@ def late_of(log: Any, delay: str, time: str | None, labels: str | None, key: str
     ValueError
         If the options do not go together, or the labels cannot be read.
     """
-    late = _delayed(delay, time)
+    late, labels, key = _delayed(delay, time), how.labels, how.key
     if labels is None or key is None:
         return log, late
     if time is None:
-        return Joined(log, labels, key), late
+        return Joined(log, labels, key, how.strict), late
     if delay != "0":
         raise ValueError("--delay: with --labels and --time, labels come when their log says")
     if is_pipe(labels):

@@ -12,7 +12,6 @@ from connectors.replay.progress import Replay
 from connectors.replay.reading import interpret
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK
-from streamk.prequential.late import ByCount
 
 
 class Piece(NamedTuple):
@@ -99,7 +98,11 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
 
 
 def _until_mark(run: Replay) -> int:
-    """Return how many events to take next, so that there is a line at every power of two."""
+    """Return how many events to take next, so that there is a line at every power of two.
+
+    Where targets come late, events are scored one by one, and lines are added among them.
+    """
+    if run.late is not None:
+        return CHUNK
     events = run.contest.events
-    late = run.late.delay - run.contest.waiting if isinstance(run.late, ByCount) else 0
-    return min(CHUNK, (1 << events.bit_length()) - events + late)
+    return min(CHUNK, (1 << events.bit_length()) - events)

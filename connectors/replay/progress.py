@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from streamk.prequential import Contest, Results
 from streamk.prequential.late import Late
 
-_VERSION = 1
+_VERSION = 2
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -17,7 +18,7 @@ from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import check_by, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError
-from streamk.prequential.late import ByCount, Late, late_of
+from streamk.prequential.late import ByCount, Late, Refuse, late_of
 from streamk.prequential.replaying import LOOK, tell_task, warm
 
 Watch = Callable[[Replay], None]
@@ -167,35 +168,37 @@ def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals) -> None:
 
 
 def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refusals) -> None:
+    bad = _of_targets(run, log, refuse)
     for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
         run.lines[late.count] = line
         try:
-            late.event(run.contest, x, y)
-        except RefusedError as error:
-            refuse(f"{_place(run, late, error, log, line)}: {error.reason}")
+            late.event(run.contest, x, y, bad)
+        except ValueError as error:  # of the event; if a target has ended the replay, that is what is kept
+            refuse(f"{log.place(line)}: {getattr(error, 'reason', error)}")
             if refuse.ended:
                 return
-        except ValueError as error:
-            refuse(f"{log.place(line)}: {error}")
-            if refuse.ended:
-                return
-    run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
+        if not run.events & (run.events - 1):
+            run.contest.score()
+            run.mark()
+    if len(run.lines) > 2 * run.contest.waiting:  # not each time: many may wait
+        run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
     run.contest.score()
 
 
-def _place(run: Replay, late: Late, error: RefusedError, log: Places, line: int) -> str:
-    """Return how messages name an event that was refused, or whose target was."""
-    if isinstance(late, ByLabels):
-        return f"{late.path}, key {error.key!r}"
-    return log.place(run.lines.get(error.key, line))
+def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
+    """Return what refuses targets that come late; it raises if that ends the replay."""
+
+    def bad(error: ValueError) -> None:
+        if isinstance(error, RefusedError):
+            refuse(f"{log.place(run.lines[error.key])}: {error.reason}")
+        else:
+            refuse(str(error))
+        if refuse.ended:
+            raise error
+
+    return bad
 
 
 def _end_late(run: Replay, late: Late, log: Places, refuse: Refusals) -> None:
-    while True:
-        try:
-            late.end(run.contest)
-            return
-        except RefusedError as error:
-            refuse(f"{_place(run, late, error, log, 0)}: {error.reason}")
-            if refuse.ended:
-                return
+    with contextlib.suppress(ValueError):  # it has ended the replay
+        late.end(run.contest, _of_targets(run, log, refuse))

@@ -84,9 +84,9 @@ class Contest:
 
     @property
     def active(self) -> list[str]:
-        """Contenders that have not been left out, learners of streamk first: they judge what an event is."""
+        """Contenders that have not been left out, first those that judge what an event is."""
         names = [name for name, standing in self.standings.items() if not standing.error]
-        return sorted(names, key=lambda name: not isinstance(self._subjects[name], LearnerSubject))
+        return sorted(names, key=lambda name: _rank(self._subjects[name]))
 
     @property
     def waiting(self) -> int:
@@ -123,22 +123,20 @@ class Contest:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
-                found = self._answers(subject, standing, xs, ys)
-            except RowError as error:
-                if given or not isinstance(subject, LearnerSubject):  # another has taken it
-                    standing.error = f"at event {self.events + error.row + 1:,}: {error.reason}"
-                    continue
-                refused = RefusedError(before + error.row, error.reason)
-                xs, ys = xs[: error.row], ys[: error.row]
-                if not len(ys):
-                    raise refused from None
-                began = time.perf_counter()
-                found = self._answers(subject, standing, xs, ys)
+                found, ends, stopped = self._answers(subject, standing, xs, ys)
             except Exception as error:
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
+            if stopped is not None:
+                if given:  # another has taken it
+                    standing.error = f"at event {self.events + stopped.row + 1:,}: {stopped.reason}"
+                    continue
+                refused = RefusedError(before + stopped.row, stopped.reason)
+                xs, ys = xs[: stopped.row], ys[: stopped.row]
+                if not len(ys):
+                    raise refused
             standing.seconds += time.perf_counter() - began
-            given[name] = found
+            given[name] = found, ends
         targets, last = self.codes.of_next(ys)
         slices = None if self.by is None else xs.column(self.by)
         for name, (found, ends) in given.items():
@@ -150,28 +148,40 @@ class Contest:
             raise refused
         return len(ys)
 
-    def _answers(self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any]) -> tuple[Any, Any]:
-        """Return what a contender says of each event before it has learned it, and its intervals."""
-        if self.level is None or not _gives_intervals(subject):
-            if isinstance(subject, LearnerSubject):
-                _time_one(subject, standing, xs.first())
-                return subject.answer_many(xs, ys), None
-            said = []
-            for x, y in zip(xs.events, ys, strict=True):
-                began = time.perf_counter()
-                said.append(subject.predict(x))
-                subject.learn(x, y)
-                standing.time(time.perf_counter() - began)
-            return tabled(said), None
-        said, ends = [], []
-        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
+    def _answers(
+        self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any]
+    ) -> tuple[Any, Any, RowError | None]:
+        """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
+
+        A learner of streamk that refuses an event has then learned those before it, and answered no others.
+        """
+        intervals = self.level is not None and _gives_intervals(subject)
+        if isinstance(subject, LearnerSubject) and not intervals:
+            _time_one(subject, standing, xs.first())
             try:
-                said.append(subject.predict(x))
-                ends.append(self._ends(subject, x))
+                return subject.answer_many(xs, ys), None, None
+            except RowError as error:  # it has learned nothing
+                row = error.row
+                return subject.answer_many(xs[:row], ys[:row]) if row else None, None, error
+        said: list[Any] = []
+        ends: list[Any] = []
+        stopped = None
+        for x, y in zip(xs.events, ys, strict=True):
+            began = time.perf_counter()
+            try:
+                answer = subject.predict(x)
+                pair = self._ends(subject, x) if intervals else None
                 subject.learn(x, y)
             except ValueError as error:
-                raise RowError(row, str(error)) from None
-        return tabled(said), tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T)
+                if not subject.judges:
+                    raise
+                stopped = RowError(len(said), str(error))
+                break
+            said.append(answer)
+            ends.append(pair)
+            standing.time(time.perf_counter() - began)
+        given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
+        return tabled(said), given, stopped
 
     def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
         """Return the interval of one event, NaN where there is none."""
@@ -205,7 +215,7 @@ class Contest:
                 )
                 found[name] = subject.predict(x), interval
             except Exception as error:
-                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not found:
+                if isinstance(error, ValueError) and subject.judges and not found:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -237,7 +247,7 @@ class Contest:
             try:
                 subject.learn(asked.x, y)
             except Exception as error:
-                if isinstance(error, ValueError) and isinstance(subject, LearnerSubject) and not taught:
+                if isinstance(error, ValueError) and subject.judges and not taught:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -269,6 +279,10 @@ class Contest:
                 ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
             self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+
+
+def _rank(subject: Subject) -> int:
+    return 0 if isinstance(subject, LearnerSubject) else 1 if subject.judges else 2
 
 
 def _gives_intervals(subject: Subject) -> bool:

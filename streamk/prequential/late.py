@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, Protocol
 
 from streamk.encoding.fields import Event
 from streamk.prequential import moments
-from streamk.prequential.contest import Contest
+from streamk.prequential.contest import Contest, RefusedError
 from streamk.scores import check_delay
+
+Refuse = Callable[[ValueError], None]
+
+
+def fail(error: ValueError) -> None:
+    """Raise what is refused."""
+    raise error
+
+
+def tell(contest: Contest, key: Hashable, y: Any, refuse: Refuse) -> None:
+    """Bring a target, or refuse it with a :class:`RefusedError`, which has the key of its event."""
+    try:
+        contest.tell(key, y)
+    except RefusedError as error:
+        refuse(error)
 
 
 class Late(Protocol):
@@ -19,11 +34,15 @@ class Late(Protocol):
 
     count: int
 
-    def event(self, contest: Contest, x: Event, y: Any) -> None:
-        """Bring the targets that come before or with an event, and ask for it."""
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+        """Bring the targets that come before or with an event, and ask for it.
+
+        An event that is refused raises; targets, which are of other events, go to ``refuse``. If that does
+        not raise, all goes on without them.
+        """
         ...
 
-    def end(self, contest: Contest) -> None:
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
         """Bring the targets that are still on their way."""
         ...
 
@@ -49,18 +68,18 @@ class ByCount:
         self.count = 0
         self._due: deque[tuple[int, Any]] = deque()
 
-    def event(self, contest: Contest, x: Event, y: Any) -> None:
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
         """Ask for an event; then bring the target that is due."""
         contest.ask(self.count, x)
         self._due.append((self.count, y))
         self.count += 1
         if len(self._due) > self.delay:
-            contest.tell(*self._due.popleft())
+            tell(contest, *self._due.popleft(), refuse)
 
-    def end(self, contest: Contest) -> None:
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
         """Bring all targets."""
         while self._due:
-            contest.tell(*self._due.popleft())
+            tell(contest, *self._due.popleft(), refuse)
 
 
 class ByTime:
@@ -94,23 +113,23 @@ class ByTime:
         field = f" by {self.moment}" if isinstance(self.moment, str) else ""
         return f"{self.delay:,.6g} seconds late{field}"
 
-    def event(self, contest: Contest, x: Event, y: Any) -> None:
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
         """Bring the targets that have come by the time of an event, and ask for it."""
         now = self.seconds(x)
         if isinstance(self.moment, str):
             x = {name: value for name, value in x.items() if name != self.moment}
         while self._due and self._due[0][0] <= now:
             _, number, target = heapq.heappop(self._due)
-            contest.tell(number, target)
+            tell(contest, number, target, refuse)
         contest.ask(self.count, x)
         heapq.heappush(self._due, (now + self.delay, self.count, y))
         self.count += 1
 
-    def end(self, contest: Contest) -> None:
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
         """Bring all targets, the earliest first."""
         while self._due:
             _, number, target = heapq.heappop(self._due)
-            contest.tell(number, target)
+            tell(contest, number, target, refuse)
 
     def seconds(self, x: Event) -> float:
         """Return the time of an event in seconds.

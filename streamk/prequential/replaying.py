@@ -12,8 +12,8 @@ from rich.progress import Progress
 from streamk.encoding.fields import Event
 from streamk.learners import Learner
 from streamk.prequential.chunk import Chunk
-from streamk.prequential.contest import CHUNK, Contest
-from streamk.prequential.late import late_of
+from streamk.prequential.contest import CHUNK, Contest, RefusedError
+from streamk.prequential.late import Late, late_of
 from streamk.prequential.results import Results
 from streamk.prequential.subjects import LearnerSubject
 
@@ -86,20 +86,38 @@ def replay(
     contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level)
     Results(contest, metrics)  # what is wrong is said before anything is learned
     warm(contenders, contest.task, head[:2])
-    whole = chain(head, stream)
+    whole, row = chain(head, stream), 0
     with Progress(disable=not progress) as bar:
         job = bar.add_task("replay", total=None)
         while pairs := list(islice(whole, CHUNK)):
             if late is None:
-                contest.take([x for x, _ in pairs], [y for _, y in pairs])
+                try:
+                    contest.take([x for x, _ in pairs], [y for _, y in pairs])
+                except RefusedError as error:
+                    raise RefusedError(row + error.row, error.reason) from None
             else:
-                for x, y in pairs:
-                    late.event(contest, x, y)
+                _take_late(contest, late, pairs, row)
+            row += len(pairs)
             bar.advance(job, len(pairs))
         if late is not None:
-            late.end(contest)
+            _take_late(contest, late, None, row)
     contest.score()
     return Results(contest, metrics)
+
+
+def _take_late(contest: Contest, late: Late, pairs: Sequence[tuple[Event, Any]] | None, row: int) -> None:
+    """Hand over events, the first of which is ``row``, or with None the end; a refusal names its event."""
+    try:
+        if pairs is None:
+            late.end(contest)
+            return
+        for x, y in pairs:
+            late.event(contest, x, y)
+            row += 1
+    except RefusedError as error:
+        raise ValueError(f"row {error.key}: {error.reason}") from None
+    except ValueError as error:
+        raise ValueError(f"row {row}: {error}") from None
 
 
 def warm(models: Mapping[str, Any], task: str, pairs: Sequence[tuple[Event, Any]]) -> None:

@@ -24,7 +24,12 @@ class Table(NamedTuple):
 
 
 class Subject(ABC):
-    """What can be tested and then trained on events."""
+    """What can be tested and then trained on events.
+
+    ``judges`` says whether an event that it refuses, with a ValueError, is one that nobody is to take.
+    """
+
+    judges = False
 
     @abstractmethod
     def predict(self, x: Event) -> Any:
@@ -67,6 +72,8 @@ def tabled(predictions: Sequence[Any]) -> Table | Floats:
 class LearnerSubject(Subject):
     """A streamk learner under evaluation."""
 
+    judges = True
+
     def __init__(self, learner: Any, task: str) -> None:
         classes = task == "classification"
         self.learner, self._classes = learner, classes
@@ -81,6 +88,10 @@ class LearnerSubject(Subject):
     def learn(self, x: Event, y: Any) -> None:
         """Learn one event."""
         self._learn(x, y)
+
+    def check(self, x: Event, y: Any) -> None:
+        """Raise the ValueError that learning the event would raise; learn nothing."""
+        self._learn(x, y, 0.0)
 
     def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
         """Predict and learn through the learner's compiled pass."""
@@ -125,17 +136,38 @@ class RiverSubject(Subject):
 
 
 class Frozen(Subject):
-    """A subject that is asked and learns no more."""
+    """A subject that is asked and learns no more.
+
+    One of streamk refuses what it would refuse to learn.
+    """
 
     def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+        self.subject, self.judges = subject, subject.judges
+        self._fits = False  # whether a target was of the kind that it was trained on
 
     def predict(self, x: Event) -> Any:
         """Return what the subject makes of one event."""
         return self.subject.predict(x)
 
     def learn(self, x: Event, y: Any) -> None:
-        """Learn nothing."""
+        """Learn nothing.
+
+        Raises
+        ------
+        TypeError
+            If the first target is not of the kind that the subject was trained on.
+        ValueError
+            If the subject refuses the target.
+        """
+        if not isinstance(self.subject, LearnerSubject):
+            return
+        try:
+            self.subject.check(x, y)
+        except ValueError as error:
+            if self._fits:
+                raise
+            raise TypeError(f"{error}; train it on such targets, or replay it on those it knows") from None
+        self._fits = True
 
 
 def subject_of(model: Any, task: str) -> Subject:

@@ -11,7 +11,7 @@ import pytest
 from river import datasets, dummy, evaluate, linear_model, metrics, preprocessing, stream, tree
 
 import streamk
-from streamk.prequential import ByTime, Contest, Frozen, LearnerSubject, replay
+from streamk.prequential import ByTime, Contest, Frozen, LearnerSubject, Results, replay
 from streamk.prequential.contest import RefusedError
 
 EVENTS = list(datasets.Bananas().take(2500))
@@ -186,6 +186,50 @@ def test_events_that_no_learner_takes():
     assert contest.models["it"].events == 9
 
 
+@pytest.mark.parametrize("bad", [(math.inf, 1.0), (0.5, math.nan)])
+def test_intervals_and_an_event_that_is_refused(bad):
+    """What was learned before it is not learned again; it is scored as if it had never come."""
+    pairs = [({"a": math.sin(i)}, math.cos(i)) for i in range(50)]
+    without = [*pairs[:40], *pairs[41:]]
+    pairs[40] = {"a": bad[0]}, bad[1]
+    contest = Contest({"it": streamk.KernelRegressor(seed=1)}, "regression", level=0.9)
+    with pytest.raises(RefusedError) as refused:
+        contest.take([x for x, _ in pairs], [y for _, y in pairs])
+    assert (refused.value.row, contest.events, contest.models["it"].events) == (40, 40, 40)
+    contest.take([x for x, _ in pairs[41:]], [y for _, y in pairs[41:]])
+    model = streamk.KernelRegressor(seed=1)
+    expected = replay(without, {"it": model}, task="regression", level=0.9)
+    assert contest.models["it"].to_bytes() == model.to_bytes()
+    assert Results(contest).to_dict() == expected.to_dict()
+
+
+def test_one_that_gives_intervals_beside_one_that_takes_less():
+    events = [({"x": float(i % 9) * (1e20 if i == 700 else 1.0)}, float(i % 5)) for i in range(1500)]
+    it, alone = (streamk.KernelRegressor(seed=1) for _ in range(2))
+    less = streamk.KaczmarzRegressor(seed=1, features=64, scale_inputs=False)
+    found = replay(events, {"it": it, "less": less}, task="regression", level=0.9)
+    expected = replay(events, {"it": alone}, task="regression", level=0.9)
+    assert "at event 701: field 'x' is" in found.error("less")
+    assert found.metrics("it") == expected.metrics("it")
+    assert it.to_bytes() == alone.to_bytes()
+
+
+@pytest.mark.parametrize("late", [lambda: 0, lambda: 300, lambda: 5000, lambda: ByTime("t", 300.0)])
+@pytest.mark.parametrize("bad", [{"x": math.inf}, {"y": "a text"}])
+def test_an_event_that_is_refused_is_named_by_its_row(late, bad):
+    events = [({**x, "t": float(i)}, y) for i, (x, y) in enumerate(EVENTS)]
+    x, y = events[1500]
+    events[1500] = {**x, "x": bad.get("x", 1.0)}, bad.get("y", y)
+    with pytest.raises(ValueError, match=r"^row 1500: "):
+        replay(events, {"it": kaczmarz()}, delay=late())
+
+
+def test_a_time_that_is_none_is_named_by_its_row():
+    events = [({**x, "t": None if i == 1200 else i}, y) for i, (x, y) in enumerate(EVENTS)]
+    with pytest.raises(ValueError, match=r"^row 1200: field 't': None is no time"):
+        replay(events, {"it": kaczmarz()}, delay=ByTime("t", 300.0))
+
+
 def test_a_frozen_model_learns_nothing():
     model = kaczmarz()
     model.learn_many([x for x, _ in EVENTS[:1000]], [y for _, y in EVENTS[:1000]])
@@ -197,6 +241,53 @@ def test_a_frozen_model_learns_nothing():
     said = model.predict_many([x for x, _ in EVENTS[1000:]])
     right = np.mean([a == y for a, (_, y) in zip(said, EVENTS[1000:], strict=True)])
     assert found.metrics("frozen")["accuracy"] == pytest.approx(right)
+
+
+@pytest.mark.parametrize("delay", [0, 7])
+def test_a_frozen_model_of_other_labels_is_left_out(delay):
+    model = kaczmarz()
+    model.learn_many([x for x, _ in EVENTS[:100]], [str(int(y)) for _, y in EVENTS[:100]])
+    numbers = [(x, int(y)) for x, y in EVENTS[100:600]]
+    frozen = Frozen(LearnerSubject(model, "classification"))
+    for others in ({"new": kaczmarz()}, {"line": line()}):
+        found = replay(numbers, {"frozen": frozen, **others}, delay=delay)
+        assert "earlier labels are of type str" in found.error("frozen")
+        assert found.ranking() == [*others]
+        assert found.events == 500
+
+
+@pytest.mark.parametrize("bad", [({"x": math.inf}, True), ({"x": 1.0}, "a text")])
+@pytest.mark.parametrize("delay", [0, 7])
+def test_a_frozen_model_judges_events(bad, delay):
+    """One that it refuses nobody takes, and it goes on."""
+    model = kaczmarz()
+    model.learn_many([x for x, _ in EVENTS[:100]], [y for _, y in EVENTS[:100]])
+    before = model.to_bytes()
+    contest = Contest(
+        {"line": line(), "it": Frozen(LearnerSubject(model, "classification"))}, "classification"
+    )
+    events, refused = [*EVENTS[:40], bad, *EVENTS[40:80]], []
+    if delay:
+        for key, (x, _) in enumerate(events):
+            try:
+                contest.ask(key, x)
+            except RefusedError:
+                refused.append(key)
+        for key in sorted(contest.asked):
+            try:
+                contest.tell(key, events[key][1])
+            except RefusedError as error:
+                refused.append(error.key)
+        contest.score()
+    else:
+        with pytest.raises(RefusedError) as error:
+            contest.take([x for x, _ in events], [y for _, y in events])
+        refused.append(error.value.row)
+        contest.take([x for x, _ in events[41:]], [y for _, y in events[41:]])
+    assert refused == [40]
+    assert {s.events for s in contest.standings.values()} == {80}
+    assert not any(s.error for s in contest.standings.values())
+    assert model.to_bytes() == before
 
 
 def test_slices_are_the_parts():
@@ -232,14 +323,12 @@ def test_it_goes_on_after_a_pickle():
         contest.take(xs, ys)
         again.take(xs, ys)
         again = pickle.loads(pickle.dumps(again))
-    from streamk.prequential import Results
 
     assert Results(again).to_dict() == Results(contest).to_dict()
     assert again.models["it"].to_bytes() == contest.models["it"].to_bytes()
 
 
 def test_chunks_do_not_show():
-    from streamk.prequential import Results
 
     found = []
     for size in (1, 37, 1000, 2500):

@@ -11,6 +11,7 @@ from connectors.files.replayed import ReplayLog
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
+from streamk.prequential import ByTime
 from tests.references import late_loop
 
 
@@ -87,6 +88,60 @@ def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path, strict):
     assert "line 4: the label is 5" in said
     assert (run.events, run.refused) == ((3, 0) if strict else (2299, 1))
     assert run.learner.events == run.events
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
+    """What would have been counted, had it never been: targets come a second after their events."""
+    rows = [{"t": float(i), "a": float(i % 4), "y": 1e300 if i in (3, 8) else float(i)} for i in range(10)]
+    run = replay(
+        log(tmp_path, rows), "kaczmarz", "regression", baseline=False, delay=ByTime("t", 1), strict=strict
+    )
+    if strict:
+        assert "line 4: the target is" in run.error
+        assert (run.events, run.refused) == (3, 0)
+        return
+    assert (run.events, run.refused, run.learner.events, run.contest.waiting) == (8, 2, 8, 0)
+    assert ["line 4" in run.examples[0], "line 9" in run.examples[1]] == [True, True]
+
+
+def bananas_by_time(tmp_path):
+    """Return a log of events a second apart."""
+    rows = [{**x, "t": float(i), "y": y} for i, (x, y) in enumerate(datasets.Bananas().take(2500))]
+    return log(tmp_path, rows)
+
+
+@pytest.mark.parametrize("delay", [ByTime("t", 1e6), ByTime("t", 300.0), 300])
+def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
+    seen = []
+    run = replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=delay,
+        watch=lambda run: seen.append(len(run.lines)),
+    )  # fmt: skip
+    assert len(seen) == 4  # three chunks, and the end
+    assert (run.events, run.contest.waiting) == (2500, 0)
+    assert max(seen) <= 2500
+
+
+def test_lines_are_dropped_once_targets_have_come(tmp_path):
+    kept = []
+    replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=2,
+        watch=lambda run: kept.append(len(run.lines)),
+    )  # fmt: skip
+    assert max(kept) == 2
+
+
+def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
+    """A second is an event here: by either, the same is scored, and shown."""
+    shown = [
+        replay(
+            bananas_by_time(tmp_path), "kaczmarz:features=64,seed=1", baseline=False, delay=delay
+        ).doublings
+        for delay in (300, ByTime(lambda x: x["t"], 300.5))
+    ]
+    assert [point.events for point in shown[0]] == [*(2**k for k in range(12)), 2500]
+    assert shown[1] == shown[0]
 
 
 def test_regression(tmp_path):
