@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.events import Decoder, Event, Record
-from connectors.files.log import Log
+from connectors.events import Decoder, Event, Record, left_out
+from connectors.files.log import SHOWN, Log
 from connectors.files.reader import Reader
 from connectors.replay.reading import interpret
 from connectors.stream import Raw
@@ -77,6 +77,22 @@ class KeyedLog(Log):
     ) -> None:
         super().__init__(path, target, lenient=lenient, labelled=labelled)
         self.key = key
+        self.unclaimed = 0
+
+    def never(self, events: int, labels: Sequence[str]) -> None:
+        """Count events whose labels never came, and labels, by their places, that no event waited for."""
+        self.unlabelled, self.unclaimed = events, len(labels)
+        if labels and len(self.examples) < SHOWN:
+            self.examples.append(f"{labels[0]}: no event of its key waited for it")
+
+    def left_out(self) -> str:
+        """Return what was left out, as a sentence; empty if nothing was."""
+        told = [left_out(self.unreadable, 0)] if self.unreadable else []
+        if self.unlabelled:
+            told.append(f"{self.unlabelled:,} event{'s' * (self.unlabelled > 1)} whose label never came")
+        if self.unclaimed:
+            told.append(f"{self.unclaimed:,} label{'s' * (self.unclaimed > 1)} that no event waited for")
+        return "; ".join(told)
 
     def decoder_of(self, reader: Reader) -> Decoder:
         """Return the decoder of the records of a file."""

@@ -12,6 +12,7 @@ from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.interrupts import Interruptible
+from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.progress import Checkpoint, Replay, Scoring
@@ -127,6 +128,9 @@ def replay(
         stays = refuse.ended or (reading.interrupted and checkpoint is not None)
         if run.late is not None and not stays:
             _end_late(run, run.late, log, refuse)
+            if isinstance(run.late, ByLabels) and isinstance(log, KeyedLog):
+                whole = limit is None and not reading.interrupted and not reading.error
+                log.never(run.contest.waiting, run.late.early if whole else [])
         run.contest.score()
         run.mark(last=not reading.interrupted)
         watch(run)

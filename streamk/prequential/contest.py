@@ -86,7 +86,8 @@ class Contest:
     def active(self) -> list[str]:
         """Contenders that have not been left out, first those that judge what an event is."""
         names = [name for name, standing in self.standings.items() if not standing.error]
-        return sorted(names, key=lambda name: _rank(self._subjects[name]))
+        by_name = self._subjects
+        return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerSubject), -by_name[n].judges))
 
     @property
     def waiting(self) -> int:
@@ -204,9 +205,8 @@ class Contest:
             raise ValueError(f"an event of key {key!r} is waiting already")
         said: list[Any] = []
         ends: list[Any] = []
-        order = self.active
         found: dict[str, tuple[Any, Any]] = {}
-        for name in order:
+        for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
@@ -279,10 +279,6 @@ class Contest:
                 ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
             self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
-
-
-def _rank(subject: Subject) -> int:
-    return 0 if isinstance(subject, LearnerSubject) else 1 if subject.judges else 2
 
 
 def _gives_intervals(subject: Subject) -> bool:

@@ -10,6 +10,7 @@ from river import metrics
 
 import streamk
 from connectors.files.log import Log
+from connectors.replay import report
 from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint
@@ -105,6 +106,28 @@ def test_labels_that_are_refused_cost_no_other_event(logs, strict):
     assert run.learner.to_bytes() == learner.to_bytes()
     assert (run.refused, run.events, run.contest.waiting) == (2, 1200 - 24 - 2, 24)
     assert not late._early.keys() - {"nobody"}
+
+
+def test_labels_that_never_come_are_counted(logs):
+    """24 events have none; one label is of nobody, and one of an event that had its own."""
+    path, _, labels = logs
+    rows = [*map(json.dumps, [*labels, {**labels[3], "at": 3000.0}])]
+    (path / "labels.jsonl").write_text("\n".join(rows))
+    for limit in (None, None, 50):
+        log = KeyedLog(path / "events.jsonl", "y", "id")
+        run = replay(
+            log, "kaczmarz", baseline=False, limit=limit,
+            delay=ByLabels(str(path / "labels.jsonl"), "y", "id", "at"),
+            checkpoint=None if limit else Checkpoint(path / "kept", {}),
+        )  # fmt: skip
+        if limit:
+            assert report.left_out(run, log) == "1 event whose label never came"
+            continue
+        assert (run.events, run.refused, log.unlabelled) == (1176, 0, 24)
+        assert report.left_out(run, log) == (
+            "24 events whose label never came; 2 labels that no event waited for "
+            f"({path / 'labels.jsonl'}, line {len(labels)}: no event of its key waited for it)"
+        )
 
 
 def test_a_pickle_goes_on(logs):
