@@ -10,6 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 _NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_GROUPED = {
+    decimal: re.compile(rf"\s*[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+({point}\d*)?\s*", re.ASCII)
+    for decimal, group, point in ((".", ",", r"\."), (",", r"\.", ","))
+}
 _NANS = ("nan", "+nan", "-nan")
 
 
@@ -82,6 +86,19 @@ def value_reader(
         return found
 
     return given
+
+
+def ungrouped(text: str, decimal: str = ".") -> str:
+    """Return a number without what is between its thousands, any other text as it is.
+
+    >>> [ungrouped(text) for text in ("1,100.25", "12,345,678", "1,10", "0,123", "1.100,25")]
+    ['1100.25', '12345678', '1,10', '0,123', '1.100,25']
+    >>> ungrouped("1.100,25", ",")
+    '1100,25'
+    """
+    if _GROUPED[decimal].fullmatch(text):
+        return text.replace("," if decimal == "." else ".", "")
+    return text
 
 
 def label(target: Any) -> Any:

@@ -32,8 +32,8 @@ def replay_command(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns; - is "
-            "a pipe, a .toml what those settings read."
+            help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns, in "
+            "order; - is standard input, a .toml what those settings read."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,

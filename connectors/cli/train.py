@@ -29,8 +29,8 @@ def train_command(
     logs: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; patterns in quotes; or a .toml: the "
-            "partitions of the topic that those settings read."
+            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; names in order, patterns in quotes; "
+            "or a .toml: the partitions of the topic that those settings read."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,

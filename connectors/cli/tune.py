@@ -73,11 +73,12 @@ def tune_command(
             )  # fmt: skip
         else:
             table = Table(title=f"{run.events:,} events", title_justify="left")
-            for column in ("settings", results.headline, "what became of it"):
+            for column in ("settings", results.headline, "over events", "what became of it"):
                 table.add_column(column, overflow="fold")
             for name in [*ranked, *halving.dropped]:
-                value = results.metrics(name)[results.headline]
-                table.add_row(name, f"{value:.4f}", halving.dropped.get(name, "" if name != best else "best"))
+                value, events = results.metrics(name)[results.headline], run.contest.standings[name].events
+                fate = halving.dropped.get(name, "best" if name == best else "")
+                table.add_row(name, f"{value:.4f}", f"{events:,}", fate)
             console.print(table)
             for name, error in failed.items():
                 console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)

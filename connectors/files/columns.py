@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
-import csv as csv_rows
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -15,8 +13,9 @@ from numpy.typing import NDArray
 from connectors.events import Decoder, Event
 from connectors.files.batches import Batch, Broken
 from connectors.files.cells import Cells
+from connectors.files.headers import AGAIN, Header
 from connectors.files.numbers import FALSE, FLOAT, INT, TEXT, TRUE
-from connectors.values import label, value_reader
+from connectors.values import label, ungrouped, value_reader
 
 _KEPT, _LONGEST = 1 << 15, 64  # texts whose values are kept, and how long they may be
 _WORDS = {TRUE: True, FALSE: False}
@@ -59,6 +58,8 @@ class Assembler:
         As of :func:`connectors.events.value_reader`.
     header, delimiter
         Of CSV: a row of the names of the columns is the header of a file that was appended, and broken.
+    numeric
+        Columns of CSV where numbers may have signs between thousands.
     """
 
     def __init__(
@@ -73,8 +74,9 @@ class Assembler:
         missing: Sequence[str] = (),
         header: Sequence[str] | None = None,
         delimiter: str = ",",
+        numeric: Set[str] = frozenset(),
     ) -> None:
-        self._header, self._delimiter = list(header or []), delimiter
+        self._header = Header(header or [], delimiter, target)
         self._decode, self._csv, self._target_name, self._time = decode, csv, target, time
         self._names = list(names or [])
         place = {name: j for j, name in enumerate(self._names)}
@@ -82,9 +84,15 @@ class Assembler:
         gone = {target, time, *ignore}
         self._taken = [j for j, name in enumerate(self._names) if name not in gone]
         self._features = [self._names[j] for j in self._taken]
+        self._numeric = numeric
         if csv:
-            self._values = _Memory(value_reader(decimal, missing))
-            self._labels = _Memory(value_reader(decimal, missing, texts=True))
+            value, own = value_reader(decimal, missing), value_reader(decimal, missing, texts=True)
+            self._values, self._labels = _Memory(value), _Memory(own)
+            self._number: Callable[[str], Any] = lambda text: value(ungrouped(text, decimal))
+            self._counts = _Memory(self._number)
+            if target in numeric:
+                self._own: Callable[[str], Any] = lambda text: own(ungrouped(text, decimal))
+                self._labels = _Memory(self._own)
         else:
             self._values = self._labels = _Memory(str)
 
@@ -97,7 +105,7 @@ class Assembler:
         real = cells.lines[:count] > 0
         if self._target < 0 or not _is_utf8(data, int(begins[0]), int(ends[-1])):
             plain[:] = False
-        for row in self._headers(data, begins, int(ends[-1])):
+        for row in self._header.rows(data, begins, int(ends[-1])):
             plain[row] = False
         rows = np.flatnonzero(plain & real)
         odd: dict[int, Event | str] = {}
@@ -105,7 +113,7 @@ class Assembler:
         for row in np.flatnonzero(real & ~plain).tolist():
             text = data[begins[row] : ends[row]].rstrip(b"\r\n")
             try:
-                odd[row] = "the header again" if self._is_header(text) else self._decode(text)
+                odd[row] = AGAIN if self._header.is_line(text) else self._counted(text)
             except ValueError as error:
                 odd[row] = str(error)
         whole = self._columns(data, cells, rows)
@@ -143,22 +151,16 @@ class Assembler:
         batch.broken, batch.size = broken, int(ends[-1] - begins[0])
         return batch
 
-    def _headers(self, data: bytes, begins: NDArray[np.int64], end: int) -> Iterator[int]:
-        """Yield rows in which the header stands without quotes, and perhaps some that only hold it."""
-        header = self._delimiter.join(self._header).encode()
-        at = int(begins[0])
-        while header and (at := data.find(header, at, end)) >= 0:
-            yield int(np.searchsorted(begins, at, "right")) - 1
-            at += len(header)
-
-    def _is_header(self, line: bytes) -> bool:
-        if not self._header or self._target_name.encode() not in line.replace(b'""', b'"'):
-            return False  # most lines, at little cost
-        text = line.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
-        try:
-            return list(csv_rows.reader([text], delimiter=self._delimiter)) == [self._header]
-        except csv_rows.Error:
-            return False
+    def _counted(self, line: bytes) -> Event:
+        """Return what the decoder makes of a line, with numbers whose thousands have signs between them."""
+        event = self._decode(line)
+        fields = event.fields
+        for name in self._numeric & fields.keys() if self._numeric else ():
+            if type(fields[name]) is str:
+                fields[name] = self._number(fields[name])
+        if self._target_name in self._numeric and type(event.target) is str:
+            event = msgspec.structs.replace(event, target=self._own(event.target))
+        return event
 
     def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:
         """Return the batch of rows that are plain."""
@@ -176,7 +178,7 @@ class Assembler:
         def events() -> list[dict[str, Any]]:
             if not taken:
                 return [{} for _ in rows]
-            columns = [self._column(data, cells, rows, kinds, j, self._values) for j in taken]
+            columns = [self._column(data, cells, rows, kinds, j, self._reader(j)) for j in taken]
             return [dict(zip(self._features, row, strict=True)) for row in zip(*columns, strict=True)]
 
         j = self._target
@@ -203,6 +205,9 @@ class Assembler:
             matrix,
             cells.values[rows, j] if counted else None,
         )
+
+    def _reader(self, j: int) -> _Memory:
+        return self._counts if self._names[j] in self._numeric else self._values
 
     def _texts(self, data: bytes, cells: Cells, rows: NDArray[np.int64], j: int, read: _Memory) -> list[Any]:
         starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()

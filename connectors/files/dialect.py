@@ -8,11 +8,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from connectors.values import ungrouped
+
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 _ROWS = 200  # looked at
-_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?", re.ASCII)
-_POINT = re.compile(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", re.ASCII)
+_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?", re.ASCII)
+_POINT = re.compile(r"[+-]?(\d*|\d{1,3}(,\d{3})+)\.\d+([eE][+-]?\d+)?", re.ASCII)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
@@ -48,7 +50,8 @@ def sniff(
 
     The delimiter is the one that makes a column of the target, then the one by which most rows have as many
     values as the header, then the one that makes most columns. Commas are decimal if more values read as
-    numbers by commas than by points; between commas, ``"1,234"`` in quotes is taken for thousands.
+    numbers by commas than by points; between commas, ``"1,234"`` in quotes counts for neither, as it may be
+    thousands (:func:`numeric_columns`).
 
     Parameters
     ----------
@@ -115,6 +118,29 @@ def _decimal(rows: list[list[str]], delimiter: str, before: str) -> str:
     if not commas and not points:
         return before
     return "," if len(commas) > points else "."
+
+
+def numeric_columns(text: str, dialect: Dialect, missing: Sequence[str] = ()) -> set[str]:
+    r"""Return the columns whose first values are all numbers, with or without signs between thousands.
+
+    There, what has such signs is a number later on, too; elsewhere it is a text.
+
+    >>> numeric_columns('price,ids\n900,"1,200"\n"1,100.25","3,40"\n', Dialect())
+    {'price'}
+    """
+    names, *rows = _rows(text, dialect.delimiter) or [[]]
+    whole = [row for row in rows if len(row) == len(names)]
+    found = set()
+    for name, column in zip(names, zip(*whole, strict=True), strict=False):
+        given = [cell for cell in column if cell.strip() not in missing]
+        if given and all(_is_number(cell, dialect.decimal) for cell in given):
+            found.add(name)
+    return found
+
+
+def _is_number(cell: str, decimal: str) -> bool:
+    plain = ungrouped(cell, decimal)
+    return _NUMBER.fullmatch(plain) is not None and ("," if decimal == "." else ".") not in plain
 
 
 def check_header(names: Sequence[str], target: str) -> None:

@@ -14,7 +14,7 @@ from connectors.events import Decoder
 from connectors.files.batches import BYTES, ROWS, Batch
 from connectors.files.cells import POINT, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
-from connectors.files.dialect import Dialect, check_header, sniff
+from connectors.files.dialect import Dialect, check_header, numeric_columns, sniff
 from connectors.files.log import DecoderOf
 from connectors.files.opening import Opened, StoppedError
 from connectors.files.reader import DAMAGE, cut_short
@@ -76,7 +76,8 @@ class Lines:
         self._before = before
         self._file, self._given = file, (target, time, ignore)
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
-        self._over = False
+        self._over, self._missing = False, missing
+        self._numeric: set[str] = set()
         self._columns: list[str] | None = None
         self._begins, self._line = file.begins, 0
         point = POINT
@@ -94,7 +95,8 @@ class Lines:
         # a path into objects, and a sign that is not one byte, are not for compiled code
         dotted = any("." in name for name in (target, time or "", *ignore))
         self._slowly = decoder is not None or (not self._csv and dotted) or len(between.encode()) != 1
-        self._between, self._point, self._missing = between.encode()[0], point, missing
+        self._between, self._point = between.encode()[0], point
+        self._numeric = set() if decoder is not None else self._numeric
         self._made: Assembler | None = None
         self._shape: tuple[Any, Any] = names_of([])
         self._width = 0
@@ -107,7 +109,7 @@ class Lines:
         self._width = len(known or [])
         self._made = Assembler(
             self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing,
-            self._columns, self.dialect.delimiter,
+            self._columns, self.dialect.delimiter, self._numeric,
         )  # fmt: skip
 
     def _header(self, target: str, delimiter: str | None, decimal: str | None) -> Dialect:
@@ -120,7 +122,9 @@ class Lines:
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
         first = b"".join(islice(io.BytesIO(whole), _LOOK))
-        dialect = sniff(first.decode("utf-8", "replace"), target, delimiter, decimal, self._before)
+        text = first.decode("utf-8", "replace")
+        dialect = sniff(text, target, delimiter, decimal, self._before)
+        self._numeric = numeric_columns(text, dialect, self._missing)
         rows = csv.reader(io.StringIO(whole.decode("latin-1"), newline=""), delimiter=dialect.delimiter)
         try:
             row = next((row for row in rows if row), None)

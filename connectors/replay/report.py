@@ -131,7 +131,8 @@ def summary(run: Replay, console: Console) -> None:
     for name in run.names:
         if error := results.error(name):
             console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
-    text = f"model: {bytes_of(run.learner):,} bytes"
+    size = bytes_of(run.learner)
+    text = "model: of unknown size" if size is None else f"model: {size:,} bytes"
     if waiting := getattr(run.learner, "pending", 0):
         text += f"; {waiting} events wait for their block to fill"
     console.print(text, soft_wrap=True, highlight=False)

@@ -16,6 +16,7 @@ from streamk.metrics.comparison import Comparison, compare
 from streamk.metrics.units import Units
 from streamk.prequential.contest import Contest
 from streamk.prequential.standing import HEADLINES, Standing
+from streamk.prequential.subjects import Frozen, LearnerSubject, Subject
 
 LEVEL = 0.9  # of intervals
 
@@ -285,11 +286,14 @@ def plain_label(label: Any) -> Any:
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 
 
-def bytes_of(model: Any) -> int:
-    """Return the size of a model: of its file, or of what river finds in memory, 0 if it finds nothing."""
+def bytes_of(model: Any) -> int | None:
+    """Return the size of a model: of its file, or of what river finds in memory, None if nobody knows."""
+    while isinstance(model, Frozen):
+        model = model.subject
+    if isinstance(model, LearnerSubject):
+        model = model.learner
+    elif isinstance(model, Subject):
+        model = getattr(model, "model", None)
     if hasattr(model, "to_bytes"):
         return len(model.to_bytes())
-    try:
-        return int(model._raw_memory_usage)
-    except Exception:  # a model that is not river's
-        return 0
+    return getattr(model, "_raw_memory_usage", None)

@@ -1,6 +1,8 @@
 """Compiled decoding decides nothing but speed: numbers, dialects, and events against the slow decoder."""
 
+import csv
 import random
+import re
 import struct
 
 import numpy as np
@@ -14,7 +16,7 @@ from connectors.files.ahead import Ahead
 from connectors.files.dialect import Dialect, sniff
 from connectors.files.numbers import INT, NONE, number, short
 from connectors.files.replayed import ReplayLog
-from connectors.values import MISSING
+from connectors.values import MISSING, value_reader
 from streamk.compiling import ENTRY
 
 
@@ -119,6 +121,8 @@ def test_csv_is_read_as_line_by_line(tmp_path_factory, data, delimiter, decimal,
     width = data.draw(st.sampled_from([4, 4, 4, 3]))
     rows = data.draw(st.lists(st.lists(CELLS, min_size=width, max_size=4), max_size=8))
     quoting = data.draw(st.booleans())
+    if any(re.search(r"[.,]\d{3}", cell) for row in rows for cell in row):
+        rows = [["x"] * 4, *rows]  # in no column are all values numbers: signs between thousands are a text's
     lines = []
     for row in rows:
         cells = [
@@ -203,6 +207,40 @@ def test_what_is_given_is_taken():
         sniff("", delimiter="ab")
     with pytest.raises(ValueError, match="--decimal"):
         sniff("", decimal="x")
+
+
+THOUSANDS = [
+    ('900,"1,100.25",-7,"12,345,678"', ",", [900.0, 1100.25, -7.0, 12345678.0]),
+    ("900;1.100,25;-7,5;12.345.678", ";", [900.0, 1100.25, -7.5, 12345678.0]),
+    ("900;1,100.25;-7.5;12,345,678", ";", [900.0, 1100.25, -7.5, 12345678.0]),
+]
+
+
+@pytest.mark.parametrize(("cells", "delimiter", "values"), THOUSANDS)
+@pytest.mark.parametrize("seen", [True, False])
+def test_signs_between_thousands(tmp_path, cells, delimiter, values, seen):
+    """They are there in the first rows, or come only after many others."""
+    decimal = "," if "-7,5" in cells else "."
+    cells = next(csv.reader([cells], delimiter=delimiter))
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(["price", "ids", "y"])
+        if not seen:
+            writer.writerows([["1", "x1", "2"]] * 1500)
+        for cell in cells:
+            writer.writerow([cell, cell, cell])
+        writer.writerow(["?", "", "5"])
+        if seen:
+            writer.writerows([["3", "x2", "2"]] * 250)
+    log = ReplayLog(path, "y", decimal=None if seen else decimal)
+    rows = [row for batch in log.batches() for row in zip(batch.events, batch.targets, strict=True)]
+    found = rows[:5] if seen else rows[-5:]
+    texts = list(map(value_reader(decimal, MISSING), cells))
+    # with `?` among its first values, a column is none of numbers; later on it is a text by itself
+    assert [x["price"] for x, _ in found] == [*(texts if seen else values), "?"]
+    assert [x["ids"] for x, _ in found][:4] == texts
+    assert [float(y) for _, y in found] == [*values, 5.0]
 
 
 def test_thousands_of_columns(tmp_path):
