@@ -106,6 +106,11 @@ def label(target: Any) -> Any:
     return int(target) if type(target) is float and target.is_integer() else target
 
 
+def labels_of(targets: Sequence[Any]) -> Sequence[Any]:
+    """Return targets as class labels."""
+    return targets if set(map(type, targets)) <= {str, bool, int} else list(map(label, targets))
+
+
 def kind_of(target: Any) -> str:
     """Return what sort of target this is, in words."""
     if isinstance(target, bool):

@@ -15,7 +15,7 @@ from connectors.files.batches import Batch, Broken
 from connectors.files.cells import Cells
 from connectors.files.headers import AGAIN, Header
 from connectors.files.numbers import FALSE, FLOAT, INT, TEXT, TRUE
-from connectors.values import label, ungrouped, value_reader
+from connectors.values import labels_of, ungrouped, value_reader
 
 _KEPT, _LONGEST = 1 << 15, 64  # texts whose values are kept, and how long they may be
 _WORDS = {TRUE: True, FALSE: False}
@@ -189,7 +189,7 @@ class Assembler:
             if self._csv:
                 return self._texts(data, cells, rows, j, self._labels)
             found = self._column(data, cells, rows, kinds, j, self._values)
-            return list(map(label, found))
+            return list(labels_of(found))
 
         times = None
         if self._time is not None:

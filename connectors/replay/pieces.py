@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from connectors.events import Places, Record, label
+from connectors.events import Places, Record
 from connectors.files.batches import EXAMPLES, Batch
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
 from connectors.replay.reading import interpret
+from connectors.values import labels_of
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK
 
@@ -82,7 +83,7 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
     if run.task == "regression" and batch.numbers is not None:
         return Piece(chunk, batch.numbers[rows].tolist(), lines), ""
     if run.task != "regression":
-        return Piece(chunk, list(map(label, batch.targets[rows])), lines), ""
+        return Piece(chunk, labels_of(batch.targets[rows]), lines), ""
     given: Any = chunk.events
     found, stopped = [], ""
     for x, y, line in zip(given, batch.targets[rows], lines, strict=True):

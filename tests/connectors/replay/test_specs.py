@@ -5,8 +5,11 @@ import pytest
 from river import forest
 
 import streamk
+from connectors.replay.contenders import LinearClassifier
 from connectors.replay.specs import contender
 from streamk.prequential import Frozen
+from streamk.prequential.results import bytes_of
+from streamk.prequential.subjects import subject_of
 
 
 def test_a_learner_with_settings():
@@ -77,3 +80,14 @@ def test_a_model_for_another_task(tmp_path):
     streamk.KaczmarzRegressor(seed=1).save(path)
     with pytest.raises(ValueError, match="KaczmarzRegressor is not for classification"):
         contender(str(path), "classification")
+
+
+def test_sizes_of_models():
+    """Of the file of streamk's, frozen or not, of what river's hold in memory; of others nobody knows."""
+    learner = streamk.KaczmarzClassifier(seed=1)
+    for model in (learner, Frozen(subject_of(learner, "classification"))):
+        assert bytes_of(model) == len(learner.to_bytes())
+    for text in ("river.tree.HoeffdingTreeClassifier", "river.naive_bayes.GaussianNB"):
+        assert bytes_of(contender(text, "classification")) > 500
+    assert bytes_of(LinearClassifier()) > 500
+    assert bytes_of(object()) is None
