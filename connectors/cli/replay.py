@@ -33,7 +33,8 @@ def replay_command(
         list[str],
         typer.Argument(
             help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns, in "
-            "order; - is standard input, a .toml what those settings read."
+            "order; - is standard input, a .toml what those settings read, "
+            "kafka://HOST:PORT/TOPIC a topic."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
@@ -83,6 +84,9 @@ def replay_command(
     decimal: Annotated[
         str | None, typer.Option(help="Before fractions in CSV, . or ,; told by default.")
     ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Of a kafka:// topic, json or msgpack; json by default.")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the first learner's model here at the end.")] = None,
@@ -96,7 +100,7 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        how = Reading(target, start, end, strict, labels, key, delimiter, decimal)
+        how = Reading(target, start, end, strict, labels, key, delimiter, decimal, form)
         with opened(files, how) as (log, given):
             names = learner or [given.name]
             parameters = _parameters(given, names[0], settings or [])
@@ -107,7 +111,7 @@ def replay_command(
                 identity = identity_of(
                     files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
                     interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
-                    delimiter=delimiter, decimal=decimal, start=start, end=end,
+                    delimiter=delimiter, decimal=decimal, form=form, start=start, end=end,
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
             log, late = late_of(log, how, delay, time)

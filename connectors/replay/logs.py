@@ -12,12 +12,14 @@ from connectors.files.opening import is_pipe
 from connectors.files.replayed import ReplayLog
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
-from connectors.settings import Learner
+from connectors.settings import Kafka, Learner
 from connectors.settings_file import load
+from connectors.stream import Interruption
 from streamk.prequential import ByTime
 from streamk.scores import check_delay
 
 _DIALECT = "delimiter", "decimal"
+_KAFKA = "kafka://"
 
 
 class Reading(NamedTuple):
@@ -31,18 +33,19 @@ class Reading(NamedTuple):
     key: str | None = None
     delimiter: str | None = None
     decimal: str | None = None
+    form: str | None = None
 
     def refuse(self, why: str, *names: str) -> None:
         """Refuse options that are given, and do not go with the log."""
         for name in names:
             if getattr(self, name) is not None:
-                option = {"start": "from", "end": "to"}.get(name, name)
+                option = {"start": "from", "end": "to", "form": "format"}.get(name, name)
                 raise ValueError(f"--{option}: {why}")
 
 
 @contextlib.contextmanager
 def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
-    """Open a log, or what the settings in a TOML file read; give the learner of the settings too.
+    """Open a log, a topic, or what the settings in a TOML file read; give the learner of the settings too.
 
     Raises
     ------
@@ -55,12 +58,15 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
         return
     if how.target is None:
         raise ValueError("--target: name the field to predict")
-    how.refuse("it is for the topic of a .toml", "start", "end")
+    if files[0].startswith(_KAFKA):
+        with _of_topic(files, how) as log:
+            yield log, Learner()
+        return
+    how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
+    how.refuse("it is for a kafka:// address; what a file holds is told from its first bytes", "form")
     if how.labels is None or how.key is None:
         delimiter = "\t" if how.delimiter in ("tab", "\\t") else how.delimiter
-        log: Any = ReplayLog(
-            list(files), how.target, delimiter=delimiter, decimal=how.decimal, strict=how.strict
-        )
+        log = ReplayLog(list(files), how.target, delimiter=delimiter, decimal=how.decimal, strict=how.strict)
     else:
         how.refuse("a log with --labels is read as it tells, with points before fractions", *_DIALECT)
         if len(files) > 1:
@@ -70,11 +76,34 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
 
 
 @contextlib.contextmanager
+def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
+    address, more = files[0], "security is for the [kafka] of a .toml"
+    servers, _, topic = address.removeprefix(_KAFKA).partition("/")
+    if len(files) > 1:
+        raise ValueError(f"{address}: a topic stands alone")
+    if not servers or not topic or set(address.removeprefix(_KAFKA)) & set("@?#") or "/" in topic:
+        raise ValueError(f"{address}: write kafka://HOST:PORT/TOPIC, with commas between brokers; {more}")
+    if how.form not in (None, "json", "msgpack"):
+        raise ValueError(f"--format {how.form}: it is json or msgpack")
+    how.refuse("it is for logs on disk", "labels", *_DIALECT)
+    from connectors.kafka.topic_range import TopicLog, TopicRange
+
+    assert how.target is not None
+    try:
+        records = TopicRange(topic, Kafka(servers=servers.split(",")), how.start, how.end)
+    except Interruption as error:
+        raise Interruption(f"{error}; it was asked in plain text and without a login: {more}") from None
+    with records:
+        yield TopicLog(records, Decoder(how.form or "json", how.target), how.target)
+
+
+@contextlib.contextmanager
 def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
     file = files[0]
     if len(files) > 1:
         raise ValueError(f"{file}: the settings of a daemon stand alone")
     how.refuse(f"{file} says it, as events.target", "target")
+    how.refuse(f"{file} says it, as events.format", "form")
     how.refuse(f"it does not go with {file}, whose events have their targets; name the log itself", "labels")
     how.refuse(f"it does not go with {file}; name the log itself", *_DIALECT)
     settings = load(Path(file))

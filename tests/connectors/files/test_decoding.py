@@ -243,6 +243,13 @@ def test_signs_between_thousands(tmp_path, cells, delimiter, values, seen):
     assert [float(y) for _, y in found] == [*values, 5.0]
 
 
+def test_a_column_of_numbers_may_lack_some(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('a,y\nNA,1\n,1\n"1,100.5",2\n')
+    (batch,) = ReplayLog(path, "y").batches()
+    assert [x["a"] for x in batch.events] == [None, None, 1100.5]
+
+
 def test_thousands_of_columns(tmp_path):
     names = [f"c{k}" for k in range(3000)]
     path = tmp_path / "wide.csv"
