@@ -90,7 +90,9 @@ def train_command(
             else:
                 from connectors.train.topic import topic_shards
 
-                task, parameters = given.learner.task, {**given.learner.parameters, **parameters}
+                task = given.learner.task
+                if learner == given.learner.name:
+                    parameters = {**given.learner.parameters, **parameters}
                 with connected():
                     parts = [*topic_shards(given, start, end)]
             machine = build(learner, task, parameters)

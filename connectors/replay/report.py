@@ -153,7 +153,7 @@ def left_out(run: Replay, log: Any) -> str:
     """Return what was left out, as a sentence; empty if nothing was."""
     sentences = []
     if run.refused:
-        what = "event was" if run.refused == 1 else "events were"
+        what = "record was" if run.refused == 1 else "records were"
         sentences.append(f"{run.refused:,} {what} refused and left out")
     if found := log.left_out():
         sentences.append(found)
