@@ -19,7 +19,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/demo.py
+	$(BIN)/streamk demo
 
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadgroup

@@ -30,6 +30,7 @@ from sections import ROOT, Row, measure, one_by_one
 import streamk
 from connectors.files.log import Log
 from connectors.replay.run import replay
+from streamk.prequential.results import bytes_of
 
 STREAMS: dict[str, dict[str, Any]] = {
     "Elec2": {
@@ -56,7 +57,7 @@ def streams(data: Path) -> Iterator[Row]:
             log = Log(data / stream["file"], stream["target"])
             parameters = {**stream["parameters"], "seed": seed}
             run = replay(log, "kaczmarz", "classification", parameters, stream["limit"], baseline=False)
-            results.append(run.result())
+            results.append({**run.results().metrics("kaczmarz"), "model_bytes": bytes_of(run.learner)})
         worst = min(r["accuracy"] for r in results)
         first = results[0]
         found = (

@@ -3,62 +3,29 @@
 from __future__ import annotations
 
 import csv
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from connectors.values import label as label
+from connectors.values import read_label as read_label
+from connectors.values import read_value as read_value
+from connectors.values import value_reader
 from streamk.encoding.targets import check_weight
 
 _MISSING = object()
 _PLACES = (str, int, float, bytes, datetime, type(None))  # of keys and times
-_NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-
-
-def read_value(text: str) -> float | str | None:
-    """Return a CSV value as a number if it reads as one, None if it is empty, else the text.
-
-    >>> [read_value(text) for text in ("3", "-1e3", " 2.5", "", "blue", "1_000")]
-    [3.0, -1000.0, 2.5, None, 'blue', '1_000']
-    """
-    try:
-        number = float(text)
-    except ValueError:
-        return text or None
-    return number if "_" not in text else text
-
-
-@lru_cache(4096)
-def read_label(text: str) -> str | None:
-    """Return the target in a CSV value: a number by its value, None if it is empty, else the text.
-
-    CSV has no types, and the next label may be a word, so a label is always a text: ``1``, ``1.0`` and
-    ``1e0`` are the class ``"1"``. What begins with a zero too many, as ``01``, is a code and not a number.
-
-    >>> [read_label(text) for text in ("1", "1.0", " 1", "1e0", "-2.50", "01", "abc", "nan", "")]
-    ['1', '1', '1', '1', '-2.5', '01', 'abc', 'nan', None]
-    """
-    number = text.strip()
-    if not _NUMBER.fullmatch(number) or math.isinf(value := float(number)):
-        return text or None
-    if value == 0.0:
-        return "0"
-    exact = Decimal(number)
-    return str(int(exact)) if exact == int(exact) else repr(value)
-
-
-def label(target: Any) -> Any:
-    """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class."""
-    return int(target) if type(target) is float and target.is_integer() else target
 
 
 def parser(
-    format: str, columns: Sequence[str] | None = None, delimiter: str = ",", texts: Sequence[str] = ()
+    format: str,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    texts: Sequence[str] = (),
+    decimal: str = ".",
+    missing: Sequence[str] = (),
 ) -> Callable[[bytes], Any]:
     """Return a function from the bytes of a record to its fields; it raises ValueError and its like."""
     if format == "json":
@@ -70,7 +37,7 @@ def parser(
     names = list(columns)
     if len(set(names)) != len(names):
         raise ValueError(f"two columns are named {next(n for n in names if names.count(n) > 1)!r}")
-    readers = [read_label if name in texts else read_value for name in names]
+    readers = [value_reader(decimal, missing, name in texts) for name in names]
 
     def parse(value: bytes) -> dict[str, Any]:
         rows = list(csv.reader([value.decode()], delimiter=delimiter, strict=True))
@@ -132,6 +99,8 @@ class Decoder:
     target, key, time, weight
         Fields that are not features. A name with dots is a path into nested objects, unless there is a field
         of that very name.
+    decimal, missing
+        Of CSV: what is between whole and fraction, and texts that are no value (:func:`value_reader`).
     numbers
         Whether targets are numbers; they are otherwise labels (:func:`label`; in CSV :func:`read_label`).
     features
@@ -160,11 +129,13 @@ class Decoder:
         columns: Sequence[str] | None = None,
         delimiter: str = ",",
         numbers: bool = False,
+        decimal: str = ".",
+        missing: Sequence[str] = (),
     ) -> None:
         if columns and target is not None and target not in columns:
             raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
         texts = () if numbers or target is None else (target,)
-        self._parse, self._numbers = parser(format, columns, delimiter, texts), numbers
+        self._parse, self._numbers = parser(format, columns, delimiter, texts, decimal, missing), numbers
         self._target, self._key, self._time, self._weight = target, key, time, weight
         if features is None or isinstance(features, Mapping):
             self._features = features

@@ -9,6 +9,7 @@ import typer
 import streamk
 from connectors.cli.check import check_command
 from connectors.cli.checkpoints import checkpoints
+from connectors.cli.demo import demo_command
 from connectors.cli.fetch import fetch_command
 from connectors.cli.init import init_command
 from connectors.cli.merge import merge_command
@@ -18,6 +19,7 @@ from connectors.cli.replay import replay_command
 from connectors.cli.reset import reset_command
 from connectors.cli.run import run_command
 from connectors.cli.train import train_command
+from connectors.cli.tune import tune_command
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("run")(run_command)
@@ -27,6 +29,8 @@ app.command("init")(init_command)
 app.command("reset")(reset_command)
 app.add_typer(checkpoints, name="checkpoints")
 app.command("replay")(replay_command)
+app.command("tune")(tune_command)
+app.command("demo")(demo_command)
 app.command("train")(train_command)
 app.command("merge")(merge_command)
 app.command("publish")(publish_command)

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
+from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
-from connectors.events import Decoder
-from connectors.files.log import Log
 from connectors.learners import DEFAULT, LEARNERS
 from connectors.replay import report
+from connectors.replay.identity import identity_of
+from connectors.replay.logs import Reading, late_of, opened
+from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
-from connectors.settings import Learner
-from connectors.settings_file import load
+from connectors.replay.specs import settings_of
+from connectors.replay.writing import write
+from connectors.settings import Learner as LearnerSettings
+from streamk.learners import Learner
+from streamk.prequential.results import bytes_of, finite
 from streamk.scores import TASKS
 
 
 def replay_command(
-    file: Annotated[
-        str,
+    files: Annotated[
+        list[str],
         typer.Argument(
-            help="CSV or JSON lines, plain, gzip or zstd; - is a pipe, a .toml what those settings read."
+            help="CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by names and patterns, in "
+            "order; - is standard input, a .toml what those settings read, "
+            "kafka://HOST:PORT/TOPIC a topic."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
@@ -36,75 +42,167 @@ def replay_command(
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; {DEFAULT} by default.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,…]",
+            help=f"{', '.join(LEARNERS)}; a model of river by its path, as river.forest.ARFClassifier; a "
+            f".streamk file, with :learn=false to freeze it. Repeat to compare; {DEFAULT} by default.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the learner; repeat for more."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the first learner; repeat for more."),
     ] = None,
     start: Start = None,
     end: End = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[
-        int, typer.Option(min=0, metavar="EVENTS", help="How many events late labels arrive.")
-    ] = 0,
+        str, typer.Option(metavar="EVENTS", help="How many events late labels arrive; seconds with --time.")
+    ] = "0",
+    time: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="When an event was: --delay is by this clock.")
+    ] = None,
+    labels: Annotated[
+        str | None, typer.Option(metavar="LOG", help="Labels, joined on --key; they come when --time says.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="FIELD", help="What joins events and --labels.")] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="Metrics for each value of a field.")
+    ] = None,
+    interval: Annotated[int, typer.Option(min=1, help="Events of a window of the curves.")] = 1000,
+    level: Annotated[
+        float | None, typer.Option(help="Score intervals of numbers of that level, as 0.9.")
+    ] = None,
+    report_to: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="DIR", help="Write a page with pictures, and the figures."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on from here after an interruption.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between the values of CSV; told by default.")] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="Before fractions in CSV, . or ,; told by default.")
+    ] = None,
+    form: Annotated[
+        str | None, typer.Option("--format", help="Of a kafka:// topic, json or msgpack; json by default.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the first learner's model here at the end.")] = None,
     baseline: Annotated[bool, typer.Option(help="Run river's linear model beside.")] = True,
 ) -> None:
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
-    with exits(), usage():
+    with exits(), usage(), connected():
         check_place("--save", save)
-        with _log(file, target, start, end) as (log, given):
-            showing: AbstractContextManager[Any]
-            if console.is_terminal:
-                showing = report.live(console, log, limit)
-            elif as_json:
-                showing = contextlib.nullcontext(lambda run: None)
+        _check_directory("--report", report_to)
+        _check_directory("--checkpoint", checkpoint)
+        if (labels is None) != (key is None):
+            raise ValueError("--labels and --key belong together")
+        how = Reading(target, start, end, strict, labels, key, delimiter, decimal, form)
+        with opened(files, how) as (log, given):
+            names = learner or [given.name]
+            parameters = _parameters(given, names[0], settings or [])
+            if save is not None:
+                _check_saved(save, names[0])
+            keep = None
+            if checkpoint is not None:
+                identity = identity_of(
+                    files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
+                    interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
+                    delimiter=delimiter, decimal=decimal, form=form, start=start, end=end,
+                )  # fmt: skip
+                keep = Checkpoint(checkpoint, identity)
+            log, late = late_of(log, how, delay, time)
+            with _showing(console, log, limit, as_json) as watch:
+                told = task or (given.task if files[0].endswith(".toml") else None)
+                scoring = Scoring(interval, by, level)
+                run = replay(
+                    log, names, told, parameters, limit, baseline, late, scoring, strict, keep, watch
+                )
+            if not as_json:
+                for sentence in report.notes(run, log, told is None):
+                    console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+            if sentence := report.left_out(run, log):
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+            if as_json:
+                typer.echo(json.dumps(_found(run)))
             else:
-                showing = report.lines(console)
-            with showing as watch:
-                learner = learner or given.name
-                parameters = {**given.parameters, **assignments(settings or [], learner)}
-                task = task or (given.task if file.endswith(".toml") else None)
-                run = replay(log, learner, task, parameters, limit, baseline, delay=delay, watch=watch)
-            if left_out := log.left_out():
-                console.print(left_out, soft_wrap=True)
-        if as_json:
-            typer.echo(json.dumps(run.result()))
-        else:
-            report.summary(run, console)
-        if save is not None:
-            console.print(f"saved to {save}: {run.learner.save(save):,} bytes", soft_wrap=True)
+                report.summary(run, console)
+            if save is not None:
+                console.print(f"saved to {save}: {_save(run, save):,} bytes", soft_wrap=True, highlight=False)
+            if report_to is not None:  # at the end: a full disk then loses nothing else
+                with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
+                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": 0})
+                console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
     if run.interrupted:
         raise typer.Exit(130)
 
 
-@contextlib.contextmanager
-def _log(file: str, target: str | None, start: str | None, end: str | None) -> Iterator[tuple[Any, Learner]]:
-    """Open a log, or what the settings in a TOML file read; give the learner of the settings too."""
-    if not file.endswith(".toml"):
-        refuse_bounds(start, end)
-        yield Log(file, required(target)), Learner()
+def _check_directory(option: str, path: Path | None) -> None:
+    """Refuse a directory that cannot be made, or written to, before anything is learned."""
+    if path is None:
         return
-    settings = load(Path(file))
-    if target is not None:
-        raise ValueError(f"--target: {file} says it, as events.target")
-    if settings.source.kind == "file":
-        if start is not None or end is not None:
-            raise ValueError("--from and --to are for topics, and the source is a log on disk")
-        events, task = settings.events, settings.learner.task
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {path}: {'this' if there == path else there} is not a directory")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"{option} {path}: {there} cannot be written to")
 
-        def decoder_of(form: str, columns: list[str] | None, delimiter: str) -> Decoder:
-            return events.decoder(task, columns, delimiter)
 
-        yield Log(settings.source.path, events.target, decoder_of, events.format), settings.learner
-        return
-    from connectors.kafka.topic_range import TopicLog, TopicRange
+def _check_saved(path: Path, name: str) -> None:
+    if name.startswith("river."):
+        raise ValueError(
+            f"--save {path}: {name} is no learner of streamk, which come as model files; name one of streamk "
+            "first"
+        )
 
-    decoder = settings.events.decoder(settings.learner.task)
-    with connected(), TopicRange(settings.source.topic, settings.kafka, start, end) as records:
-        yield TopicLog(records, decoder, settings.events.target), settings.learner
+
+def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str, Any]:
+    """Return more parameters of the first contender: those of the settings are for the learner they name."""
+    learner, own = settings_of(name)
+    if learner not in LEARNERS:
+        if texts:
+            raise ValueError(f"--set is for a learner of streamk; write {name}:KEY=VALUE,…")
+        return {}
+    known = given.parameters if learner == given.name else {}
+    known = {key: value for key, value in known.items() if key not in own}
+    return {**known, **assignments(texts, learner)}
+
+
+def _showing(
+    console: Console, log: Any, limit: int | None, as_json: bool
+) -> AbstractContextManager[report.Watch]:
+    if console.is_terminal:
+        return report.live(console, log, limit)
+    return nullcontext(lambda run: None) if as_json else report.lines(console)
+
+
+def _save(run: Replay, path: Path) -> int:
+    model = run.learner
+    model = getattr(getattr(model, "subject", model), "learner", model)
+    assert isinstance(model, Learner)
+    return model.save(path)
+
+
+def _found(run: Replay) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    results = run.results()
+    contenders = {}
+    for name in run.names:
+        contenders[name] = {
+            **{key: finite(value) for key, value in results.metrics(name).items()},
+            "events_per_second": round(results.rate(name), 1),
+            "model_bytes": bytes_of(run.contest.models[name]),
+            "error": results.error(name),
+        }
+    return {
+        "events": run.events,
+        "task": run.task,
+        "verdict": results.verdict(),
+        "refused": run.refused,
+        "contenders": contenders,
+    }

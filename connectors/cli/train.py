@@ -13,12 +13,13 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
+from connectors.files.names import files_of
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import STUCK, Failure
 from connectors.train import report
-from connectors.train.blocks import BY, files_of, shards_of, task_of
+from connectors.train.blocks import BY, shards_of, task_of
 from streamk.distributed import Round, WorkersDiedError, learn
 from streamk.distributed.scales import SCALES
 from streamk.scores import TASKS
@@ -28,8 +29,8 @@ def train_command(
     logs: Annotated[
         list[str],
         typer.Argument(
-            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; patterns in quotes; or a .toml: the "
-            "partitions of the topic that those settings read."
+            help="CSV or JSON lines, plain, gzip or zstd, or Parquet; names in order, patterns in quotes; "
+            "or a .toml: the partitions of the topic that those settings read."
         ),
     ],
     target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
@@ -89,7 +90,9 @@ def train_command(
             else:
                 from connectors.train.topic import topic_shards
 
-                task, parameters = given.learner.task, {**given.learner.parameters, **parameters}
+                task = given.learner.task
+                if learner == given.learner.name:
+                    parameters = {**given.learner.parameters, **parameters}
                 with connected():
                     parts = [*topic_shards(given, start, end)]
             machine = build(learner, task, parameters)

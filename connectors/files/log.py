@@ -11,6 +11,7 @@ from connectors.events import Decoder, Record, left_out
 from connectors.files.reader import DamagedError, Reader
 from connectors.stream import Raw
 
+SHOWN = 5  # records left out of which it is said why
 DecoderOf = Callable[[str, list[str] | None, str], Decoder]  # of a form, columns and what is between values
 
 
@@ -28,13 +29,26 @@ class Log:
         target, is then left out and counted, and else ends the reading.
     form
         ``"json"`` or ``"csv"``; told from the first line if it is None.
+    lenient
+        Whether a record that cannot be taken is counted and left out. Then, and of what a decoder refuses,
+        ``examples`` holds the first few as sentences.
+    labelled
+        Whether every record must have a target; else it is None where there is none.
     """
 
     def __init__(
-        self, path: str | Path, target: str, decoder: DecoderOf | None = None, form: str | None = None
+        self,
+        path: str | Path,
+        target: str,
+        decoder: DecoderOf | None = None,
+        form: str | None = None,
+        lenient: bool = False,
+        labelled: bool = True,
     ) -> None:
         self.name, self.target = str(path), target
         self._decoder, self._form = decoder, form
+        self._lenient, self._labelled = lenient or decoder is not None, labelled
+        self.examples: list[str] = []
         self._raw: BinaryIO | None = None
         self._shown = "standard input" if self.name == "-" else self.name
         self.size = 0 if self.name == "-" else Path(path).stat().st_size
@@ -44,7 +58,8 @@ class Log:
         """Return what was left out, as a sentence; empty if nothing was."""
         return left_out(self.unreadable, self.unlabelled)
 
-    def position(self) -> int:
+    @property
+    def done(self) -> int:
         """Return how many bytes of the file have been read."""
         if self._raw is None:
             return 0
@@ -82,19 +97,22 @@ class Log:
         try:
             event = decode(record.value or b"")
         except ValueError as error:
-            if self._decoder is None:
-                raise ValueError(f"{self.place(line)}: {error}") from None
+            self._leave_out(f"{self.place(line)}: {error}")
             self.unreadable += 1
             return None
-        if event.target is None:
-            if self._decoder is None:
-                there = ", ".join(map(str, event.fields)) or "none"
-                raise ValueError(
-                    f"{self.place(line)}: the target {self.target!r} is missing; there are {there}"
-                )
+        if event.target is None and self._labelled:
+            there = ", ".join(map(str, event.fields)) or "none"
+            self._leave_out(f"{self.place(line)}: the target {self.target!r} is missing; there are {there}")
             self.unlabelled += 1
             return None
         return Record(line, event.fields, event.target)
+
+    def _leave_out(self, sentence: str) -> None:
+        """Raise a ValueError, or keep the sentence as one of the first."""
+        if not self._lenient:
+            raise ValueError(sentence)
+        if len(self.examples) < SHOWN:
+            self.examples.append(sentence)
 
     def place(self, line: int) -> str:
         """Return how messages name a line of this log."""

@@ -21,6 +21,11 @@ DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
 _MARK = b"\xef\xbb\xbf"
 
 
+def cut_short(place: str, error: object) -> str:
+    """Return what is said of a file that ends before its end, everything before that having been read."""
+    return f"after {place}, the compressed data is cut short or damaged ({error}); what is before was read"
+
+
 class DamagedError(ValueError):
     """The compressed data of a file is cut short or altered."""
 

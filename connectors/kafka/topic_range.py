@@ -199,7 +199,8 @@ class TopicLog:
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
         self._seen = self.unreadable = self.unlabelled = 0
 
-    def position(self) -> int:
+    @property
+    def done(self) -> int:
         """Return how many records have been read."""
         return self._seen
 

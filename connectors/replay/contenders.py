@@ -33,7 +33,7 @@ class LinearClassifier(Subject):
 
     def __init__(self) -> None:
         self._labels: list[Any] = []
-        self._model: Any = linear_inputs() | linear_model.LogisticRegression()
+        self.model: Any = linear_inputs() | linear_model.LogisticRegression()
         self._binary = True
 
     @property
@@ -44,13 +44,13 @@ class LinearClassifier(Subject):
     def expect(self, labels: int) -> None:
         """Start as softmax regression if more than two labels are to be expected."""
         if labels > 2 and self._binary:
-            self._model, self._binary = linear_inputs() | linear_model.SoftmaxRegression(), False
+            self.model, self._binary = linear_inputs() | linear_model.SoftmaxRegression(), False
 
     def predict(self, x: Event) -> dict[Any, float]:
         """Return the probability of every label known so far."""
         if not self._labels:
             return {}
-        found: dict[Any, float] = self._model.predict_proba_one(present(x))
+        found: dict[Any, float] = self.model.predict_proba_one(present(x))
         if not self._binary:
             return found
         first = {self._labels[0]: found[True]}
@@ -61,7 +61,7 @@ class LinearClassifier(Subject):
         if y not in self._labels:
             self._labels.append(y)
             self.expect(len(self._labels))
-        self._model.learn_one(present(x), y == self._labels[0] if self._binary else y)
+        self.model.learn_one(present(x), y == self._labels[0] if self._binary else y)
 
 
 class LinearRegressor(Subject):
@@ -70,14 +70,14 @@ class LinearRegressor(Subject):
     name = "LinearRegression"
 
     def __init__(self) -> None:
-        self._model: Any = linear_inputs() | preprocessing.TargetStandardScaler(
+        self.model: Any = linear_inputs() | preprocessing.TargetStandardScaler(
             linear_model.LinearRegression()
         )
 
     def predict(self, x: Event) -> float:
         """Return the predicted target."""
-        return float(self._model.predict_one(present(x)))
+        return float(self.model.predict_one(present(x)))
 
     def learn(self, x: Event, y: float) -> None:
         """Learn one event."""
-        self._model.learn_one(present(x), y)
+        self.model.learn_one(present(x), y)

@@ -13,19 +13,13 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from connectors.files.log import Log
-from connectors.replay.metrics import Point, Replay
-from streamk.scores import decide
+from connectors.replay.page.words import metric_name
+from connectors.replay.progress import Point, Replay
+from streamk.prequential.late import ByCount
 
 Watch = Callable[[Replay], None]
-_TITLES = {
-    "kappa_temporal": "temporal kappa",
-    "log_loss": "log loss",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "r2": "R²",
-}
 _REFRESH = 0.1  # seconds between two drawings of the live table
+_RATES = 0.5  # seconds between two measurements of them
 
 
 @contextmanager
@@ -35,10 +29,12 @@ def lines(console: Console) -> Iterator[Watch]:
 
     def watch(run: Replay) -> None:
         nonlocal shown
+        if not run.doublings:
+            return
         if shown == 0:
-            if run.delay:
-                console.print(_lateness(run).removeprefix(", "), highlight=False, soft_wrap=True)
-            console.print(_heading(run), highlight=False, soft_wrap=True)
+            if run.late is not None:
+                console.print(lateness(run).removeprefix(", "), highlight=False, soft_wrap=True)
+            console.print(_heading(run), highlight=False, markup=False, soft_wrap=True)
         for point in run.doublings[shown:]:
             console.print(_line(run, point), highlight=False, markup=False, soft_wrap=True)
         shown = len(run.doublings)
@@ -48,16 +44,15 @@ def lines(console: Console) -> Iterator[Watch]:
 
 def _heading(run: Replay) -> str:
     metric = "accuracy" if run.task == "classification" else "MAE"
-    columns = ["events", metric, "since last"]
-    if len(run.names) > 1:
-        columns.append("baseline")
-    return "".join(f"{c:>12}" for c in columns) + f"{'label':>14}{'prediction':>14}"
+    others = [_short(name) for name in run.names[1:]]
+    columns = ["events", metric, "since last", *others]
+    return "".join(f"{c:>14}" for c in columns) + f"{'label':>14}{'prediction':>14}"
 
 
 def _line(run: Replay, point: Point) -> str:
     numbers = [point.overall[0], point.recent[0], *point.overall[1:]]
-    texts = "".join(f"{number:12.6g}" for number in numbers)
-    return f"{point.events:12,}{texts}{_short(point.label):>14}{_short(decide(point.prediction)):>14}"
+    texts = "".join(f"{number:14.6g}" for number in numbers)
+    return f"{point.events:14,}{texts}{_short(point.label):>14}{_short(point.prediction):>14}"
 
 
 def _short(value: Any) -> str:
@@ -66,59 +61,104 @@ def _short(value: Any) -> str:
 
 
 @contextmanager
-def live(console: Console, log: Log, limit: int | None) -> Iterator[Watch]:
+def live(console: Console, log: Any, limit: int | None) -> Iterator[Watch]:
     """Draw a table of the metrics so far and a progress bar, in place."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         console=console,
     )
-    job = bar.add_task(Path(log.name).name, total=limit or log.size or None)
-    drawn = 0.0
+    job = bar.add_task(Path(log.name).name, total=limit or log.size or None, rate="")
+    drawn, since, before = 0.0, time.monotonic(), 0
     with Live(bar, console=console, auto_refresh=False, transient=True) as screen:
 
         def watch(run: Replay) -> None:
-            nonlocal drawn
-            bar.update(job, completed=run.events if limit else log.position())
-            if time.monotonic() - drawn >= _REFRESH:
-                drawn = time.monotonic()
+            nonlocal drawn, since, before
+            now = time.monotonic()
+            if now - since >= _RATES:
+                rate = f"{(run.events - before) / (now - since):,.0f} events/s"
+                bar.update(job, rate=rate)
+                since, before = now, run.events
+            bar.update(job, completed=run.events if limit else log.done)
+            if now - drawn >= _REFRESH:
+                drawn = now
                 screen.update(Group(metrics_table(run), bar), refresh=True)
 
         yield watch
 
 
 def metrics_table(run: Replay) -> Table:
-    """Return the metrics of the learner and the baseline, side by side."""
-    table = Table(title=f"{run.events:,} events{_lateness(run)}", title_justify="left")
+    """Return the metrics of the contenders, side by side."""
+    results = run.results()
+    table = Table(title=f"{run.events:,} events{lateness(run)}", title_justify="left")
     table.add_column("")
     for name in run.names:
         table.add_column(name, justify="right", overflow="fold")
-    values = [score.values() for score in run.scores]
-    for key in values[0]:
-        table.add_row(
-            _TITLES.get(key, key),
-            *(f"{v[key]:.4f}" if abs(v[key]) < 1e5 else f"{v[key]:.4g}" for v in values),
-        )
-    speeds = (f"{score.events_per_second:,.0f}" for score in run.scores)
-    table.add_row("events/s (predict + learn)", *speeds)
+    values = {name: results.metrics(name) for name in run.names}
+    for key in next(iter(values.values())):
+        shown = (values[name].get(key) for name in run.names)
+        table.add_row(metric_name(key), *map(_number, shown))
+    table.add_row("events/s (predict + learn)", *(f"{results.rate(name):,.0f}" for name in run.names))
     return table
 
 
-def _lateness(run: Replay) -> str:
-    return f", labels {run.delay:,} events late" if run.delay else ""
+def _number(value: float | None) -> str:
+    if value is None or value != value:
+        return "–"
+    return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.4g}"
+
+
+def lateness(run: Replay) -> str:
+    """Return how late labels come, as the end of a sentence; empty if they do not."""
+    if run.late is None:
+        return ""
+    if isinstance(run.late, ByCount):
+        return f", labels {run.late.delay:,} events late"
+    return f", labels {run.late}"
 
 
 def summary(run: Replay, console: Console) -> None:
-    """Print the final table and the size of the model."""
+    """Print the final table, who is better, what was left out, and the size of the model."""
+    from streamk.prequential.results import bytes_of
+
+    results = run.results()
     console.print(metrics_table(run))
-    text = f"model: {len(run.learner.to_bytes()):,} bytes"
-    if run.learner.pending:
-        text += f"; {run.learner.pending} events wait for their block to fill"
+    if len(run.names) > 1:
+        console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+    for name in run.names:
+        if error := results.error(name):
+            console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
+    size = bytes_of(run.learner)
+    text = "model: of unknown size" if size is None else f"model: {size:,} bytes"
+    if waiting := getattr(run.learner, "pending", 0):
+        text += f"; {waiting} events wait for their block to fill"
     console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
+
+
+def notes(run: Replay, log: Any, told: bool) -> list[str]:
+    """Return how the log was read and, if it was told from the targets, which task that is."""
+    found = list(getattr(log, "said", []))
+    if told:
+        other = "regression" if run.task == "classification" else "classification"
+        found.append(f"{run.task}, as the first values of {log.target} suggest; --task {other} changes that")
+    return found
+
+
+def left_out(run: Replay, log: Any) -> str:
+    """Return what was left out, as a sentence; empty if nothing was."""
+    sentences = []
+    if run.refused:
+        what = "record was" if run.refused == 1 else "records were"
+        sentences.append(f"{run.refused:,} {what} refused and left out")
+    if found := log.left_out():
+        sentences.append(found)
+    examples = [*getattr(log, "examples", []), *run.examples]
+    return "; ".join(sentences) + (f" ({examples[0]})" if sentences and examples else "")
 
 
 def plot(runs: dict[str, Replay], path: Path) -> None:
@@ -138,16 +178,14 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
         len(runs), 1, figsize=(10, 2.6 * len(runs)), layout="constrained", squeeze=False
     )
     for panel, (title, run) in zip(panels[:, 0], runs.items(), strict=True):
-        events = [point.events for point in run.curve]
-        for i, name in enumerate(run.names):
-            panel.plot(
-                events, [point.recent[i] for point in run.curve], label=f"{name}, last {run.interval:,}"
-            )
+        results = run.results()
+        for name in run.names:
+            columns, rows, interval, cumulative = results.windows(name)
+            events = [interval * (k + 1) for k in range(len(rows))]
+            panel.plot(events, rows[:, columns.index(results.headline)], label=f"{name}, last {interval:,}")
             colour = panel.lines[-1].get_color()
-            panel.plot(events, [point.overall[i] for point in run.curve], color=colour, alpha=0.4, ls="--")
-        panel.set_title(
-            f"{title}: {run.events:,} events{_lateness(run)} (dashed: from the start)", loc="left"
-        )
+            panel.plot(events, cumulative, color=colour, alpha=0.4, ls="--")
+        panel.set_title(f"{title}: {run.events:,} events{lateness(run)} (dashed: from the start)", loc="left")
         panel.set_ylabel("accuracy" if run.task == "classification" else "MAE")
         panel.grid(alpha=0.3)
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

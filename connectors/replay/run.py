@@ -1,209 +1,208 @@
-"""Replay a log: predict every event, score it, learn it, beside a linear baseline on the same events."""
+"""Replay a log: contenders predict every event, are scored, and learn it, side by side."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
-from collections.abc import Callable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from connectors.events import Places, Record, label, read_value
-from connectors.files.log import Log
-from connectors.learners import DEFAULT, build, parameter_names
+from connectors.events import Places, Record
+from connectors.files.batches import Batch
+from connectors.learners import DEFAULT
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
-from connectors.replay.metrics import Replay
-from streamk.encoding.rows import RowError
-from streamk.prequential import CHUNK, Answers, LearnerSubject, Subject, test_then_train
-from streamk.scores import Score, check_delay
+from connectors.replay.interrupts import Interruptible
+from connectors.replay.keyed import KeyedLog
+from connectors.replay.labels import ByLabels
+from connectors.replay.pieces import Piece, Refusals, pieces
+from connectors.replay.progress import Checkpoint, Replay, Scoring
+from connectors.replay.reading import check_by, interpret
+from connectors.replay.specs import contender
+from streamk.prequential.contest import RefusedError
+from streamk.prequential.late import ByCount, Late, Refuse, late_of
+from streamk.prequential.replaying import LOOK, tell_task, warm
 
-LOOK = 1000  # records looked at to tell the task
-_CLASSES = 20  # whole numbers with at most so many values are taken for classes
-
-
-def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:
-    """Return an event and its target, the target read as the task needs it.
-
-    Raises
-    ------
-    ValueError
-        If the target is not a number where one is needed; the line is named.
-    """
-    target = record.target
-    if task == "regression":
-        number = read_value(target) if isinstance(target, str) else target
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise ValueError(
-                f"{log.place(record.line)}: the target {log.target!r} is {target!r}, not a number"
-            )
-        return record.fields, float(number)
-    return record.fields, label(target)
-
-
-def tell_task(records: list[Record]) -> str:
-    """Return the task that the first records suggest.
-
-    Regression if every target is a number, unless they are whole numbers with at most 20 values.
-    """
-    try:
-        numbers = [float("x" if isinstance(r.target, bool) else r.target) for r in records]
-    except (TypeError, ValueError):
-        return "classification"
-    whole = all(number.is_integer() for number in numbers)
-    return "classification" if whole and len(set(numbers)) <= _CLASSES else "regression"
+Watch = Callable[[Replay], None]
 
 
 def replay(
-    log: Log,
-    learner: str = DEFAULT,
+    log: Any,
+    learners: str | Sequence[str] = DEFAULT,
     task: str | None = None,
-    parameters: dict[str, Any] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     limit: int | None = None,
     baseline: bool = True,
-    interval: int = 1000,
-    delay: int = 0,
-    watch: Callable[[Replay], None] = lambda replay: None,
+    delay: int | Late = 0,
+    scoring: Scoring = Scoring(),  # noqa: B008  # it never changes
+    strict: bool = False,
+    checkpoint: Checkpoint | None = None,
+    watch: Watch = lambda replay: None,
 ) -> Replay:
-    """Replay a log through a new learner and return its scores and curves.
+    """Replay a log through contenders, and return where they stand.
 
     Parameters
     ----------
     log
-        What to read.
-    learner, parameters
-        As :func:`connectors.learners.build` takes them.
+        What to read: a :class:`connectors.files.log.Log`, or what has its verbs.
+    learners
+        As :func:`connectors.replay.specs.contender` takes them.
     task
         ``"classification"`` or ``"regression"``; told from the first records by default.
+    parameters
+        More settings of the first contender.
     limit
         Events after which to stop.
     baseline
-        Whether to run river's linear model beside the learner.
-    interval
-        Events between two points of the curve.
+        Whether to run river's linear model beside them.
     delay
-        How many events late labels arrive (:func:`streamk.prequential.test_then_train`). A learner that has
-        a parameter of this name gets the same, unless ``parameters`` say another.
+        How late targets come (:mod:`streamk.prequential.late`). A learner that has a parameter of this name
+        is told how many events, unless its settings say another.
+    scoring
+        Windows, slices, intervals.
+    strict
+        Whether the first record that cannot be taken ends the replay, with no target that is still on its
+        way. Else it is left out and counted, and the first few are kept.
+    checkpoint
+        Where it goes on from, and what it writes.
     watch
         Called after every chunk of events.
 
-    A record that cannot be taken ends the replay, as Ctrl-C does; the figures are then of those before it,
-    or before its label came, and ``error`` names its line.
+    Ctrl-C ends the replay; the figures are then of what was before.
 
     Raises
     ------
     ValueError
-        If not even the first record can be taken, or a name or a parameter.
+        If no record can be taken, or a name or a parameter is wrong.
     """
-    check_delay(delay)
-    parameters = dict(parameters or {})
-    if delay and "delay" in parameter_names(learner):
-        parameters = {"delay": delay, **parameters}
+    late = late_of(delay)
+    names = [learners] if isinstance(learners, str) else list(learners)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice} is there twice; give one of them other settings")
+    count = late.delay if isinstance(late, ByCount) else 0
+
+    def models(task: str) -> dict[str, Any]:
+        given = [parameters, *[None] * (len(names) - 1)]
+        return {
+            name: contender(name, task, count, given=more) for name, more in zip(names, given, strict=True)
+        }
+
     if task is not None:
-        build(learner, task, parameters)  # what is wrong is said before anything is read
-    with _Interruptible(islice(iter(log), limit)) as records:
-        head = list(islice(records, LOOK))
-        if not head:
-            raise ValueError(records.error or f"{log.name} holds no events")
-        task = task or tell_task(head)
-        machine = build(learner, task, parameters)
-        subjects: list[Subject] = [LearnerSubject(machine, task)]
-        names = [type(machine).__name__]
+        models(task)  # what is wrong is said before anything is read
+    with Interruptible(log) as reading:
+        head: list[Batch] = []
+        while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
+            head.append(batch)
+        records = [record for batch in head for record in batch.records()][:LOOK]
+        if not records:
+            raise ValueError(reading.error or _nothing(log))
+        check_by(scoring.by, records)
+        targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
+        task = task or tell_task(targets)
+        if isinstance(late, ByLabels):
+            late.task = task
+        found = models(task)
+        pairs: list[Any] = [
+            pair for record in records[:2] if record.target is not None
+            and (pair := _pair(record, log, task)) is not None
+        ]  # fmt: skip
+        if pairs:
+            warm(found, task, pairs)
         if baseline:
             linear: Any = LinearRegressor() if task == "regression" else LinearClassifier()
             if task == "classification":
-                linear.expect(len({str(r.target) for r in head}))
-            subjects.append(linear)
-            names.append(f"river {linear.name}")
-        run = Replay(task, machine, names, [Score(task, delay) for _ in subjects], interval, delay)
-        lines = [0] * (CHUNK + delay + 1)  # of the last events read
-
-        def events() -> Iterator[tuple[Any, Any]]:
-            for number, record in enumerate(chain(head, records)):
-                lines[number % len(lines)] = record.line
-                try:
-                    yield interpret(record, log, task)
-                except ValueError as error:
-                    records.error = str(error)
-                    return
-
-        _warm(machine.clone(), task, head, log)
-        try:
-            _follow(run, test_then_train(subjects, events(), delay=delay), watch)
-        except RowError as error:
-            records.error = f"{log.place(lines[(run.events + error.row) % len(lines)])}: {error.reason}"
-        if records.error and not run.events:
-            raise ValueError(records.error)
-        run.error = records.error
-        run.interrupted = records.interrupted
-        return run
-
-
-def _follow(run: Replay, stream: Iterator[list[Answers]], watch: Callable[[Replay], None]) -> None:
-    for answers in stream:
-        for score, answer in zip(run.scores, answers, strict=True):
-            score.seconds += answer.seconds
-        for i, target in enumerate(answers[0].targets):
-            for score, answer in zip(run.scores, answers, strict=True):
-                score.update(target, answer.predictions[i])
-            prediction = answers[0].predictions[i]
-            if run.events & (run.events - 1) == 0:
-                run.mark(run.doublings, target, prediction)
-            if run.events % run.interval == 0:
-                run.mark(run.curve, target, prediction)
+                linear.expect(len({*map(str, targets)}))
+            found[f"river {linear.name}"] = linear
+        run = Replay.beginning(task, found, scoring, late)
+        if checkpoint is not None:
+            run = checkpoint.read(run)
+        refuse = Refusals(run, strict)
+        for piece in pieces(chain(head, reading), log, run, limit, refuse):
+            _take(run, piece, log, refuse)
+            if refuse.ended:
+                break
+            run.read += piece.read
+            run.mark()
+            watch(run)
+            if checkpoint is not None and piece.read and checkpoint.due():
+                checkpoint.write(run)
+        stays = refuse.ended or (reading.interrupted and checkpoint is not None)
+        if run.late is not None and not stays:
+            _end_late(run, run.late, log, refuse)
+            if isinstance(run.late, ByLabels) and isinstance(log, KeyedLog):
+                whole = limit is None and not reading.interrupted and not reading.error
+                log.never(run.contest.waiting, run.late.early if whole else [])
+        run.contest.score()
+        run.mark(last=not reading.interrupted)
         watch(run)
+        run.interrupted = reading.interrupted
+        run.error = run.error or reading.error
+        if checkpoint is not None and not refuse.ended:
+            checkpoint.write(run)
+    if not run.events and not run.interrupted:
+        raise ValueError(run.error or (run.refused and run.examples[0]) or _nothing(log))
+    return run
 
 
-def _warm(machine: Any, task: str, head: list[Record], log: Log) -> None:
-    """Compile, or load what was compiled, on a throw-away learner, so that no speed counts it."""
-    with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its line
-        xs, ys = map(list, zip(*(interpret(record, log, task) for record in head[:2]), strict=True))
-        subject = LearnerSubject(machine, task)
-        subject.answer(xs, ys)
-        subject.learn(xs[0], ys[0])
-        subject.predict(xs[0])
-        machine.flush()
+def _nothing(log: Any) -> str:
+    found = getattr(log, "examples", [])
+    return f"{log.name} holds no events" + (f": {found[0]}" if found else "")
 
 
-class _Interruptible:
-    """Records that end where Ctrl-C is pressed or the log cannot be read further, losing none before.
+def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] | None:
+    try:
+        return interpret(record, log, task)
+    except ValueError:
+        return None
 
-    Ctrl-C ends a wait for the next record at once, and is otherwise noted for when the chunk at hand is
-    learned; pressed again, it ends the process.
-    """
 
-    def __init__(self, records: Iterator[Record]) -> None:
-        self._records, self._reading = records, False
-        self.interrupted, self.error = False, ""
-
-    def __iter__(self) -> Iterator[Record]:
-        return self
-
-    def __next__(self) -> Record:
-        if self.interrupted or self.error:
-            raise StopIteration
+def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals) -> None:
+    if run.late is not None:
+        _take_late(run, run.late, piece, log, refuse)
+        return
+    start = 0
+    while start < len(piece.targets):
         try:
-            self._reading = True
-            return next(self._records)
-        except KeyboardInterrupt:
-            raise StopIteration from None
-        except ValueError as error:
-            self.error = str(error)
-            raise StopIteration from None
-        finally:
-            self._reading = False
+            run.contest.take(piece.chunk[start:], piece.targets[start:])
+            return
+        except RefusedError as error:
+            refuse(f"{log.place(piece.lines[start + error.row])}: {error.reason}")
+            if refuse.ended:
+                return
+            start += error.row + 1
 
-    def _ask(self, number: int, frame: Any) -> None:
-        if self.interrupted or self._reading:
-            self.interrupted = True
-            raise KeyboardInterrupt
-        self.interrupted = True
 
-    def __enter__(self) -> _Interruptible:
-        self._before: Any = None
-        with contextlib.suppress(ValueError):  # not the main thread: Ctrl-C is somebody else's
-            self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
+def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refusals) -> None:
+    bad = _of_targets(run, log, refuse)
+    for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
+        run.lines[late.count] = line
+        try:
+            late.event(run.contest, x, y, bad)
+        except ValueError as error:  # of the event; if a target has ended the replay, that is what is kept
+            refuse(f"{log.place(line)}: {getattr(error, 'reason', error)}")
+            if refuse.ended:
+                return
+        if not run.events & (run.events - 1):
+            run.contest.score()
+            run.mark()
+    if len(run.lines) > 2 * run.contest.waiting:  # not each time: many may wait
+        run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
+    run.contest.score()
 
-    def __exit__(self, *details: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+
+def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
+    """Return what refuses targets that come late; it raises if that ends the replay."""
+
+    def bad(error: ValueError) -> None:
+        if isinstance(error, RefusedError):
+            refuse(f"{log.place(run.lines[error.key])}: {error.reason}")
+        else:
+            refuse(str(error))
+        if refuse.ended:
+            raise error
+
+    return bad
+
+
+def _end_late(run: Replay, late: Late, log: Places, refuse: Refusals) -> None:
+    with contextlib.suppress(ValueError):  # it has ended the replay
+        late.end(run.contest, _of_targets(run, log, refuse))

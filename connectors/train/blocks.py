@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from pathlib import Path
@@ -11,35 +10,12 @@ from typing import Any
 from connectors.events import Record
 from connectors.files.log import Log
 from connectors.files.reader import DamagedError, Reader
-from connectors.replay.run import LOOK, tell_task
+from connectors.replay.reading import LOOK, tell_task
 from connectors.train.shards import LogShard, ParquetShard, parquet_file
 
 BY = ("blocks", "hash", "file")
 _PART = 1 << 22  # bytes looked at once
 _PARQUET = b"PAR1"
-
-
-def files_of(patterns: Sequence[str]) -> list[str]:
-    """Return the files that names and patterns stand for, sorted by name, each once.
-
-    Raises
-    ------
-    ValueError
-        If a pattern stands for none.
-    """
-    found: set[str] = set()
-    for pattern in patterns:
-        if not Path(pattern).exists() and glob.has_magic(pattern):
-            matches = glob.glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute ones
-            paths = [path for path in matches if Path(path).is_file()]
-            if not paths:
-                raise ValueError(f"{pattern}: there is no such file")
-            found.update(paths)
-        else:
-            if Path(pattern).is_dir():
-                raise ValueError(f"{pattern} is a directory; name its files, as {pattern.rstrip('/')}/*.csv")
-            found.add(pattern)
-    return sorted(found)
 
 
 def task_of(path: str, target: str) -> str:

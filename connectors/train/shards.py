@@ -14,7 +14,7 @@ from typing import Any
 from connectors.events import Record, label
 from connectors.files.log import Log
 from connectors.files.reader import DamagedError, Reader
-from connectors.replay.run import interpret
+from connectors.replay.reading import interpret
 from streamk.distributed import Chunk
 from streamk.features.counter import GOLDEN64, mix64_int
 

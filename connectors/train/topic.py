@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from connectors.events import Event, Record
 from connectors.kafka.client import PATIENCE, explained, identify, partition_name
 from connectors.kafka.topic_range import TopicRange, lone_consumer
-from connectors.replay.run import interpret
+from connectors.replay.reading import interpret
 from connectors.settings import Settings
 from connectors.stream import Failure, Interruption, Raw
 from streamk.distributed import Chunk

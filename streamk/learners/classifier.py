@@ -130,9 +130,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.table(self._labels.values, out[:, : len(self._labels)])
 
-    def _predict_learn(self, X: Any, y: Any, w: Any = None) -> Array:
+    def _predict_learn(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Array:
         """Learn many events, and return what :meth:`predict_proba_learn_many` does, ``(n, labels)``."""
-        return self._pass(X, y, w, None, wanted=True)[1][:, : len(self._labels)]
+        return self._pass(X, y, w, names, wanted=True)[1][:, : len(self._labels)]
 
     def _pass(
         self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False

@@ -66,9 +66,9 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)))
 
-    def _predict_learn(self, X: Any, y: Any, w: Any = None) -> Array:
+    def _predict_learn(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Array:
         """Learn many events, and return what :meth:`predict_learn_many` does, as an array."""
-        rows, out = self._pass(X, y, w, None, wanted=True)
+        rows, out = self._pass(X, y, w, names, wanted=True)
         return out[:, 0] if out.size else np.zeros(len(rows))
 
     def _pass(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.events import Decoder, Event, read_label
+from connectors.values import label, labels_of
 
 PACK = {"json": msgspec.json.encode, "msgpack": msgspec.msgpack.encode}
 FORMATS = ["json", "csv", "msgpack"]
@@ -356,3 +357,9 @@ def test_labels_of_the_decoder():
         assert found == [1, 1, 1.5, "1.0", True]
         assert [type(y) for y in found] == [int, int, float, str, bool]
     assert type(Decoder("json", "y", numbers=True)(b'{"y": 1.0}').target) is float
+
+
+@pytest.mark.parametrize("targets", [["a", "b"], [True, 1, "1"], [1.0, 2, 2.5], [None, 3.0], []])
+def test_labels_at_once_are_those_of_each(targets):
+    found = list(labels_of(targets))
+    assert [(type(y), y) for y in found] == [(type(label(y)), label(y)) for y in targets]

@@ -81,6 +81,16 @@ def test_eigenpro(tmp_path):
     assert all(0 < row["seconds"] < 30 and row["megabytes"] > 50 for row in rows)
 
 
+def test_peak_memory_is_of_the_process_alone():
+    """Whoever starts it has more."""
+    ballast = np.ones(1 << 27)  # 1 GiB
+    code = "import report; print(report.peak_megabytes())"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=PAPERS, capture_output=True, text=True, check=True
+    )
+    assert 10.0 < float(found.stdout) < 600.0 < ballast.nbytes / (1 << 20)
+
+
 def small(path, channels, side=8):
     """Write images of three classes: a bright third, somewhere along one side."""
     rng = np.random.default_rng(1)

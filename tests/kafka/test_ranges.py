@@ -5,6 +5,7 @@ import subprocess
 import time
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from .stand import COMMAND, ROOT, events
@@ -51,10 +52,11 @@ def test_record_and_replay(topic, tmp_path):
         json.loads(run("replay", source, *options, "--json", "--no-baseline", "--set", "seed=1").stdout)
         for source, options in ((log, ["--target", "y"]), (packed, ["--target", "y"]))
     ]
-    assert results[0]["accuracy"] == results[1]["accuracy"]
+    accuracies = [each["contenders"]["kernel"]["accuracy"] for each in results]
+    assert accuracies[0] == accuracies[1]
     result = json.loads(run("replay", config, "--json", "--no-baseline").stdout)
     assert result["events"] == 6000
-    assert result["accuracy"] > 0.5
+    assert result["contenders"]["kaczmarz"]["accuracy"] > 0.5
 
 
 def test_ranges(topic, tmp_path):
@@ -72,6 +74,28 @@ def test_ranges(topic, tmp_path):
         assert sorted(ids(tmp_path / name)) == list(expected), name
     result = json.loads(run("replay", config, "--from", middle, "--json", "--no-baseline").stdout)
     assert result["events"] == 3000
+
+
+def test_a_topic_by_its_address(topic, tmp_path):
+    stand, _, middle = topic
+    settings = run("replay", stand.settings(), "--from", middle, "--json", "--no-baseline")
+    address = f"kafka://{stand.servers},{stand.servers}/{stand.topic('in')}"
+    chosen = ["--target", "y", "--learner", "kaczmarz:features=64", "--json", "--no-baseline"]
+    done = run("replay", address, *chosen, "--from", middle)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["events"] == json.loads(settings.stdout)["events"] == 3000
+    done = run("replay", address, *chosen, "--from", 500, "--to", 510)
+    assert json.loads(done.stdout)["events"] == 30
+    stand.send([msgspec.msgpack.encode({"a": i, "y": i % 2}) for i in range(50)], topic="out")
+    address = f"kafka://{stand.servers}/{stand.topic('out')}"
+    assert json.loads(run("replay", address, *chosen, "--format", "msgpack").stdout)["events"] == 50
+    assert "holds no events" in run("replay", address, *chosen).stderr
+
+
+def test_a_broker_that_does_not_answer():
+    done = run("replay", "kafka://localhost:1/t", "--target", "y")
+    assert done.returncode == 5
+    assert "in plain text and without a login: security is for the [kafka] of a .toml" in done.stderr
 
 
 def test_what_is_left_out_is_said(stand, tmp_path):
@@ -98,7 +122,7 @@ def test_what_is_left_out_is_said(stand, tmp_path):
         (["record", "{c}", "{c}"], 2, "is there already"),
         (["record", "{c}", "{t}/no/such"], 2, "No such file or directory"),
         (["replay", "{c}", "--target", "y"], 2, "as events.target"),
-        (["replay", "{t}/x.csv", "--target", "y", "--from", "3"], 2, "--from and --to are for"),
+        (["replay", "{t}/x.csv", "--target", "y", "--from", "3"], 2, "--from: it is for a topic"),
         (["record", "{t}/nothing.toml", "{t}/a"], 2, "streamk init writes an example"),
     ],
 )

@@ -53,6 +53,18 @@ def test_partitions_are_shards(stand, tmp_path):
     assert (tmp_path / "b").read_bytes() == model.read_bytes()
 
 
+def test_another_learner_has_parameters_of_its_own(stand, tmp_path):
+    """Those of the settings are for the learner that they name."""
+    stand.topics()
+    sent, model = events(300), tmp_path / "m"
+    stand.send(sent)
+    path = stand.settings(learner={"name": "kaczmarz", "parameters": {"memory": 10}})
+    done = train(path, "--learner", "matching-pursuit", "--set", "features=64", "--save", model)
+    assert done.exit_code == 0, done.stderr
+    learner = streamk.MatchingPursuitClassifier(features=64, seed=0)
+    assert model.read_bytes() == reference(parts(sent, 1), learner, 100)
+
+
 def test_transactions_and_what_was_undone(stand, tmp_path):
     stand.topics(2)
     sent = events(600)

@@ -68,9 +68,9 @@ def test_standard_input(monkeypatch):
 
 def test_position_reaches_the_end(tmp_path):
     log = Log(write(tmp_path, CSV * 1, "gzip"), "y")
-    assert log.position() == 0
+    assert log.done == 0
     list(log)
-    assert log.position() == log.size > 0
+    assert log.done == log.size > 0
 
 
 @pytest.mark.parametrize(

@@ -33,16 +33,17 @@ def test_the_lines(tmp_path):
         watch(run)
         watch(run)
     lines = out.getvalue().splitlines()
-    assert len(lines) == 13
-    assert lines[-1].split()[0] == "2,048"
+    assert len(lines) == 14
+    assert [line.split()[0] for line in lines[-2:]] == ["2,048", "2,100"]
     assert "a label muc…" in lines[-1]
 
 
 def test_the_summary_says_what_waits_and_what_was_interrupted(tmp_path):
     run = small(tmp_path, lambda i: "uv"[i % 2])
     run.interrupted = True
-    run.learner = run.learner.clone({"block_size": 8})
-    run.learner.learn_one({"a": 1.0}, "u")
+    learner = run.learner.clone({"block_size": 8})
+    learner.learn_one({"a": 1.0}, "u")
+    run.contest.models["kaczmarz"] = learner
     out = io.StringIO()
     report.summary(run, Console(file=out, width=100))
     assert "1 events wait for their block" in out.getvalue()

@@ -7,8 +7,11 @@ from river import datasets, metrics
 
 import streamk
 from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
+from streamk.prequential import ByTime
 from tests.references import late_loop
 
 
@@ -20,10 +23,10 @@ def bananas(tmp_path):
     return path
 
 
-def log(tmp_path, rows):
+def log(tmp_path, rows, **options):
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    return Log(path, "y")
+    return Log(path, "y", **options)
 
 
 def test_a_replay_is_a_river_loop(bananas):
@@ -38,13 +41,13 @@ def test_a_replay_is_a_river_loop(bananas):
         kappa.update(y, learner.predict_one(x))
         learner.learn_one(x, y)
     assert run.learner.to_bytes() == learner.to_bytes()
-    result = run.result()
+    results = run.results()
+    result = results.metrics("kaczmarz")
     assert result["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
     assert result["kappa"] == pytest.approx(kappa.get(), abs=2e-3)
     assert result["log_loss"] == pytest.approx(loss.get(), abs=1e-6)
-    assert result["events"] == 2500
-    assert result["model_bytes"] == len(learner.to_bytes())
-    assert result["baseline"]["accuracy"] < result["accuracy"]
+    assert results.events == 2500
+    assert results.ranking() == ["kaczmarz", "river LogisticRegression"]
 
 
 @pytest.mark.parametrize("delay", [1, 100, 5000])
@@ -57,9 +60,8 @@ def test_late_labels_are_a_loop_too(bananas, delay):
     said = late_loop(learner.predict_one, learner.learn_one, events, delay)
     for (_, y), label in zip(events, said, strict=True):
         accuracy.update(y, label)
-    result = run.result()
-    assert result["delay"] == delay
-    assert result["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
+    assert run.results().metrics("kaczmarz")["accuracy"] == pytest.approx(accuracy.get(), abs=1e-6)
+    assert not run.contest.waiting
     assert (run.events, run.learner.events) == (1500, 1500)
 
 
@@ -78,22 +80,79 @@ def test_a_delay_that_is_none(bananas):
         replay(Log(bananas, "y"), delay=-1)
 
 
-def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path):
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_late_label_that_is_bad_is_named_by_its_line(tmp_path, strict):
     rows = [{"a": float(i), "y": 5 if i == 3 else "uv"[i % 2]} for i in range(2300)]
-    run = replay(log(tmp_path, rows), task="classification", delay=1200)
-    assert "line 4: the label is 5" in run.error
-    assert (run.events, run.learner.events) == (1204, 3)
+    run = replay(log(tmp_path, rows), task="classification", delay=1200, strict=strict)
+    said = run.error if strict else run.examples[0]
+    assert "line 4: the label is 5" in said
+    assert (run.events, run.refused) == ((3, 0) if strict else (2299, 1))
+    assert run.learner.events == run.events
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
+    """What would have been counted, had it never been: targets come a second after their events."""
+    rows = [{"t": float(i), "a": float(i % 4), "y": 1e300 if i in (3, 8) else float(i)} for i in range(10)]
+    run = replay(
+        log(tmp_path, rows), "kaczmarz", "regression", baseline=False, delay=ByTime("t", 1), strict=strict
+    )
+    if strict:
+        assert "line 4: the target is" in run.error
+        assert (run.events, run.refused) == (3, 0)
+        return
+    assert (run.events, run.refused, run.learner.events, run.contest.waiting) == (8, 2, 8, 0)
+    assert ["line 4" in run.examples[0], "line 9" in run.examples[1]] == [True, True]
+
+
+def bananas_by_time(tmp_path):
+    """Return a log of events a second apart."""
+    rows = [{**x, "t": float(i), "y": y} for i, (x, y) in enumerate(datasets.Bananas().take(2500))]
+    return log(tmp_path, rows)
+
+
+@pytest.mark.parametrize("delay", [ByTime("t", 1e6), ByTime("t", 300.0), 300])
+def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
+    seen = []
+    run = replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=delay,
+        watch=lambda run: seen.append(len(run.lines)),
+    )  # fmt: skip
+    assert len(seen) == 4  # three chunks, and the end
+    assert (run.events, run.contest.waiting) == (2500, 0)
+    assert max(seen) <= 2500
+
+
+def test_lines_are_dropped_once_targets_have_come(tmp_path):
+    kept = []
+    replay(
+        bananas_by_time(tmp_path), "kaczmarz:features=64", baseline=False, delay=2,
+        watch=lambda run: kept.append(len(run.lines)),
+    )  # fmt: skip
+    assert max(kept) == 2
+
+
+def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
+    """A second is an event here: by either, the same is scored, and shown."""
+    shown = [
+        replay(
+            bananas_by_time(tmp_path), "kaczmarz:features=64,seed=1", baseline=False, delay=delay
+        ).doublings
+        for delay in (300, ByTime(lambda x: x["t"], 300.5))
+    ]
+    assert [point.events for point in shown[0]] == [*(2**k for k in range(12)), 2500]
+    assert shown[1] == shown[0]
 
 
 def test_regression(tmp_path):
     rng = np.random.default_rng(0)
     rows = [{"a": a, "y": float(np.sin(2 * a) * 10 + 50)} for a in rng.normal(size=1500).tolist()]
     run = replay(log(tmp_path, rows), parameters={"seed": 1})
-    result = run.result()
+    results = run.results()
+    ours, line = (results.metrics(name) for name in run.names)
     assert run.task == "regression"
-    assert {"mae", "rmse", "r2"} <= result.keys()
-    assert result["r2"] > 0.8 > result["baseline"]["r2"]
-    assert result["rmse"] >= result["mae"] > 0
+    assert ours["r2"] > 0.8 > line["r2"]
+    assert ours["rmse"] >= ours["mae"] > 0
 
 
 @pytest.mark.parametrize(
@@ -115,23 +174,21 @@ def test_the_task_is_told_from_the_targets(tmp_path, targets, task):
 
 def test_the_curves(bananas):
     run = replay(Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
-    assert [p.events for p in run.doublings] == [2**i for i in range(12)]
-    assert [p.events for p in run.curve] == [1000, 2000]
-    whole = run.curve[0].overall[0] * 1000 + run.curve[1].recent[0] * 1000
-    assert run.curve[1].overall[0] * 2000 == pytest.approx(whole)
-    assert run.events == 2100
+    assert [p.events for p in run.doublings] == [*(2**i for i in range(12)), 2100]
+    windows = run.results().windows("kaczmarz")
+    assert len(windows.rows) == len(windows.cumulative) == 2
+    recent = windows.rows[:, windows.columns.index("accuracy")]
+    assert windows.cumulative[1] == pytest.approx(recent.mean())
+    last = run.doublings[-1]
+    assert last.overall[0] * 2100 == pytest.approx(run.doublings[-2].overall[0] * 2048 + last.recent[0] * 52)
 
 
 def test_chunks_do_not_show(bananas, monkeypatch):
-    from connectors.replay import run as module
-    from streamk import prequential
+    from connectors.replay import pieces as module
 
-    whole = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
-    small = lambda *given, **late: prequential.test_then_train(*given, chunk=37, **late)  # noqa: E731
-    monkeypatch.setattr(module, "test_then_train", small)
-    again = replay(Log(bananas, "y"), parameters={"seed": 7}, baseline=False).result()
-    del whole["events_per_second"], again["events_per_second"]
-    assert whole == again
+    whole = replay(Log(bananas, "y"), parameters={"seed": 7}).results().to_dict()
+    monkeypatch.setattr(module, "CHUNK", 37)
+    assert replay(Log(bananas, "y"), parameters={"seed": 7}).results().to_dict() == whole
 
 
 @pytest.mark.parametrize(
@@ -146,32 +203,38 @@ def test_chunks_do_not_show(bananas, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
-def test_a_bad_record_ends_the_replay_and_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk):
-    from connectors.replay import run as module
-    from streamk import prequential
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_bad_record_is_named_by_its_line(tmp_path, monkeypatch, row, message, chunk, strict):
+    """It ends a strict replay, and is counted by others, which go on."""
+    from connectors.replay import pieces as module
 
-    monkeypatch.setattr(
-        module, "test_then_train", lambda *g, **late: prequential.test_then_train(*g, chunk=chunk, **late)
-    )
+    monkeypatch.setattr(module, "CHUNK", chunk)
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
-    run = replay(log(tmp_path, rows), task="classification")
-    assert re.search(message, run.error)
-    assert run.events == run.learner.events == 2
+    source = log(tmp_path, rows, lenient=not strict)
+    run = replay(source, task="classification", strict=strict)
+    assert run.events == run.learner.events == (2 if strict else 3)
+    if strict:
+        assert re.search(message, run.error)
+    else:
+        assert run.refused + source.unlabelled == 1
+        assert re.search(message, [*source.examples, *run.examples][0])
+        assert not run.error
 
 
 def test_a_bad_first_record_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="line 1: field 'a' is a list"):
-        replay(log(tmp_path, [{"a": [], "y": "u"}]))
+    for strict in (True, False):
+        with pytest.raises(ValueError, match="line 1: field 'a' is a list"):
+            replay(log(tmp_path, [{"a": [], "y": "u"}]), strict=strict)
 
 
 def test_a_target_that_is_not_a_number(tmp_path):
-    run = replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression")
+    run = replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression", strict=True)
     assert "line 2: the target 'y' is 'x', not a number" in run.error
 
 
 def test_unknown_names(tmp_path):
     with pytest.raises(ValueError, match="learner 'forest' is unknown; use kernel or kaczmarz"):
-        replay(log(tmp_path, [{"y": 1}]), learner="forest")
+        replay(log(tmp_path, [{"y": 1}]), "forest", "classification")
 
 
 def test_blocks_wait_and_are_reported(bananas):
@@ -212,3 +275,12 @@ def test_a_parameter_that_only_the_other_task_has(bananas):
     for task in ("classification", None):
         with pytest.raises(ValueError, match=r"parameters\.quantile is unknown; use kernel"):
             replay(Log(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
+
+
+def test_a_field_to_tell_apart_must_be_there(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,day,y\n" + "1,mo,u\n2,tu,v\n" * 50)
+    with pytest.raises(ValueError, match=r"--by dya: there is no such field; there are a, day$"):
+        replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="dya"))
+    run = replay(ReplayLog(path, "y"), "kaczmarz", scoring=Scoring(by="day"))
+    assert run.events == 100

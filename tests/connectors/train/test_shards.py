@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from connectors.files.log import Log
-from connectors.replay.run import interpret
-from connectors.train.blocks import blocks, files_of, shards_of, task_of
+from connectors.files.names import files_of
+from connectors.replay.reading import interpret
+from connectors.train.blocks import blocks, shards_of, task_of
 from connectors.train.shards import LogShard
 
 CELLS = st.text(alphabet='ab1-. "\n\té', max_size=6)

@@ -1,14 +1,11 @@
-"""Prequential evaluation: every event is first predicted, then scored, then learned.
+"""Answers of subjects to the events of a stream, chunk by chunk; their scores are left to others.
 
-The learner works through its own compiled pass (:meth:`predict_learn_many` and its relatives), whose
-predictions are those of a loop over events. Where labels come late, events are predicted and learned one by
-one. :mod:`streamk.scores` holds the metrics.
+Where labels come late, events are predicted and learned one by one.
 """
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -16,9 +13,10 @@ from typing import Any, NamedTuple
 
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
+from streamk.prequential.contest import CHUNK
+from streamk.prequential.subjects import Subject
 from streamk.scores import check_delay
 
-CHUNK = 1000
 Pair = tuple[Event, Any]
 
 
@@ -28,49 +26,6 @@ class Answers(NamedTuple):
     targets: Sequence[Any]
     predictions: Sequence[Any]
     seconds: float
-
-
-class Subject(ABC):
-    """What can be tested and then trained on events."""
-
-    @abstractmethod
-    def predict(self, x: Event) -> Any:
-        """Return a dict of probabilities, or a number."""
-
-    @abstractmethod
-    def learn(self, x: Event, y: Any) -> None:
-        """Learn one event."""
-
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
-        """Predict each event, then learn it; return the predictions."""
-        answers = []
-        for x, y in zip(xs, ys, strict=True):
-            answers.append(self.predict(x))
-            self.learn(x, y)
-        return answers
-
-
-class LearnerSubject(Subject):
-    """A streamk learner under evaluation."""
-
-    def __init__(self, learner: Any, task: str) -> None:
-        classes = task == "classification"
-        self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
-        self._predict = learner.predict_proba_one if classes else learner.predict_one
-        self._learn = learner.learn_one
-
-    def predict(self, x: Event) -> Any:
-        """Return what the learner makes of one event."""
-        return self._predict(x)
-
-    def learn(self, x: Event, y: Any) -> None:
-        """Learn one event."""
-        self._learn(x, y)
-
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
-        """Predict and learn through the learner's compiled pass."""
-        result: Sequence[Any] = self._pass(xs, ys)
-        return result
 
 
 def test_then_train(

@@ -1,0 +1,64 @@
+"""``streamk demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import streamk
+from connectors.cli.exits import exits, usage
+from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
+from connectors.replay import report
+from connectors.replay.demonstration import STREAMS, write_log
+from connectors.replay.progress import Replay, Scoring
+from connectors.replay.reading import interpret
+from connectors.replay.run import replay
+from connectors.replay.writing import write
+
+
+def demo_command(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where logs, models and pages go.")] = Path(
+        "demo-output"
+    ),
+) -> None:
+    """Replay three streams beside a linear model, save and reload the models, and write pages."""
+    console = Console()
+    with exits(), usage():
+        output.mkdir(parents=True, exist_ok=True)
+        for name, (make, interval) in STREAMS.items():
+            log, model, page = output / f"{name}.csv.gz", output / f"{name}.streamk", output / name
+            with console.status(f"writing {log}"):
+                write_log(log, make())
+            options = f"--target label --set seed=7 --interval {interval} --save {model} --report {page}"
+            console.print(f"\n[bold]streamk replay {log} {options}[/]", soft_wrap=True)
+            source = ReplayLog(log, "label")
+            show = report.live(console, source, None) if console.is_terminal else report.lines(console)
+            with show as watch:
+                run = replay(
+                    source,
+                    task="classification",
+                    parameters={"seed": 7},
+                    scoring=Scoring(interval),
+                    watch=watch,
+                )
+            report.summary(run, console)
+            if run.interrupted:
+                raise typer.Exit(130)
+            console.print(f"saved to {model}: {run.learner.save(model):,} bytes")
+            if not _same_predictions(run, model, log):
+                raise ValueError("the reloaded model predicts differently")
+            console.print(f"reloaded: the same predictions on all {run.events:,} events")
+            words = ["streamk", "replay", str(log), *options.split()]
+            write(page, run, source, words, {"seed": 7})
+            console.print(f"the page: {page / 'index.html'}", soft_wrap=True)
+
+
+def _same_predictions(run: Replay, path: Path, log: Path) -> bool:
+    """Load a saved model and compare its predictions on the log with those of the learner that was saved."""
+    loaded: Any = streamk.load(path)
+    events = [interpret(record, Log(log, "label"), run.task)[0] for record in Log(log, "label")]
+    return bool(loaded.predict_proba_many(events) == run.learner.predict_proba_many(events))

@@ -1,0 +1,132 @@
+"""What is read of a log at once: events, targets, lines, and what is broken."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from numpy.typing import NDArray
+
+from connectors.events import Record
+
+ROWS = 1000  # records of a batch, at most
+BYTES = 1 << 22  # of a batch, about, where records are large
+EXAMPLES = 5  # of broken records
+_LINE = re.compile(r", (?:line|row|record) (\d+)")
+
+
+@dataclass
+class Broken:
+    """Records that cannot be taken.
+
+    Attributes
+    ----------
+    count
+        Those that cannot be decoded.
+    unlabelled
+        Those without a target.
+    examples, bare
+        Places and reasons of the first of the one, and of the other.
+    """
+
+    count: int = 0
+    unlabelled: int = 0
+    examples: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
+
+    def add(self, other: Broken) -> None:
+        """Count what another counted after it."""
+        self.count += other.count
+        self.unlabelled += other.unlabelled
+        self.examples += other.examples[: EXAMPLES - len(self.examples)]
+        self.bare += other.bare[: EXAMPLES - len(self.bare)]
+
+    def note(self, place: str, reason: str) -> None:
+        """Count a record that cannot be decoded."""
+        self.count += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(f"{place}: {reason}")
+
+    def miss(self, place: str, target: str, fields: Iterable[Any]) -> None:
+        """Count a record without a target."""
+        self.unlabelled += 1
+        if len(self.bare) < EXAMPLES:
+            there = ", ".join(map(str, islice(fields, 20))) or "none"
+            self.bare.append(f"{place}: the target {target!r} is missing; there are {there}")
+
+
+class Batch:
+    """Consecutive records.
+
+    Parameters
+    ----------
+    lines
+        Of each record, the last if it has several; in Parquet the row, from 1.
+    targets
+        As :class:`connectors.events.Record` has them.
+    events
+        The fields, or a function that makes them.
+    times
+        The values of the time column, as they are written; None without one.
+    names, matrix
+        The fields as columns, where all of all events are numbers: what a learner takes as an array. The
+        events are the same, and are made only where somebody asks.
+    numbers
+        The targets, where all are numbers.
+    name, form
+        Of the file.
+    broken
+        What was left out among them, or before them.
+    said
+        What is to be said of the file they begin.
+    done
+        Bytes of the log, as it is on disk, that were read for them and those before.
+    """
+
+    def __init__(
+        self,
+        lines: Sequence[int],
+        targets: Sequence[Any] | Callable[[], Sequence[Any]],
+        events: list[dict[str, Any]] | Callable[[], list[dict[str, Any]]],
+        times: Sequence[Any] | None = None,
+        names: list[str] | None = None,
+        matrix: NDArray[Any] | None = None,
+        numbers: NDArray[Any] | None = None,
+        size: int = 0,
+    ) -> None:
+        self.lines, self.times, self.size = lines, times, size
+        self.names, self.matrix, self.numbers = names, matrix, numbers
+        self._events, self._targets = events, targets
+        self.name = self.form = ""
+        self.broken = Broken()
+        self.said, self.done = list[str](), 0
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """The fields of each event, without the target."""
+        return self._events() if callable(self._events) else self._events
+
+    @cached_property
+    def targets(self) -> Sequence[Any]:
+        """The targets; of CSV texts, one number being one text however it is written."""
+        return self._targets() if callable(self._targets) else self._targets
+
+    def before_broken(self) -> Batch:
+        """Return the records before the first that is broken."""
+        found = _LINE.search(self.broken.examples[0])
+        count = len(self) if found is None else bisect_left(self.lines, int(found[1]))
+        kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
+        kept.name, kept.said, kept.done = self.name, self.said, self.done
+        return kept
+
+    def records(self) -> Iterator[Record]:
+        """Yield them one by one."""
+        return map(Record, self.lines, self.events, self.targets)

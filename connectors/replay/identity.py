@@ -1,0 +1,47 @@
+"""What a checkpoint of a replay is of: its options, and what tells its files from others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from connectors.files.opening import HEAD, is_pipe
+from connectors.replay.writing import names_of
+
+
+def identity_of(files: Sequence[str], log: Any, labels: str | None, **options: Any) -> dict[str, Any]:
+    """Return values that stay the same as long as a replay may go on where it was left.
+
+    Of every file, labels and settings among them, this is its size and a hash of its first 64 KiB.
+
+    Parameters
+    ----------
+    files, log
+        What was named, and what is read of it.
+    labels
+        The label log, if there is one.
+    options
+        All else that the results depend on.
+
+    Raises
+    ------
+    ValueError
+        If a log is a pipe, which cannot be read again.
+    """
+    found = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
+    for path in dict.fromkeys([*files, *names_of(log), *([labels] if labels else [])]):
+        if path == "-" or Path(path).exists():  # else it is a topic, or a pattern
+            if is_pipe(path):
+                raise ValueError(
+                    f"--checkpoint: {path} is a pipe, which cannot be read again; write it to a file first"
+                )
+            found[path] = _begins(path)
+    return found
+
+
+def _begins(path: str) -> str:
+    with Path(path).open("rb") as file:
+        found = hashlib.sha256(file.read(HEAD)).hexdigest()
+    return f"a file of {Path(path).stat().st_size:,} bytes that begins with the SHA-256 {found[:16]}"

@@ -1,0 +1,94 @@
+"""Batches that end where Ctrl-C is pressed, or where the log cannot be read further."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from connectors.files.batches import Batch
+from streamk.prequential.contest import CHUNK
+
+
+def batches_of(log: Any) -> Iterator[Batch]:
+    """Yield what a log has, in batches; where the reading of records ends, those before are given."""
+    if hasattr(log, "batches"):
+        yield from log.batches()
+        return
+    records = iter(log)
+    error: BaseException | None = None
+    while error is None:
+        found: list[Any] = []
+        try:
+            while len(found) < CHUNK and (record := next(records, None)) is not None:
+                found.append(record)
+        except (KeyboardInterrupt, ValueError) as stopped:
+            error = stopped
+        if found:
+            lines, events, targets = zip(*found, strict=True)
+            yield Batch(lines, targets, list(events))
+        elif error is None:
+            return
+    if isinstance(error, ValueError):
+        raise error
+
+
+class Interruptible:
+    """Batches of a log that end without losing one before.
+
+    Ctrl-C ends a wait for the next record at once, and is otherwise noted for when the events at hand are
+    learned; pressed again, it ends the process. What has come by standard input then is still given.
+
+    Parameters
+    ----------
+    log
+        What to read.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self._log, self._batches = log, batches_of(log)
+        self._reading = self._ending = False
+        self.interrupted, self.error = False, ""
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        if (self.interrupted and not self._ending) or self.error:
+            raise StopIteration
+        try:
+            self._reading = True
+            return next(self._batches)
+        except KeyboardInterrupt:
+            raise StopIteration from None
+        except ValueError as error:
+            self.error = str(error)
+            raise StopIteration from None
+        finally:
+            self._reading = False
+
+    def _ask(self, number: int, frame: Any) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        if not self._reading:
+            return
+        if getattr(self._log, "piped", False):
+            self._ending = True
+            self._log.stop()
+        elif not hasattr(self._log, "batches"):
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Interruptible:
+        self._before: Any = None
+        with contextlib.suppress(ValueError):  # not the main thread: Ctrl-C is somebody else's
+            self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)

@@ -1,0 +1,209 @@
+"""Labels that are logged apart from their events, joined on a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from connectors.events import Record
+from connectors.files.log import SHOWN
+from connectors.replay.keyed import Label, key_text, labels_of
+from connectors.replay.reading import LOOK
+from streamk.encoding.fields import Event
+from streamk.prequential import Contest
+from streamk.prequential.contest import RefusedError
+from streamk.prequential.late import Refuse, fail
+from streamk.prequential.moments import moment
+
+
+class Joined:
+    """A log whose targets are in another one, all of which is read first.
+
+    Parameters
+    ----------
+    log
+        Of events, which gives those without a target; a :class:`connectors.replay.keyed.KeyedLog` if it is
+        CSV.
+    path, key
+        The label log, and the field that both have. It is taken out of the events.
+    strict
+        Whether a label that cannot be taken raises a ValueError; else it is counted and left out, and so are
+        those of a key after its first one.
+    """
+
+    def __init__(self, log: Any, path: str, key: str, strict: bool = False) -> None:
+        self._log, self._key, self._strict = log, key, strict
+        self.name, self.target, self.size = log.name, log.target, log.size
+        self._labels: dict[str, Any] = {}
+        self._examples: list[str] = []
+        self.wrong = self.unjoined = 0
+        for found in labels_of(path, log.target, key, None):
+            if found.wrong or found.key in self._labels:
+                self._leave_out(found.wrong or again(found))
+                self.wrong += 1
+            else:
+                self._labels[found.key] = found.label
+        if not self._labels:
+            raise ValueError(self._examples[0] if self._examples else f"{path} holds no labels")
+        self.place = log.place
+
+    def _leave_out(self, sentence: str) -> None:
+        if self._strict:
+            raise ValueError(sentence)
+        if len(self._examples) < SHOWN:
+            self._examples.append(sentence)
+
+    @property
+    def done(self) -> int:
+        """How much has been read, of ``size``."""
+        return int(self._log.done)
+
+    @property
+    def examples(self) -> list[str]:
+        """The first few records that were left out."""
+        return [*self._examples, *self._log.examples][:SHOWN]
+
+    @property
+    def unreadable(self) -> int:
+        """Records that could not be read, or taken as labels."""
+        return int(self._log.unreadable) + self.wrong
+
+    @property
+    def unlabelled(self) -> int:
+        """Events without a label."""
+        return self.unjoined
+
+    def left_out(self) -> str:
+        """Return what was left out, as a sentence; empty if nothing was."""
+        told = [self._log.left_out()] if self._log.left_out() else []
+        if self.wrong:
+            told.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log left out")
+        if self.unjoined:
+            told.append(f"{self.unjoined:,} events have no label")
+        return "; ".join(told)
+
+    def __iter__(self) -> Iterator[Record]:
+        for line, fields, _ in self._log:
+            try:
+                key = key_text(fields.pop(self._key, None))
+            except ValueError as error:
+                self._leave_out(f"{self.place(line)}: the key {self._key!r} {error}")
+                self.unjoined += 1
+                continue
+            label = self._labels.get(key)
+            if label is None:
+                self.unjoined += 1
+                continue
+            yield Record(line, fields, label)
+
+
+def again(label: Label) -> str:
+    """Return what is said of a label whose key has one."""
+    return f"{label.place}: the key {label.key!r} has a label already"
+
+
+@dataclass
+class ByLabels:
+    """Targets come when a label log says: before the first event that is not earlier.
+
+    A label that comes before its event is kept for it. Events must be in the order of their times, and so
+    must labels. Of several labels of a key the first counts. Those that cannot be taken are refused with
+    their lines, which costs no event but their own.
+
+    Parameters
+    ----------
+    path, target, key, time
+        The label log, and the fields that say the label, what event it is of, and when it came; events have
+        the last two, too, which are taken out of them.
+    """
+
+    path: str
+    target: str
+    key: str
+    time: str
+    task: str | None = None
+    count: int = 0
+    read: int = 0
+    _early: dict[str, Label] = field(default_factory=dict)
+    _next: Label | None = None
+    _stream: Any = None
+
+    def __str__(self) -> str:
+        return f"of {self.path}, joined by {self.key}, when they come by {self.time}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stream": None}  # it is opened again, at the same record
+
+    def look(self) -> list[Any]:
+        """Return the first labels, from which the task is told.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        found = list(islice(labels_of(self.path, self.target, self.key, self.time), LOOK))
+        labels = [each.label for each in found if not each.wrong]
+        if not labels:
+            raise ValueError(found[0].wrong if found else f"{self.path} holds no labels")
+        return labels
+
+    @property
+    def early(self) -> list[str]:
+        """Where the labels are for which no event is waiting."""
+        return [label.place for label in self._early.values()]
+
+    def _upcoming(self, refuse: Refuse) -> Label | None:
+        """Return the next label, None if there is none."""
+        while self._next is None:
+            if self._stream is None:
+                self._stream = labels_of(self.path, self.target, self.key, self.time, self.task)
+                for _ in range(self.read):
+                    next(self._stream, None)
+            found = next(self._stream, None)
+            if found is None:
+                return None
+            self.read += 1
+            if found.wrong:
+                refuse(ValueError(found.wrong))
+            else:
+                self._next = found
+        return self._next
+
+    def _bring(self, contest: Contest, until: float, refuse: Refuse) -> None:
+        while (found := self._upcoming(refuse)) is not None and found.time <= until:
+            self._next = None
+            if found.key in contest.asked:
+                _tell(contest, found, refuse)
+            elif found.key in self._early:
+                refuse(ValueError(again(found)))
+            else:
+                self._early[found.key] = found
+
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+        """Bring the labels that have come by the time of an event, and ask for it."""
+        fields = dict(x)
+        given, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
+        try:
+            key = key_text(given)
+        except ValueError as error:
+            raise ValueError(f"the key {self.key!r} {error}") from None
+        self._bring(contest, now, refuse)
+        label = self._early.pop(key, None)
+        contest.ask(key, fields)
+        self.count += 1
+        if label is not None:
+            _tell(contest, label, refuse)
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Bring all labels that are left."""
+        self._bring(contest, float("inf"), refuse)
+
+
+def _tell(contest: Contest, label: Label, refuse: Refuse) -> None:
+    try:
+        contest.tell(label.key, label.label)
+    except RefusedError as error:
+        refuse(ValueError(f"{label.place}: {error.reason}"))

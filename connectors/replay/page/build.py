@@ -1,0 +1,168 @@
+"""The page of a replay, put together: one text of HTML that needs no script, no network and no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from connectors.replay.page import tables
+from connectors.replay.page.sections import (
+    Curve,
+    Rows,
+    calibration_section,
+    costs_section,
+    curves_section,
+    section,
+    summary_section,
+)
+from connectors.replay.page.words import count, decimal, escape, headline, metric_name
+
+__all__ = ["Curve", "page"]
+_SIDE_BY_SIDE = 4  # classes of a confusion matrix that leave room for another beside it
+
+
+def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapping[str, Any]) -> str:
+    """Return the page that shows a replay.
+
+    Parameters
+    ----------
+    results : mapping
+        What came out: ``task``, ``contenders`` with their metrics, and whatever else is known, such as
+        ``verdict``, ``comparisons``, ``left_out``, ``log``, ``command``, ``versions`` and ``seed``. What is
+        missing is not shown. ``confusion[i][j]`` of a contender's ``classes`` counts events of label ``i``
+        that were predicted as ``j``.
+    curves : mapping
+        For contenders by name, their metrics over windows of events.
+    measured : mapping
+        For contenders by name: ``seconds``, ``events_per_second``, ``bytes`` and
+        ``latency["microseconds"]``. They differ from run to run, which is why they are not in the results.
+
+    Returns
+    -------
+    str
+        HTML. Everything from the data is escaped.
+    """
+    task = str(results.get("task") or "classification")
+    contenders = [{**c, "name": str(c.get("name", ""))} for c in results.get("contenders") or []]
+    curves = {str(name): curve for name, curve in curves.items()}
+    measured = {str(name): value for name, value in measured.items()}
+    title = str(results.get("title") or results.get("name") or "Replay")
+    body = "".join(
+        (
+            _heading(title, task, results, contenders),
+            section("Who did how well", *_metrics(task, contenders)),
+            _comparisons(results),
+            curves_section(task, contenders, curves),
+            calibration_section(contenders),
+            _confusion(contenders),
+            _slices(str(results.get("by") or "slice"), task, contenders),
+            costs_section(contenders, measured),
+            summary_section(contenders),
+            _left_out(results.get("left_out") or {}),
+            _again(results),
+        )
+    )
+    style = files("connectors.replay.page").joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)}: replay</title><style>\n{style}</style></head>"
+        f"<body><main>{body}</main></body></html>\n"
+    )
+
+
+def _heading(title: str, task: str, results: Mapping[str, Any], contenders: Rows) -> str:
+    facts = [task]
+    if results.get("target"):
+        facts.append(f"target {results['target']}")
+    if results.get("events") is not None:
+        facts.append(f"{count(results['events'])} events, each predicted before it was learned")
+    if results.get("delay"):
+        facts.append(str(results["delay"]))
+    verdict = str(results.get("verdict") or _plain_verdict(task, contenders))
+    said = f'<p class="verdict">{escape(verdict)}</p>' if verdict else ""
+    return f'<header><h1>{escape(title)}</h1><p class="kicker">{escape(" · ".join(facts))}</p>{said}</header>'
+
+
+def _plain_verdict(task: str, contenders: Rows) -> str:
+    """Return what one contender alone reached; of several only those who compared them can say."""
+    if len(contenders) != 1:
+        return ""
+    reached = (contenders[0].get("metrics") or {}).get(headline(task))
+    return (
+        f"{contenders[0]['name']}: {metric_name(headline(task))} {decimal(reached)}."
+        if reached is not None
+        else ""
+    )
+
+
+def _metrics(task: str, contenders: Rows) -> list[str]:
+    worked = [c for c in contenders if c.get("metrics")]
+    parts = [tables.metrics_table("metrics", task, worked)] if worked else []
+    for c in contenders:
+        if c.get("error"):
+            parts.append(f'<p class="remark failed">{escape(c["name"])} stopped: {escape(c["error"])}</p>')
+    return parts
+
+
+def _comparisons(results: Mapping[str, Any]) -> str:
+    said = results.get("comparisons") or []
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
+    return section("In pairs", f"<ul>{items}</ul>" if items else "")
+
+
+def _confusion(contenders: Rows) -> str:
+    drawn = [
+        tables.confusion_table(f"confusion-{k}", c["name"], c["classes"])
+        for k, c in enumerate(contenders)
+        if c.get("classes") and c["classes"].get("labels")
+    ]
+    most = max((len(c["classes"].get("labels") or []) for c in contenders if c.get("classes")), default=0)
+    wide = " wide" if most > _SIDE_BY_SIDE else ""
+    shown = f'<div class="pair matrix{wide}">{"".join(drawn)}</div>' if drawn else ""
+    return section("What was taken for what", shown)
+
+
+def _slices(by: str, task: str, contenders: Rows) -> str:
+    if not any(c.get("slices") for c in contenders):
+        return ""
+    return section(f"By {by}", tables.slices_table("slices", by, task, contenders))
+
+
+def _left_out(left: Mapping[str, Any]) -> str:
+    known = {name: left.get(name) or 0 for name in ("unreadable", "unlabelled", "refused")}
+    examples = left.get("examples") or []
+    if not any(known.values()) and not examples:
+        return section("What was left out", "<p>Nothing.</p>") if left else ""
+    said = ", ".join(f"{count(number)} {name}" for name, number in known.items() if number)
+    rows = [[e.get("file", ""), e.get("line", ""), e.get("reason", "")] for e in examples]
+    shown = (
+        tables.plain_table("left-out", "The first of them", ["file", "line", "reason"], rows) if rows else ""
+    )
+    return section(
+        "What was left out", f"<p>{escape(said)}.</p>" if said else "", f'<div class="left">{shown}</div>'
+    )
+
+
+def _again(results: Mapping[str, Any]) -> str:
+    """Return what is needed to get the same page again: command, log, versions, seed."""
+    parts = []
+    if results.get("command"):
+        # a browser may break a line after any hyphen, also within an option, unless each word is a box
+        spoken = " ".join(f"<span>{escape(word)}</span>" for word in str(results["command"]).split(" "))
+        parts.append(f"<pre><code>{spoken}</code></pre>")
+    if results.get("log"):
+        rows = [[f.get("name", ""), count(f.get("bytes")), f.get("sha256", "")] for f in results["log"]]
+        shown = tables.plain_table("log", "The log", ["file", "bytes", "SHA-256"], rows)
+        parts.append(f'<div class="left mono">{shown}</div>')
+    facts = [[name, version] for name, version in (results.get("versions") or {}).items()]
+    if results.get("seed") is not None:
+        facts.append(["seed", results["seed"]])
+    if results.get("interval") is not None:
+        facts.append(["events of a window", count(results["interval"])])
+    if facts:
+        shown = tables.plain_table("versions", "Versions and settings", ["what", "which"], facts)
+        parts.append(f'<div class="left">{shown}</div>')
+    return section("To get this again", *parts)

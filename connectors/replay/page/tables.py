@@ -1,0 +1,216 @@
+"""The tables of the page, each with its caption, its headers' scopes, and a place of its own to scroll in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from connectors.replay.page.words import (
+    MISSING,
+    better,
+    count,
+    decimal,
+    duration,
+    escape,
+    headline,
+    marked,
+    metric_name,
+    metric_order,
+    number_of,
+    size,
+)
+
+_MOST_CLASSES = 12  # of a confusion matrix; the rarer ones beyond are one row and column
+_MOST_ROWS = 100
+_SHADE = 0.42  # of the deepest cell: text on it stays readable
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Cell(NamedTuple):
+    """A cell: HTML that was escaped, its class and its style."""
+
+    html: str
+    kind: str = ""
+    style: str = ""
+
+
+def table(key: str, caption: str, head: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]]) -> str:
+    """Return a table of which every row begins with its header.
+
+    Parameters
+    ----------
+    key : str
+        The id of its caption; unique on the page.
+    caption : str
+        What it shows, as HTML that was escaped.
+    head : sequence of str
+        The columns' headers, escaped; that of the rows' headers first.
+    rows : sequence
+        Each row's header, escaped, and its cells.
+    """
+    first = f'<th scope="col">{head[0]}</th>' if head[0] else "<td></td>"
+    columns = first + "".join(f'<th scope="col">{name}</th>' for name in head[1:])
+    lines = []
+    for name, cells in rows:
+        drawn = "".join(
+            f"<td{_attribute('class', cell.kind)}{_attribute('style', cell.style)}>{cell.html}</td>"
+            for cell in cells
+        )
+        lines.append(f'<tr><th scope="row">{name}</th>{drawn}</tr>')
+    return (
+        f'<div class="scroll" role="region" aria-labelledby="{key}" tabindex="0"><table>'
+        f'<caption><span id="{key}">{caption}</span></caption><thead><tr>{columns}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _attribute(name: str, value: str) -> str:
+    return f' {name}="{value}"' if value else ""
+
+
+def _figures(values: Sequence[float], texts: list[str], direction: int) -> list[Cell]:
+    best = marked(values, texts, direction)
+    return [
+        Cell(f'<b>{words}</b><span class="sr"> (best)</span>', "best") if k in best else Cell(words)
+        for k, words in enumerate(texts)
+    ]
+
+
+def metrics_table(key: str, task: str, contenders: Rows) -> str:
+    """Return the metrics of all contenders, the headline metric first and with its interval."""
+    metrics = [contender.get("metrics") or {} for contender in contenders]
+    first = headline(task)
+    rows: list[tuple[str, Sequence[Cell]]] = []
+    for metric in sorted(metric_order(m for found in metrics for m in found), key=lambda m: m != first):
+        values = [number_of(found.get(metric)) for found in metrics]
+        rows.append(
+            (escape(metric_name(metric)), _figures(values, [decimal(v) for v in values], better(metric)))
+        )
+        if metric == first and any(contender.get("interval") for contender in contenders):
+            rows.append(_interval_row(metric, contenders))
+    if len({contender.get("events") for contender in contenders}) > 1:
+        rows.append(("events", [Cell(count(contender.get("events"))) for contender in contenders]))
+    names = [escape(contender.get("name", MISSING)) for contender in contenders]
+    caption = "Metrics of all events" + (", the best of each row in bold" if len(names) > 1 else "")
+    return table(key, caption, ["metric", *names], rows)
+
+
+def _interval_row(metric: str, contenders: Rows) -> tuple[str, Sequence[Cell]]:
+    intervals = [contender.get("interval") or {} for contender in contenders]
+    level = next((number_of(i.get("level")) for i in intervals if i), math.nan)
+    percent = f"{100 * level:g}%" if math.isfinite(level) else "an"
+    cells = [
+        Cell(f"{decimal(i.get('low'))}–{decimal(i.get('high'))}" if i else MISSING, "faint")
+        for i in intervals
+    ]
+    return f'<span class="sub">{escape(metric_name(metric))}, {percent} interval</span>', cells
+
+
+def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
+    """Return what was predicted for every label: rows are the labels, columns the predictions."""
+    labels = [str(label) for label in classes.get("labels") or []]
+    matrix = np.asarray(classes.get("confusion") or np.zeros((0, 0)), dtype=float)
+    matrix = matrix.reshape(len(labels), -1)
+    shown, folded = _rarer_as_one(labels, matrix)
+    totals = folded.sum(axis=1)
+    recalls, precisions, f1 = (
+        _of_classes(classes, part, labels, shown) for part in ("recall", "precision", "f1")
+    )
+    rows: list[tuple[str, Sequence[Cell]]] = []
+    for k, label in enumerate(shown):
+        cells = []
+        for j, events in enumerate(folded[k]):
+            share = events / totals[k] if totals[k] else 0.0
+            kind = "hit" if j == k else "miss"
+            cells.append(Cell(count(events), f"cell {kind}", f"--s:{_SHADE * share:.3f}"))
+        rows.append((escape(label), [*cells, Cell(recalls[k], "edge"), Cell(f1[k])]))
+    rows.append(
+        ("precision", [*(Cell(text, "under") for text in precisions), Cell("", "under"), Cell("", "under")])
+    )
+    caption = (
+        f"<strong>{escape(name)}</strong>: labels in rows, predictions in columns, shaded by the row’s share"
+    )
+    return table(key, caption, ["label", *map(escape, shown), "recall", "F1"], rows)
+
+
+def _rarer_as_one(labels: list[str], matrix: np.ndarray[Any, Any]) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Return the labels to show and their matrix; what is rare among very many is one."""
+    if len(labels) <= _MOST_CLASSES:
+        return labels, matrix
+    often = np.argsort(-matrix.sum(axis=1), kind="stable")[: _MOST_CLASSES - 1]
+    kept = sorted(int(k) for k in often)
+    group = np.full(len(labels), len(kept))
+    group[kept] = np.arange(len(kept))
+    folded = np.zeros((len(kept) + 1, len(kept) + 1))
+    np.add.at(folded, (group[:, None], group[None, :]), matrix)
+    return [*(labels[k] for k in kept), f"{len(labels) - len(kept)} others"], folded
+
+
+def _of_classes(classes: Mapping[str, Any], part: str, labels: list[str], shown: list[str]) -> list[str]:
+    """Return a figure of the labels shown; of those that were put together there is none."""
+    found = dict(zip(labels, classes.get(part) or [], strict=False))
+    together = len(shown) < len(labels)
+    return [
+        MISSING if together and k == len(shown) - 1 else decimal(found.get(s), 3) for k, s in enumerate(shown)
+    ]
+
+
+def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
+    """Return the headline metric of every slice, contenders beside each other."""
+    metric = headline(task)
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for place, contender in enumerate(contenders):
+        for part in contender.get("slices") or []:
+            found.setdefault(str(part.get("value")), {})[place] = part
+    sizes = {
+        value: max(number_of(part.get("events")) for part in parts.values()) for value, parts in found.items()
+    }
+    largest = set(sorted(found, key=lambda value: -sizes[value])[:_MOST_ROWS])
+    places = [k for k, contender in enumerate(contenders) if contender.get("slices")]
+    rows: list[tuple[str, Sequence[Cell]]] = []
+    for value in (value for value in found if value in largest):
+        values = [number_of((found[value].get(k, {}).get("metrics") or {}).get(metric)) for k in places]
+        cells = _figures(values, [decimal(v) for v in values], better(metric))
+        rows.append((escape(value), [Cell(count(sizes[value]), "faint"), *cells]))
+    caption = f"{escape(metric_name(metric))[:1].upper()}{escape(metric_name(metric))[1:]} by {escape(by)}"
+    if len(found) > len(rows):
+        caption += f": the {len(rows)} largest of {len(found):,} slices"
+    names = [escape(contenders[k].get("name", MISSING)) for k in places]
+    return table(key, caption, [escape(by), "events", *names], rows)
+
+
+def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]) -> str:
+    """Return how fast contenders were and how much they keep."""
+    found = [measured.get(name) or {} for name in contenders]
+    samples = [
+        np.sort(np.asarray((m.get("latency") or {}).get("microseconds", ()), dtype=float)) for m in found
+    ]
+    rows: list[tuple[str, Sequence[Cell]]] = []
+
+    def row(name: str, values: Sequence[float], texts: list[str], direction: int) -> None:
+        if any(math.isfinite(value) for value in values):
+            rows.append((name, _figures(values, texts, direction)))
+
+    speeds = [number_of(m.get("events_per_second")) for m in found]
+    row("events a second", speeds, [count(v) for v in speeds], 1)
+    seconds = [number_of(m.get("seconds")) for m in found]
+    row("seconds in all", seconds, [decimal(v, 2) for v in seconds], -1)
+    kept = [number_of(m.get("bytes")) for m in found]
+    row("model", kept, [size(v) for v in kept], -1)
+    for name, share in (("median", 0.5), ("99%", 0.99), ("99.9%", 0.999), ("slowest", 1.0)):
+        times = [float(np.quantile(s, share)) if len(s) else math.nan for s in samples]
+        row(f"latency, {name}", times, [duration(t) for t in times], -1)
+    return (
+        table(key, "Speed, memory and latency per event", ["", *map(escape, contenders)], rows)
+        if rows
+        else ""
+    )
+
+
+def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table of texts that are not yet escaped; the first of every row is its header."""
+    drawn = [(escape(first), [Cell(escape(value), "text") for value in rest]) for first, *rest in rows]
+    return table(key, escape(caption), [escape(name) for name in head], drawn)

@@ -1,0 +1,141 @@
+"""What the page calls things and how it writes numbers; everything from the data passes `escape`."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from streamk.prequential.standing import HEADLINES
+
+_NAMES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "kappa": "kappa",
+    "kappa_temporal": "temporal kappa",
+    "macro_f1": "macro F1",
+    "auc": "AUC",
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "calibration_error": "calibration error",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "r2": "R²",
+    "coverage": "coverage",
+    "width": "width of intervals",
+    "pinball": "pinball loss",
+}
+# Of coverage and width neither end is best: an interval should hold what it says, and be narrow for that.
+_HIGHER = frozenset(("accuracy", "balanced_accuracy", "kappa", "kappa_temporal", "macro_f1", "auc", "r2"))
+_LOWER = frozenset(("log_loss", "brier", "calibration_error", "mae", "rmse", "pinball"))
+_SECOND = {
+    "classification": ("log_loss", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),
+    "regression": ("rmse", "pinball", "coverage", "r2"),
+}
+# HTML has no control characters, and those that turn the direction of writing would turn what follows.
+_HIDDEN = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"}
+_HIDDEN |= {0x7F: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), *range(0x202A, 0x202F)], 0xFFFD)
+_HIDDEN |= dict.fromkeys([*range(0x2066, 0x206A), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
+MISSING = "–"
+
+
+def escape(value: Any) -> str:
+    """Return a value as text that is only text in HTML, in attributes, too."""
+    return html.escape(str(value).translate(_HIDDEN), quote=True)
+
+
+def short(value: Any, most: int = 22) -> str:
+    """Return a text cut to so many characters, not yet escaped."""
+    text = str(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def metric_name(metric: str) -> str:
+    """Return what a metric is called."""
+    return _NAMES.get(metric, metric.replace("_", " "))
+
+
+def metric_order(metrics: Iterable[str]) -> list[str]:
+    """Return metrics once each, those the page knows first and in its order."""
+    found = dict.fromkeys(metrics)
+    return [name for name in _NAMES if name in found] + [name for name in found if name not in _NAMES]
+
+
+def better(metric: str) -> int:
+    """Return 1 if more of a metric is better, -1 if less is, 0 if neither."""
+    return (metric in _HIGHER) - (metric in _LOWER)
+
+
+def headline(task: str) -> str:
+    """Return the metric that a task is judged by."""
+    return HEADLINES.get(task, "accuracy")
+
+
+def second(task: str, columns: Iterable[str]) -> str:
+    """Return the metric to draw beneath the headline, an empty text if the curves have none."""
+    known = set(columns)
+    return next((name for name in _SECOND.get(task, ()) if name in known), "")
+
+
+def number_of(value: Any) -> float:
+    """Return a value as a float, NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def decimal(value: Any, digits: int = 4) -> str:
+    """Return a figure with so many decimals, a dash if it is unknown."""
+    number = number_of(value)
+    if not math.isfinite(number):
+        return MISSING
+    text = f"{number:.{digits}f}" if abs(number) < 1e5 else f"{number:.4g}"
+    return text.replace("-", "−")
+
+
+def count(value: Any) -> str:
+    """Return a whole number with separators, a dash if it is unknown."""
+    number = number_of(value)
+    return f"{number:,.0f}".replace("-", "−") if math.isfinite(number) else MISSING
+
+
+def compact(number: float) -> str:
+    """Return a number for an axis: 1,500,000 as 1.5M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(number) >= size:
+            return f"{number / size:.4g}{letter}".replace("-", "−")
+    return f"{number:.6g}".replace("-", "−")
+
+
+def size(value: Any) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    number = number_of(value)
+    if not math.isfinite(number):
+        return MISSING
+    for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= of:
+            return f"{number / of:.1f} {unit}"
+    return f"{number:.0f} bytes"
+
+
+def duration(microseconds: Any) -> str:
+    """Return a time in the unit that suits it."""
+    number = number_of(microseconds)
+    if not math.isfinite(number):
+        return MISSING
+    for unit, of in (("s", 1e6), ("ms", 1e3)):
+        if number >= of:
+            return f"{number / of:.3g} {unit}"
+    return f"{number:.3g} µs"
+
+
+def marked(values: Iterable[float], texts: list[str], direction: int) -> set[int]:
+    """Return where the best values stand: all that read the same; none if there is nothing to choose from."""
+    known = [(direction * value, k) for k, value in enumerate(values) if math.isfinite(value)]
+    if not direction or len(known) < 2:
+        return set()
+    best = texts[max(known)[1]]
+    found = {k for _, k in known if texts[k] == best}
+    return found if len(found) < len(known) else set()

@@ -1,0 +1,109 @@
+"""Pieces of a log as a contest takes them: targets read, cut where a line is due, what is refused counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from connectors.events import Places, Record
+from connectors.files.batches import EXAMPLES, Batch
+from connectors.replay.labels import ByLabels
+from connectors.replay.progress import Replay
+from connectors.replay.reading import interpret
+from connectors.values import labels_of
+from streamk.prequential.chunk import Chunk
+from streamk.prequential.contest import CHUNK
+
+
+class Piece(NamedTuple):
+    """Events, their targets as the task needs them, and their lines.
+
+    ``read`` are the records of the log that have been gone through once these events have: those of a whole
+    batch with its last piece, else 0. Only there may a replay be left to go on later.
+    """
+
+    chunk: Chunk
+    targets: Sequence[Any]
+    lines: Sequence[int]
+    read: int = 0
+
+
+class Refusals:
+    """Records that were refused: counted, the first few kept; the first ends a strict replay."""
+
+    def __init__(self, run: Replay, strict: bool) -> None:
+        self._run, self.strict = run, strict
+        self.ended = False
+
+    def __call__(self, sentence: str) -> None:
+        """Refuse a record, with a sentence that names it."""
+        if self.strict:
+            self._run.error, self.ended = self._run.error or sentence, True
+            return
+        self._run.refused += 1
+        if len(self._run.examples) < EXAMPLES:
+            self._run.examples.append(sentence)
+
+
+def pieces(
+    batches: Iterable[Batch], log: Places, run: Replay, limit: int | None, refuse: Refusals
+) -> Iterator[Piece]:
+    """Yield what was not gone through before an interruption, at most ``limit`` records in all."""
+    seen, before = 0, run.read
+    for batch in batches:
+        start = min(max(before - seen, 0), len(batch))
+        stop = len(batch) if limit is None else min(len(batch), limit - seen)
+        seen += len(batch)
+        if start < stop:
+            whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
+            at, count = 0, len(whole.targets)
+            while at < count and not refuse.ended:
+                part = slice(at, at + _until_mark(run))
+                at = part.stop
+                read = stop - start if at >= count else 0
+                yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part], read)
+            if not count:
+                yield whole._replace(read=stop - start)
+            if stopped:
+                refuse(stopped)
+        if refuse.ended or (limit is not None and seen >= limit):
+            return
+
+
+def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[Piece, str]:
+    """Return some records of a batch with their targets read, without those whose targets cannot be.
+
+    If the first of these ends the replay, those before it are returned, and what is to be said of it.
+    """
+    events: Any = lambda: batch.events  # noqa: E731  # made where somebody asks
+    chunk = Chunk(events, batch.names, batch.matrix)[rows]
+    lines = batch.lines[rows]
+    if isinstance(run.late, ByLabels):
+        return Piece(chunk, [None] * len(lines), lines), ""
+    if run.task == "regression" and batch.numbers is not None:
+        return Piece(chunk, batch.numbers[rows].tolist(), lines), ""
+    if run.task != "regression":
+        return Piece(chunk, labels_of(batch.targets[rows]), lines), ""
+    given: Any = chunk.events
+    found, stopped = [], ""
+    for x, y, line in zip(given, batch.targets[rows], lines, strict=True):
+        try:
+            found.append((*interpret(Record(line, x, y), log, run.task), line))
+        except ValueError as error:
+            if refuse.strict:
+                stopped = str(error)
+                break
+            refuse(str(error))
+    xs, targets, kept = zip(*found, strict=True) if found else ((), (), ())
+    return Piece(Chunk(list(xs)), targets, kept), stopped
+
+
+def _until_mark(run: Replay) -> int:
+    """Return how many events to take next, so that there is a line at every power of two.
+
+    Where targets come late, events are scored one by one, and lines are added among them.
+    """
+    if run.late is not None:
+        return CHUNK
+    events = run.contest.events
+    return min(CHUNK, (1 << events.bit_length()) - events)

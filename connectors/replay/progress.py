@@ -1,0 +1,177 @@
+"""A replay as it goes: its contest, the lines that were shown, and its checkpoint."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from streamk.prequential import Contest, Results
+from streamk.prequential.late import Late
+
+_VERSION = 2
+_SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
+
+
+class Scoring(NamedTuple):
+    """How contenders are scored: see :class:`streamk.prequential.Contest`."""
+
+    interval: int = 1000
+    by: str | None = None
+    level: float | None = None
+
+
+class Point(NamedTuple):
+    """A line at a power of two: headline metrics, overall and since the last line, of every contender."""
+
+    events: int
+    overall: list[float]
+    recent: list[float]
+    label: Any
+    prediction: Any
+
+
+@dataclass
+class Replay:
+    """One replay, running or over.
+
+    Attributes
+    ----------
+    task
+        ``"classification"`` or ``"regression"``.
+    contest
+        The contenders, and where they stand.
+    late
+        How late targets come, None for at once.
+    doublings
+        Lines at powers of two.
+    read
+        Records gone through.
+    refused, examples
+        Records that were decoded and could not be taken; the first few as sentences.
+    lines
+        Of events whose targets have not come, by their keys.
+    interrupted, error
+        Whether Ctrl-C ended the replay, or what did.
+    """
+
+    task: str
+    contest: Contest
+    late: Late | None
+    doublings: list[Point] = field(default_factory=list)
+    read: int = 0
+    refused: int = 0
+    examples: list[str] = field(default_factory=list)
+    lines: dict[Any, int] = field(default_factory=dict)
+    interrupted: bool = False
+    error: str = ""
+
+    @classmethod
+    def beginning(cls, task: str, models: dict[str, Any], scoring: Scoring, late: Late | None) -> Replay:
+        """Return a replay of nothing yet."""
+        return cls(task, Contest(models, task, *scoring), late)
+
+    @property
+    def events(self) -> int:
+        """Events scored so far."""
+        return self.contest.events
+
+    @property
+    def names(self) -> list[str]:
+        """The contenders."""
+        return list(self.contest.standings)
+
+    @property
+    def learner(self) -> Any:
+        """The model of the first contender."""
+        return self.contest.models[self.names[0]]
+
+    def results(self) -> Results:
+        """Return the results so far."""
+        return Results(self.contest)
+
+    def mark(self, last: bool = False) -> None:
+        """Add a line if events are a power of two, or as the last one."""
+        events = self.events
+        if not events or (self.doublings and self.doublings[-1].events == events):
+            return
+        if not last and events & (events - 1):
+            return
+        before = self.doublings[-1] if self.doublings else Point(0, [0.0] * len(self.names), [], None, None)
+        overall = [self._headline(name) for name in self.names]
+        recent = [
+            (now * events - then * before.events) / (events - before.events)
+            for now, then in zip(overall, before.overall, strict=True)
+        ]
+        self.doublings.append(Point(events, overall, recent, *self.contest.latest))
+
+    def _headline(self, name: str) -> float:
+        mean = self.contest.standings[name].units.mean()
+        return 1.0 - mean if self.task == "classification" else mean
+
+
+class Checkpoint:
+    """A file from which a replay goes on, to the numbers it would have ended with.
+
+    It is written in one step, twice a second or as often as takes a twentieth of the time, and at the end.
+    It holds models as Python keeps them:
+    reading one runs what it says, so it is for who wrote it.
+
+    Parameters
+    ----------
+    directory
+        Where it is; made if it is not there.
+    identity
+        What the replay is of, as values that compare: another one is refused.
+
+    Raises
+    ------
+    ValueError
+        If there is a checkpoint that is damaged, or of another replay.
+    """
+
+    def __init__(self, directory: Path, identity: dict[str, Any]) -> None:
+        self._path, self._identity = directory / "replay.checkpoint", identity
+        directory.mkdir(parents=True, exist_ok=True)
+        self._written, self._pause = time.monotonic(), _SECONDS
+
+    def read(self, fresh: Replay) -> Replay:
+        """Return the replay that was written, or the one given if none was."""
+        try:
+            written = self._path.read_bytes()
+        except FileNotFoundError:
+            return fresh
+        try:
+            version, identity, run = pickle.loads(written)
+        except Exception as error:
+            raise ValueError(f"{self._path} is damaged ({error}); remove it to begin anew") from None
+        if version != _VERSION:
+            raise ValueError(f"{self._path} is of another version; remove it to begin anew")
+        for key, value in self._identity.items():
+            if identity.get(key) != value:
+                raise ValueError(
+                    f"{self._path} is of another replay: its {key} is {identity.get(key)!r}, not {value!r}; "
+                    "remove it to begin anew"
+                )
+        found: Replay = run
+        found.interrupted, found.error = False, ""
+        return found
+
+    def due(self) -> bool:
+        """Return whether it is time to write."""
+        return time.monotonic() - self._written >= self._pause
+
+    def write(self, run: Replay) -> None:
+        """Write in one step, and keep it through a loss of power."""
+        began = time.monotonic()
+        beside = self._path.with_suffix(".new")
+        with beside.open("wb") as file:
+            pickle.dump((_VERSION, self._identity, run), file, pickle.HIGHEST_PROTOCOL)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        self._written = time.monotonic()
+        self._pause = max(_SECONDS, (self._written - began) / _SHARE)

@@ -1,0 +1,144 @@
+"""Contenders as people write them: ``kernel``, ``kaczmarz:memory=0``, ``river.forest.ARFClassifier``, a file.
+
+A colon begins settings, ``key=value`` with commas between them; a value may have commas too. Models of river
+have ``|`` between their steps, each with settings of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from river import compose, preprocessing
+
+import streamk
+from connectors.learners import LEARNERS, build, parameter_names, read_parameter
+from connectors.replay.contenders import present
+from streamk.encoding.fields import Event
+from streamk.prequential import Frozen, RiverSubject, subject_of
+from streamk.scores import TASKS
+
+_SETTING = re.compile(r",(?=\s*\w+\s*=)")
+
+
+def settings_of(text: str) -> tuple[str, dict[str, str]]:
+    """Return a name and its settings.
+
+    >>> settings_of("kaczmarz:memory=0,kernel=laplace,gaussian,seed=1")
+    ('kaczmarz', {'memory': '0', 'kernel': 'laplace,gaussian', 'seed': '1'})
+
+    Raises
+    ------
+    ValueError
+        If a setting is no ``key=value``.
+    """
+    name, colon, rest = text.partition(":")
+    found = {}
+    for part in _SETTING.split(rest) if colon else []:
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"contender {text!r}: after the colon come key=value, with commas between them")
+        found[key.strip()] = value
+    return name.strip(), found
+
+
+def contender(
+    text: str, task: str, delay: int = 0, seed: int = 0, given: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the model that a text stands for.
+
+    Parameters
+    ----------
+    text
+        See the module.
+    task
+        ``"classification"`` or ``"regression"``.
+    delay, seed
+        Of a model that has such parameters, and no others are given.
+    given
+        More settings, of a learner of streamk.
+
+    Raises
+    ------
+    ValueError
+        If there is no such model, or a setting is none of its own.
+    """
+    if text.startswith("river."):
+        return _river(text, task, seed)
+    name, settings = settings_of(text)
+    if name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file()):
+        return _file(name, settings, task)
+    parameters: dict[str, Any] = {**settings, **(given or {})}
+    known = parameter_names(name)
+    if delay and "delay" in known:
+        parameters.setdefault("delay", delay)
+    parameters.setdefault("seed", seed)
+    return build(name, task, parameters)
+
+
+def _file(path: str, settings: dict[str, str], task: str) -> Any:
+    learns = settings.pop("learn", "true").lower()
+    if settings or learns not in ("true", "false"):
+        raise ValueError(f"{path}: a model file takes learn=true or learn=false, and nothing else")
+    try:
+        model = streamk.load(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such model file") from None
+    subject_of(model, task)
+    return model if learns == "true" else Frozen(subject_of(model, task))
+
+
+class Present(RiverSubject):
+    """A model of river that is given numbers and one-hot texts, and no fields that are missing."""
+
+    def predict(self, x: Event) -> Any:
+        """Return a dict of probabilities, or a number."""
+        return super().predict(present(x))
+
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+        super().learn(present(x), y)
+
+
+def _river(text: str, task: str, seed: int) -> Any:
+    steps = [_step(part.strip(), seed) for part in text.split("|")]
+    texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
+    model: Any = compose.SelectType(int, float)
+    model = model + texts
+    for step in steps:
+        model = model | step
+    last = steps[-1]
+    wanted = "predict_one"
+    if not hasattr(last, wanted):
+        raise ValueError(f"{text}: its last step does not predict")
+    classifies = hasattr(last, "predict_proba_one")
+    if classifies != (task == TASKS[0]):
+        raise ValueError(f"{text} is not for {task}")
+    return Present(model, task)
+
+
+def _step(text: str, seed: int) -> Any:
+    path, settings = settings_of(text)
+    module, _, name = path.rpartition(".")
+    if not (path == "river" or path.startswith("river.")):
+        raise ValueError(f"{path}: begin with river., as river.forest.ARFClassifier")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        raise ValueError(f"{path}: river has no such model") from None
+    if not inspect.isclass(cls):
+        raise ValueError(f"{path}: river has no such model")
+    known = inspect.signature(cls).parameters
+    parameters = {key: read_parameter(value) for key, value in settings.items()}
+    if odd := set(parameters) - set(known):
+        raise ValueError(f"{path} has no parameter {min(odd)!r}; it has {', '.join(known) or 'none'}")
+    if "seed" in known:
+        parameters.setdefault("seed", seed)
+    try:
+        return cls(**parameters)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be made: {error}") from None

@@ -1,0 +1,127 @@
+"""Successive halving of settings over one pass of a log.
+
+All settings of a grid are contenders on the same events. From the 2,048th event on, at every doubling, a
+contender that is surely worse than the best is dropped (:mod:`streamk.metrics.comparison`: ``p`` below a
+bound that counts how many were compared, as Bonferroni's does), and if more than half of those that were
+there at the last doubling are left, the worse half of these is dropped all the same where it is worse at
+all. So a grid of ``n`` costs about ``n`` passes over the first events, and a few over all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+from connectors.replay.progress import Replay
+
+FIRST = 2048  # events, before anybody is dropped
+SURE = 0.01  # of a wrong drop by the test, over all contenders at one doubling
+GRIDS: dict[str, dict[str, Sequence[str]]] = {
+    "kernel": {"features": ("768", "2304"), "label_memory": ("true", "false")},
+    "kaczmarz": {
+        "features": ("512", "2048"),
+        "bandwidth": ("none", "1", "3"),
+        "memory": ("none", "1000"),
+    },
+    "doubly-stochastic": {"features": ("64", "256"), "bandwidth": ("none", "1", "3")},
+    "matching-pursuit": {"features": ("256", "512"), "bandwidth": ("none", "1", "3")},
+    "subspace-pursuit": {"features": ("512", "2048"), "bandwidth": ("none", "1", "3")},
+    "kaczmarz-pursuit": {"features": ("256", "512"), "bandwidth": ("none", "1", "3")},
+}
+
+
+def grid_of(learner: str, given: Sequence[str]) -> list[str]:
+    """Return the contenders of a grid: all combinations of values.
+
+    Parameters
+    ----------
+    learner
+        A learner of streamk.
+    given
+        ``KEY=VALUE|VALUE…`` texts; none means the learner's own grid.
+
+    Raises
+    ------
+    ValueError
+        If a text is not so, or the learner has no grid of its own.
+
+    Examples
+    --------
+    >>> grid_of("kaczmarz", ["features=64|128", "memory=none"])
+    ['kaczmarz:features=64,memory=none', 'kaczmarz:features=128,memory=none']
+    """
+    values: dict[str, Sequence[str]] = {}
+    for text in given:
+        key, equals, rest = text.partition("=")
+        if not equals or not key or not all(rest.split("|")):
+            raise ValueError(f"--grid {text}: write KEY=VALUE|VALUE")
+        values[key] = rest.split("|")
+    if not values:
+        if learner not in GRIDS:
+            raise ValueError(f"{learner} has no grid of its own; give --grid KEY=VALUE|VALUE")
+        values = dict(GRIDS[learner])
+    pairs = [[f"{key}={value}" for value in each] for key, each in values.items()]
+    return [f"{learner}:{','.join(combination)}" for combination in product(*pairs)]
+
+
+class Halving:
+    """Drops contenders of a replay that goes on; it is told after every chunk.
+
+    Attributes
+    ----------
+    dropped
+        Who was dropped, after how many events, and why.
+    """
+
+    def __init__(self, watch: Callable[[Replay], None]) -> None:
+        self._watch, self._next = watch, FIRST
+        self.dropped: dict[str, str] = {}
+
+    def __call__(self, run: Replay) -> None:
+        """Drop who is to be dropped, and tell who watches."""
+        if run.events >= self._next:
+            self._next *= 2
+            self._halve(run)
+        self._watch(run)
+
+    def _halve(self, run: Replay) -> None:
+        results = run.results()
+        ranked = results.ranking()
+        if not ranked:
+            return
+        best, rest = ranked[0], ranked[1:]
+        half = (len(ranked) + 1) // 2
+        for place, name in enumerate(rest, 1):
+            found = results.compare(best, name)
+            advantage = found.advantage
+            if advantage is None:
+                continue
+            if found.p < SURE / len(rest):
+                why = f"surely worse than {best} after {run.events:,} events"
+            elif place >= half > 1 and advantage.mean > 0.0:
+                why = f"in the worse half after {run.events:,} events"
+            else:
+                continue
+            self.dropped[name] = why
+            run.contest.drop(name, why)
+
+
+def table_of(name: str, parameters: dict[str, Any]) -> str:
+    """Return the settings of a contender as the ``[learner]`` table of a daemon's settings.
+
+    >>> print(table_of("kaczmarz", {"features": 64, "kernel": "laplace", "memory": None}))
+    [learner]
+    name = "kaczmarz"
+    parameters = {features = 64, kernel = "laplace"}
+    """
+    pairs = (f"{key} = {_toml(value)}" for key, value in parameters.items() if value is not None)
+    return f'[learner]\nname = "{name}"\nparameters = {{{", ".join(pairs)}}}'
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value) if isinstance(value, (int, float)) else '"' + str(value).replace('"', '\\"') + '"'

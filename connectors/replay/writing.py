@@ -1,0 +1,155 @@
+"""What a replay leaves in a directory: results, curves, what was measured, and the page."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import io
+import json
+import platform
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from connectors.replay.page.build import page
+from connectors.replay.progress import Replay
+from connectors.replay.report import lateness
+from streamk.prequential import Results
+from streamk.prequential.results import finite
+
+_PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
+_LIBRARIES = ("streamk", "river", "numpy", "numba")
+
+
+def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given: dict[str, Any]) -> None:
+    """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
+
+    The first two say what was found; of the same events and settings they are always the same, to the byte.
+    ``measured.json`` has what differs from run to run: time, and memory.
+
+    Parameters
+    ----------
+    directory
+        Made if it is not there.
+    run, log
+        The replay, and what it read.
+    command
+        The words of the command.
+    given
+        More to say: ``seed``, and what else there is.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    results = run.results()
+    found = about(run, results, log, command, given)
+    _write(directory / "results.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    measured = results.measured()
+    shown = {name: {k: v for k, v in each.items() if k != "latency"} for name, each in measured.items()}
+    for name, each in shown.items():
+        times = measured[name]["latency"]["microseconds"]
+        each["latency_us"] = {
+            f"p{q}": round(times[min(len(times) - 1, len(times) * q // 100)], 2)
+            for q in (50, 90, 99)
+            if times
+        }
+    _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
+    curves = {name: results.windows(name) for name in results.names}
+    _write_curve(directory, results)
+    said = [each["words"] for each in found["comparisons"]]
+    _write(directory / "index.html", page({**found, "comparisons": said}, curves, measured))
+
+
+def about(
+    run: Replay, results: Results, log: Any, command: Sequence[str], given: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all that was found and what it is of, as values that JSON takes."""
+    found = results.to_dict()
+    found |= {
+        "title": ", ".join(Path(name).name for name in names_of(log)),
+        "target": log.target,
+        "delay": lateness(run).removeprefix(", "),
+        "left_out": {
+            "unreadable": log.unreadable,
+            "unlabelled": log.unlabelled,
+            "refused": run.refused,
+            "examples": [_placed(each) for each in [*getattr(log, "examples", []), *run.examples]],
+        },
+        "log": _files(log),
+        "command": " ".join(command),
+        "versions": {"python": platform.python_version(), **_versions()},
+        **given,
+    }
+    for contender in found["contenders"]:
+        summary = getattr(run.contest.models[contender["name"]], "summary", None)
+        if callable(summary):
+            contender["summary"] = _plain(summary())
+    found["interrupted"], found["stopped"] = run.interrupted, run.error
+    return found
+
+
+def _placed(sentence: str) -> dict[str, Any]:
+    """Return file, line and reason of what was left out."""
+    if found := _PLACED.fullmatch(sentence):
+        return {"file": Path(found[1]).name, "line": int(found[2]), "reason": found[3]}
+    return {"reason": sentence}
+
+
+def names_of(log: Any) -> list[str]:
+    """Return the names of the files of a log."""
+    return list(getattr(log, "paths", [log.name]))
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
+
+
+def _files(log: Any) -> list[dict[str, Any]]:
+    """Return what tells the files of a log from others; nothing but a name where it has no files."""
+    if not hasattr(log, "fingerprint"):
+        return [{"name": name} for name in names_of(log)]
+    return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return finite(value) if isinstance(value, float) else value
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file in one step."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def _write_curve(directory: Path, results: Results) -> None:
+    """Write the windows as Parquet, or as CSV where pyarrow is not installed."""
+    columns: dict[str, list[Any]] = {"contender": [], "events": []}
+    for name in results.names:
+        metrics, rows, interval, cumulative = results.windows(name)
+        columns["contender"] += [name] * len(rows)
+        columns["events"] += [interval * (k + 1) for k in range(len(rows))]
+        for k, metric in enumerate(metrics):
+            columns.setdefault(metric, []).extend(rows[:, k].tolist())
+        columns.setdefault(f"cumulative_{results.headline}", []).extend(cumulative.tolist())
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        _write(directory / "curve.csv", text.getvalue())
+        return
+    beside = directory / "curve.parquet.new"
+    parquet.write_table(pa.table(columns), beside)
+    beside.replace(directory / "curve.parquet")

@@ -1,0 +1,158 @@
+"""How sure a mean over a stream is, where what comes near in time is alike.
+
+The mean of ``n`` units (:mod:`streamk.metrics.units`) has an interval by a *prewhitened, studentised block
+bootstrap*:
+
+1. What a unit says of the next is taken out, as Andrews and Monahan do ([^1]): ``e_t = d_t − ρ d_{t−1}``
+   of the deviations ``d`` from the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. What is
+   left of a shift that lasts many units is nearly independent.
+2. Moving blocks of ``b = n^(1/3)`` consecutive ``e``, wrapped around the end, keep what ``ρ`` left ([^2]).
+   The standard error of the mean is ``s = √(n/(n − b) · mean of (Σ_block e)²/b / n) / (1 − ρ)``.
+3. ``m = n/b`` blocks are drawn 999 times, and each time the deviation of their mean is divided by its own
+   standard error. The quantiles of these times ``s`` are the ends of the interval ([^3]). Plain percentiles
+   would be too narrow, since 30 blocks do not know their own spread well; so would a draw's standard error be
+   if it missed the few blocks with anything in them, and ``1/m`` of its square is therefore that of all.
+
+Intervals of 90 % held the true mean in 90 to 92 % of streams of 20,000 events that are independent,
+autocorrelated, or made of regimes of 50 to 200 events (``tests/metrics/test_bootstrap.py``). They hold it too
+seldom where what lasts does so for much of the stream: in 70 % of 2,000 events of such regimes.
+
+Draws are counter-based, so the same units have the same interval to the bit.
+
+References
+----------
+[^1]: Andrews, D.W.K. and Monahan, J.C., 1992. An improved heteroskedasticity and autocorrelation consistent
+    covariance matrix estimator. Econometrica 60.
+[^2]: Künsch, H.R., 1989. The jackknife and the bootstrap for general stationary observations. Annals of
+    Statistics 17.
+[^3]: Davison, A.C. and Hall, P., 1993. On Studentizing and blocking methods for implementing the bootstrap
+    with dependent data. Australian Journal of Statistics 35.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from streamk.features.counter import uniforms
+from streamk.metrics.exact import Floats
+from streamk.metrics.units import Units
+
+FEWEST = 16  # units from which on an interval is given
+DRAWS = 999
+_KEY = 0x5EED_0F_B10C  # of the stream of random numbers
+_MOST_CARRIED = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean, and between what it is, at a level."""
+
+    mean: float
+    low: float
+    high: float
+    level: float
+
+
+class Spread(NamedTuple):
+    """Sums of moving blocks of what is new in each unit, and what they say of the mean.
+
+    Attributes
+    ----------
+    blocks
+        Centred, divided by the root of their length.
+    drawn
+        How many blocks make as many units as there are, ``m``.
+    error
+        Standard error of the mean of the units.
+    """
+
+    blocks: Floats
+    drawn: int
+    error: float
+
+
+def spread(means: Floats) -> Spread:
+    """Return how the means of units spread, as steps 1 and 2 of the module say.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = spread(np.random.default_rng(1).normal(size=100))
+    >>> found.drawn, round(found.error, 4)
+    (20, 0.0737)
+    """
+    deviations = means - means.mean()
+    rho = _carried(deviations)
+    new = deviations.copy()
+    new[1:] -= rho * deviations[:-1]
+    new[0] *= math.sqrt(1.0 - rho * rho)  # it carries on what nobody saw
+    new -= new.mean()
+    count = len(new)
+    size = max(1, round(count ** (1 / 3)))
+    sums = np.concatenate([[0.0], np.cumsum(np.concatenate([new, new[: size - 1]]))])
+    blocks = (sums[size:] - sums[:-size]) / math.sqrt(size)
+    variance = float((blocks * blocks).mean()) / (count - size)
+    return Spread(blocks, count // size, math.sqrt(variance) / (1.0 - rho))
+
+
+def _carried(deviations: Floats) -> float:
+    """Return how much of a unit's deviation the next one has."""
+    squares = float((deviations * deviations).sum())
+    if squares == 0.0:
+        return 0.0
+    found = float((deviations[1:] * deviations[:-1]).sum()) / squares
+    found += (1.0 + 3.0 * found) / len(deviations)  # the estimate is too small by that (Kendall 1954)
+    return min(max(found, 0.0), _MOST_CARRIED)
+
+
+def interval(units: Units, level: float = 0.9, within: tuple[float, float] | None = None) -> Interval | None:
+    """Return the mean of a stream's values and an interval for what it would be on more such events.
+
+    None if there are fewer than 16 full units or values that are not finite. What never varied is taken for
+    certain.
+
+    Parameters
+    ----------
+    units
+        Of the values of all events.
+    level
+        In how many streams such intervals hold the true mean.
+    within
+        What a mean can be: an interval of an accuracy does not leave ``(0, 1)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> units = Units()
+    >>> units.add((np.random.default_rng(1).random(20_000) < 0.8).astype(float))
+    >>> found = interval(units)
+    >>> found.low < 0.8 < found.high, found.high - found.low < 0.012
+    (True, True)
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level!r}; it must lie between 0 and 1")
+    means = units.means()
+    if len(means) < FEWEST or not np.isfinite(means).all():
+        return None
+    found = spread(means)
+    tail = (1.0 - level) / 2.0
+    low, high = np.quantile(_studentised(found), [tail, 1.0 - tail])
+    mean = units.mean()
+    ends = mean - float(high) * found.error, mean - float(low) * found.error
+    if within is not None:
+        ends = max(ends[0], within[0]), min(ends[1], within[1])
+    return Interval(mean, *ends, level)
+
+
+def _studentised(found: Spread) -> Floats:
+    count, drawn = len(found.blocks), found.drawn
+    overall = float(found.blocks.var())
+    if overall == 0.0:
+        return np.zeros(DRAWS)
+    places = (uniforms(_KEY, DRAWS * drawn) * count).astype(np.int64)
+    blocks = found.blocks[places.reshape(DRAWS, drawn)]
+    variances = (1.0 - 1.0 / drawn) * blocks.var(axis=1, ddof=1) + overall / drawn
+    ratios: Floats = blocks.mean(axis=1) * np.sqrt(drawn / variances)
+    return ratios

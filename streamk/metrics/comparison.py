@@ -1,0 +1,193 @@
+"""Which of two contenders is better on the same events, by how much, how sure that is, and since when.
+
+Compared are the advantages of the first over the second, event by event: 1, 0 or −1 where accuracy is, else
+what the second lost more than the first. They are paired, so what makes an event hard for both cancels.
+
+- *By how much*: the mean advantage with its bootstrap interval (:mod:`streamk.metrics.bootstrap`).
+- *How sure*: the two-sided probability ``p`` that contenders as good as each other are this far apart, of
+  Student's t with the standard error of that module, which knows that neighbours in time are alike, and with
+  one degree of freedom less than there are independent blocks. A tie is what has ``p ≥ 0.05``.
+- *Sure since*: the first event ``t`` such that the same test on the events up to ``t``, and on those up to
+  every later end of a unit, has the same leader and a ``p`` below the named bound. From ``t`` on, whoever
+  looked would have read the same sentence.
+- *Ahead since*: the event after which the lead began, if it did not begin with the stream: the ``s`` that
+  makes ``(Σ_{u>s} a_u)/√(n − s)`` greatest, which is the most likely start of a lead after none, among those
+  before it was sure. It is 0 unless the likelihood speaks for ``s`` by more than what choosing among ``n``
+  starts is worth (``log n``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtr
+
+from streamk.metrics.bootstrap import FEWEST, Interval, interval, spread
+from streamk.metrics.exact import Floats
+from streamk.metrics.units import Units
+
+SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
+MEASURES = {
+    "accuracy": (100.0, "points of accuracy"),
+    "log_loss": (1.0, "of log loss"),
+    "mae": (1.0, "of MAE"),
+}
+
+
+class Comparison(NamedTuple):
+    """What is known of two contenders.
+
+    Attributes
+    ----------
+    first, second
+        Their names.
+    measure
+        What the advantage is one of.
+    events
+        How many were compared.
+    advantage
+        Of the first over the second, below 0 if it is behind; None if that cannot be said.
+    p
+        How probable it is that equally good ones are this far apart.
+    bound
+        The smallest of 0.001, 0.01 and 0.05 that ``p`` is below; None is a tie.
+    sure_since, ahead_since
+        Events, as the module defines them; None for a tie.
+    """
+
+    first: str
+    second: str
+    measure: str
+    events: int
+    advantage: Interval | None
+    p: float
+    bound: float | None
+    sure_since: int | None
+    ahead_since: int | None
+
+    @property
+    def leader(self) -> str | None:
+        """The name of the better one, None for a tie."""
+        if self.bound is None or self.advantage is None:
+            return None
+        return self.first if self.advantage.mean > 0.0 else self.second
+
+    def words(self) -> str:
+        """Return the comparison as a sentence."""
+        first, second = self.first, self.second
+        if self.advantage is None:
+            return f"{first} and {second} cannot be compared on {self.events:,} events"
+        mean, low, high, level = self.advantage
+        if mean < 0.0:
+            first, second = second, first
+            mean, low, high = -mean, -high, -low
+        scale, unit = MEASURES[self.measure]
+        told, least, most = _numbers(mean * scale, low * scale, high * scale)
+        ends = f"{100 * level:.4g} % interval {least} to {most}"
+        by = f"by {told} {unit}"
+        if self.bound is None:
+            close = f"{first} and {second} are too close to call"
+            return f"{close}: {first} is ahead {by} ({ends}, p = {_chance(self.p)})"
+        text = f"{first} is better than {second} {by} ({ends})"
+        sure = "likely" if self.bound == SURENESS[-1] else "sure"
+        text += f", {sure} (p < {_chance(self.bound)}) since event {self.sure_since:,}"
+        return text + (f", ahead since about event {self.ahead_since:,}" if self.ahead_since else "")
+
+
+def _numbers(mean: float, low: float, high: float) -> list[str]:
+    """Return numbers with as many digits as their interval is worth: two of its width."""
+    digits = 1 - math.floor(math.log10(high - low)) if high > low else 3
+    return [f"{value:.{max(digits, 0)}f}".replace("-", "−") for value in (mean, low, high)]
+
+
+def _chance(p: float) -> str:
+    return f"{p:.3g}" if p < 0.01 else f"{p:.2f}"
+
+
+def compare(
+    advantages: Units, first: str, second: str, measure: str = "accuracy", level: float = 0.9
+) -> Comparison:
+    """Return which of two contenders is better.
+
+    Parameters
+    ----------
+    advantages
+        Of the first over the second at every event, above 0 where the first is better.
+    first, second
+        Their names.
+    measure
+        ``"accuracy"``, ``"log_loss"`` or ``"mae"``.
+    level
+        Of the interval of the advantage.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> units = Units()
+    >>> units.add(np.random.default_rng(1).choice([-1.0, 0.0, 1.0], 20_000, p=[0.04, 0.9, 0.06]))
+    >>> print(compare(units, "kernel", "ARF").words())
+    kernel is better than ARF by 2.18 points of accuracy (90 % interval 1.76 to 2.55),
+    sure (p < 0.001) since event 3,072
+    """
+    if measure not in MEASURES:
+        raise ValueError(f"measure {measure!r} is unknown; use {', '.join(MEASURES)}")
+    names = (first, second, measure, advantages.events)
+    found = interval(advantages, level)
+    if found is None:
+        return Comparison(*names, None, 1.0, None, None, None)
+    means = advantages.means()
+    p = chance(means)
+    bound = next((bound for bound in SURENESS if p < bound), None)
+    if bound is None:
+        return Comparison(*names, found, p, None, None, None)
+    sure = _sure_since(means, bound)
+    ahead = _ahead_since(means, sure)
+    return Comparison(*names, found, p, bound, sure * advantages.length, ahead * advantages.length)
+
+
+def chance(means: Floats) -> float:
+    """Return how probable a mean this far from 0 is if the true one is 0, whatever the sign.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> chance(np.tile([1.0, -1.0], 50)), chance(np.tile([1.0, 1.1], 50)) < 1e-9
+    (1.0, True)
+    """
+    mean = abs(float(means.mean()))
+    if mean == 0.0:
+        return 1.0
+    found = spread(means)
+    if found.error == 0.0:
+        return 0.0
+    return float(2.0 * stdtr(found.drawn - 1, -mean / found.error))
+
+
+def _sure_since(means: Floats, bound: float) -> int:
+    """Return the fewest units from whose end on the test never changed its mind."""
+    sign, units = means.mean() > 0.0, len(means)
+    while units > FEWEST:
+        before = means[: units - 1]
+        if (before.mean() > 0.0) != sign or chance(before) >= bound:
+            break
+        units -= 1
+    return units
+
+
+def _ahead_since(means: Floats, latest: int) -> int:
+    """Return the unit with which the lead most likely began, not after the latest."""
+    count = len(means)
+    rest = np.cumsum(means[::-1])[::-1]  # from each unit to the end
+    starts = np.arange(min(count - FEWEST, latest) + 1)
+    weights = np.abs(rest[starts]) * (np.sign(rest[starts]) == np.sign(rest[0])) / np.sqrt(count - starts)
+    best = int(np.argmax(weights))
+    if not best:
+        return 0
+    left = means.copy()  # without what changed, or the change would pass for noise
+    left[best:] -= left[best:].mean()
+    left[:best] -= left[:best].mean()
+    noise = spread(left).error * math.sqrt(count)
+    gained = float(weights[best] ** 2 - weights[0] ** 2) / 2.0
+    return best if gained > noise * noise * math.log(count) else 0

@@ -1,0 +1,239 @@
+"""Metrics apart for each value of a column: where a learner is good, and where it is not.
+
+How a column is cut is decided once, from its first 1,000 events, and never changes:
+
+- A value is a slice of its own, in the order of appearance up to ``most`` of them; the rest is ``(other)``.
+- Numbers of more than 20 values are cut at the quantiles 0.2, 0.4, 0.6 and 0.8 of those events, rounded to
+  four digits (more where they would become one) so that ``≤ 3.2`` means what it says. What is no number later
+  is ``(other)``.
+- None, NaN and empty text are ``(missing)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from streamk.metrics.exact import State, check_one_length, nest, part_of
+from streamk.metrics.windows import KINDS, Sums, kind_of
+
+LOOK = 1000  # events a column is judged by
+MISSING, OTHER = "(missing)", "(other)"
+_VALUES = 20  # numbers with more values are cut
+_SHARES = (0.2, 0.4, 0.6, 0.8)
+_PENDING = 8192  # events gathered before they are sorted, since every slice of a chunk has its price
+S = TypeVar("S", bound=Sums)
+
+
+class Slices(Generic[S]):
+    """Sums apart for each value of a column.
+
+    Every slice has sums of its own: with 50 values and two classes, AUC alone is 13 MB (``ClassSums`` has an
+    option to do without).
+
+    Parameters
+    ----------
+    sums
+        Empty sums of the kind that is wanted.
+    most
+        How many values have their own slice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.metrics.numbers import NumberSums
+    >>> slices = Slices(NumberSums())
+    >>> slices.add(["a", "b", None, "a"], np.array([1.0, 2.0, 3.0, 4.0]), np.zeros(4))
+    >>> {name: sums.values()["mae"] for name, sums in slices.table().items()}
+    {'a': 2.5, 'b': 2.0, '(missing)': 3.0}
+    """
+
+    def __init__(self, sums: S, most: int = 50) -> None:
+        if type(most) is not int or most < 1:
+            raise ValueError(f"most is {most!r}; it must be a whole number of values")
+        self.most = most
+        self._empty = sums.fresh()
+        self._sums: dict[str, S] = {}
+        self._edges: list[float] | None = None
+        self._decided = False
+        self._values: list[Any] = []  # of events that were not yet sorted
+        self._arrays: list[tuple[Any, ...]] = []
+
+    def add(self, values: Sequence[Any], *arrays: Any) -> None:
+        """Add events: their values in the column, and arrays that the sums take.
+
+        Raises
+        ------
+        ValueError
+            If lengths differ.
+        """
+        if not check_one_length((values, *(array for array in arrays if array is not None))):
+            return
+        self._values.extend(map(_plain, values))
+        # copied, since the caller may write the next chunk into the same arrays
+        self._arrays.append(tuple(array if array is None else np.array(array) for array in arrays))
+        if len(self._values) >= _PENDING:
+            self._sort()
+
+    def _sort(self) -> None:
+        if not self._values:
+            return
+        if not self._decided:
+            self._edges = _edges(self._values[:LOOK])
+            self._decided = True
+        names = self._named(self._values)
+        places: dict[str, list[int]] = {}
+        owners: dict[str, str] = {}
+        for place, name in enumerate(names):
+            owner = owners.get(name) or owners.setdefault(name, self._own(name, places))
+            places.setdefault(owner, []).append(place)
+        arrays = _joined(self._arrays)
+        for name, rows in places.items():
+            sums = self._sums.setdefault(name, self._empty.fresh())
+            sums.add(*(array if array is None else array[rows] for array in arrays))
+        self._values, self._arrays = [], []
+
+    def _named(self, values: list[Any]) -> list[str]:
+        if self._edges is None:
+            return [value if type(value) is str else _name(value) for value in values]
+        groups = groups_of(self._edges)
+        numbers = np.array([value if _is_number(value) else np.nan for value in values], np.float64)
+        found = np.searchsorted(self._edges, numbers).tolist()
+        return [
+            groups[group] if _is_number(value) else MISSING if value is None else OTHER
+            for value, group in zip(values, found, strict=True)
+        ]
+
+    def _own(self, name: str, coming: dict[str, list[int]]) -> str:
+        """Return the slice of a value: its own if it has one or there is room."""
+        if name in self._sums or name in coming or name in (MISSING, OTHER):
+            return name
+        own = (self._sums.keys() | coming.keys()) - {MISSING, OTHER}
+        return name if len(own) < self.most else OTHER
+
+    def table(self) -> dict[str, S]:
+        """Return the sums of each slice, which go on apart.
+
+        Values come with the most frequent first, groups of numbers in their order, ``(missing)`` and
+        ``(other)`` last. All know the same classes.
+        """
+        if not self._decided and len(self._values) < LOOK:
+            settled = self.restored(self.state())  # so that what comes next is judged by all of the first
+            settled._sort()
+        else:
+            self._sort()
+            settled = self
+        whole = self._empty.fresh()
+        for sums in settled._sums.values():
+            whole.merge(sums)
+        found = {}
+        for name in sorted(settled._sums, key=settled._order):
+            found[name] = whole.fresh()
+            found[name].merge(settled._sums[name])
+        return found
+
+    def _order(self, name: str) -> tuple[int, int]:
+        if name in (MISSING, OTHER):
+            return 1, int(name == OTHER)
+        if self._edges is not None:
+            return 0, groups_of(self._edges).index(name)
+        return 0, -self._sums[name].events  # and in the order of appearance where that is the same
+
+    def state(self) -> State:
+        """Return everything, as :meth:`restored` takes it."""
+        if self._decided or len(self._values) >= LOOK:
+            self._sort()
+        waiting = _joined(self._arrays) if self._arrays else []
+        header = {
+            "most": self.most,
+            "kind": kind_of(self._empty),
+            "decided": self._decided,
+            "edges": self._edges,
+            "names": list(self._sums),
+            "values": list(self._values),
+            "given": [array is not None for array in waiting],
+        }
+        arrays = {f"waiting{k}": array for k, array in enumerate(waiting) if array is not None}
+        own: State = (header, arrays)
+        slices = {f"slice{k}": sums.state() for k, sums in enumerate(self._sums.values())}
+        return nest(slices=own, empty=self._empty.state(), **slices)
+
+    @classmethod
+    def restored(cls, state: State) -> Self:
+        """Return the slices that a state is of."""
+        header, arrays = part_of(state, "slices")
+        kind = KINDS[header["kind"]]
+        slices = cls(kind.restored(part_of(state, "empty")), header["most"])
+        slices._decided, slices._edges = header["decided"], header["edges"]
+        for k, name in enumerate(header["names"]):
+            slices._sums[name] = kind.restored(part_of(state, f"slice{k}"))
+        if header["values"]:
+            slices._values = list(header["values"])
+            waiting = [f"waiting{k}" if given else "" for k, given in enumerate(header["given"])]
+            slices._arrays = [tuple(arrays[name].copy() if name else None for name in waiting)]
+        return slices
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or value == "" or value != value:
+        return None
+    return value if isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _name(value: Any) -> str:
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return str(value)
+
+
+def _edges(values: list[Any]) -> list[float] | None:
+    """Return where a column is to be cut, None if it is not."""
+    known = [value for value in values if value is not None]
+    if not all(map(_is_number, known)) or len(set(known)) <= _VALUES:
+        return None
+    exact = np.unique(np.quantile(np.array(known, np.float64), _SHARES, method="lower")).tolist()
+    for digits in range(4, 18):
+        rounded = [float(f"{edge:.{digits}g}") for edge in exact]
+        if len(set(rounded)) == len(exact):
+            break
+    return rounded
+
+
+def groups_of(edges: list[float]) -> list[str]:
+    """Return the names of the groups that numbers are cut into.
+
+    Examples
+    --------
+    >>> groups_of([1.0, 2.5])
+    ['≤ 1', '1 to 2.5', '> 2.5']
+    """
+    told = [_name(edge) for edge in edges]
+    between = [f"{low} to {high}" for low, high in pairwise(told)]
+    return [f"≤ {told[0]}", *between, f"> {told[-1]}"]
+
+
+def _joined(chunks: list[tuple[Any, ...]]) -> list[Any]:
+    """Return arrays of chunks as one; rows get as many columns as the last that is not 0 anywhere."""
+    found: list[Any] = []
+    for arrays in zip(*chunks, strict=True):
+        if arrays[0] is None or arrays[0].ndim == 1:
+            found.append(None if arrays[0] is None else np.concatenate(arrays))
+            continue
+        width = max(array.shape[1] for array in arrays)
+        whole = np.concatenate([np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in arrays])
+        used = np.flatnonzero(whole.any(axis=0))
+        found.append(np.ascontiguousarray(whole[:, : used[-1] + 1 if len(used) else 0]))
+    return found

@@ -1,0 +1,39 @@
+"""Prequential evaluation: every event is first predicted, then scored, then learned.
+
+:func:`replay` compares models on a stream and returns :class:`Results`. A streamk learner works through its
+own compiled pass, whose predictions are those of a loop over events; other models are asked event by event.
+:mod:`streamk.metrics` holds the metrics.
+"""
+
+from streamk.prequential.contest import CHUNK, Contest
+from streamk.prequential.late import ByCount, ByTime
+from streamk.prequential.replaying import replay
+from streamk.prequential.results import Results
+from streamk.prequential.stream import Answers, test_then_train
+from streamk.prequential.subjects import (
+    Frozen,
+    LearnerSubject,
+    RiverSubject,
+    Subject,
+    Table,
+    subject_of,
+    tabled,
+)
+
+__all__ = [
+    "CHUNK",
+    "Answers",
+    "ByCount",
+    "ByTime",
+    "Contest",
+    "Frozen",
+    "LearnerSubject",
+    "Results",
+    "RiverSubject",
+    "Subject",
+    "Table",
+    "replay",
+    "subject_of",
+    "tabled",
+    "test_then_train",
+]

@@ -1,0 +1,66 @@
+"""Drift alarms of a contender: where its losses have risen (river's ADWIN, Bifet and Gavaldà 2007)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river.drift import ADWIN
+
+_TOGETHER = 10  # losses whose mean ADWIN is given
+
+
+class Alarms:
+    """Events after which the mean loss was found to have risen.
+
+    Losses of numbers become ``|e| / (|e| + s)``, ``s`` being the mean of the first ten that are not all 0:
+    ADWIN takes values between 0 and 1.
+
+    Attributes
+    ----------
+    events
+        Where there were alarms: events until then.
+
+    Examples
+    --------
+    >>> alarms = Alarms(bounded=True)
+    >>> alarms.add(np.repeat([0.0, 1.0], 1000))
+    >>> alarms.events
+    [1280]
+    """
+
+    def __init__(self, bounded: bool) -> None:
+        self.events: list[int] = []
+        self._bounded, self._scale = bounded, 0.0
+        self._seen = 0
+        self._rest: NDArray[np.float64] = np.zeros(0)
+        self._detector = ADWIN()
+
+    def add(self, losses: NDArray[np.float64]) -> None:
+        """Add the losses of consecutive events; those that are no number count as the greatest."""
+        losses = np.concatenate([self._rest, losses])
+        whole = len(losses) // _TOGETHER * _TOGETHER
+        self._rest = losses[whole:]
+        means = self._means(losses[:whole].reshape(-1, _TOGETHER))
+        detector: Any = self._detector
+        for mean in means.tolist():
+            self._seen += _TOGETHER
+            before = detector.estimation
+            detector.update(mean)
+            if detector.drift_detected and detector.estimation > before:
+                self.events.append(self._seen)
+
+    def _means(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the means of rows of losses, each between 0 and 1."""
+        if not self._bounded:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                for row in losses if not self._scale else ():
+                    finite = row[np.isfinite(row)]
+                    if finite.any():
+                        self._scale = float(finite.mean())
+                        break
+                shares = losses / (losses + self._scale)
+            losses = np.where(losses == 0.0, 0.0, np.where(np.isfinite(losses), shares, 1.0))
+        means: NDArray[np.float64] = losses.mean(axis=1)
+        return means

@@ -1,0 +1,74 @@
+"""Labels as codes 0, 1, …, in the order in which targets bring them: what sums of classes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.prequential.subjects import Table
+from streamk.scores import decide
+
+Floats = NDArray[np.float64]
+
+
+class Codes:
+    """Codes of labels; numbers are left as they are.
+
+    Attributes
+    ----------
+    labels
+        Codes by label.
+    last
+        The code of the last label that has come, -1 if none has.
+    """
+
+    def __init__(self, classes: bool) -> None:
+        self._classes = classes
+        self.labels: dict[Any, int] = {}
+        self.last = -1
+
+    def _code(self, label: Any) -> int:
+        return self.labels.setdefault(label, len(self.labels))
+
+    def of(self, targets: Sequence[Any]) -> Any:
+        """Return targets as scores take them."""
+        if not self._classes:
+            return np.array(targets, dtype=np.float64)
+        found = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
+        if found.min(initial=0) < 0:  # a label is new
+            found[:] = [self._code(label) for label in targets]
+        return found
+
+    def came(self, target: Any) -> None:
+        """Take note of a label that has come."""
+        if self._classes:
+            self.last = self._code(target)
+
+    def of_next(self, targets: Sequence[Any]) -> tuple[Any, Any]:
+        """Return targets that come one after the other, and the label that had come last at each."""
+        found = self.of(targets)
+        if not self._classes:
+            return found, None
+        before = np.concatenate([[self.last], found[:-1]])
+        self.last = int(found[-1])
+        return found, before
+
+    def arranged(self, said: Table | Floats) -> Floats:
+        """Return probabilities with a column a code; a label that only a model knows gets one, too."""
+        if not isinstance(said, Table):  # numbers, or answers of nobody who knows a class
+            return np.zeros((len(said), len(self.labels))) if self._classes else said
+        places = [self._code(label) for label in said.labels]
+        out = np.zeros((len(said.rows), len(self.labels)))
+        out[:, places] = said.rows
+        return out
+
+
+def last_said(said: Table | Floats) -> Any:
+    """Return the last decision, or number."""
+    if not isinstance(said, Table):
+        return float(said[-1])
+    return decide(dict(zip(said.labels, said.rows[-1].tolist(), strict=True)))

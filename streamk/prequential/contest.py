@@ -1,0 +1,300 @@
+"""Contenders on the same events, in the same order: asked, scored and taught."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamk.encoding.fields import Event
+from streamk.encoding.rows import RowError
+from streamk.prequential.chunk import Chunk
+from streamk.prequential.codes import Codes, last_said
+from streamk.prequential.standing import Standing
+from streamk.prequential.subjects import LearnerSubject, Subject, subject_of, tabled
+from streamk.scores import TASKS, decide
+
+CHUNK = 1000
+_TIMED = 8  # in one chunk of so many, so many single predictions are timed
+
+
+class Asked(NamedTuple):
+    """An event whose target has not come: what every contender said, and the code of the last label then."""
+
+    x: Event
+    said: list[Any]
+    ends: list[Any]
+    last: int
+    slice: Any
+
+
+class RefusedError(ValueError):
+    """An event that no learner takes: its place in what was given, and the reason."""
+
+    def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row, self.reason, self.key = row, reason, key
+
+
+class Contest:
+    """Contenders, and where they stand.
+
+    Events come in chunks whose targets are known (:meth:`take`), or one by one, a target at any time after
+    its event (:meth:`ask`, :meth:`tell`); one contest does one or the other. A contender that raises is left
+    out from then on, and ``standings[name].error`` says why; the others go on.
+
+    Parameters
+    ----------
+    contenders
+        Models by name: streamk's, river's, or any :class:`~streamk.prequential.Subject`.
+    task
+        ``"classification"`` or ``"regression"``.
+    interval
+        Events of a window of the curves.
+    by
+        A field whose values make slices; it stays a field of the events.
+    level
+        Intervals of numbers that are asked for and scored, as 0.9, if a contender gives any; None asks for
+        none. A contender is then asked event by event.
+    """
+
+    def __init__(
+        self,
+        contenders: Mapping[str, Any],
+        task: str,
+        interval: int = 1000,
+        by: str | None = None,
+        level: float | None = None,
+    ) -> None:
+        if task not in TASKS:
+            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+        if not contenders:
+            raise ValueError("there is nothing to replay; give at least one contender")
+        self.task, self.interval, self.by, self.level = task, interval, by, level
+        self.models = dict(contenders)
+        self._subjects = {name: subject_of(model, task) for name, model in contenders.items()}
+        self.standings = {name: Standing(task, interval, by is not None, level or 0.9) for name in contenders}
+        self.codes = Codes(task == TASKS[0])
+        self.events = 0  # scored
+        self._waiting: dict[Hashable, Asked] = {}
+        self._told: list[tuple[Asked, Any]] = []  # to be scored together
+        self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
+
+    @property
+    def active(self) -> list[str]:
+        """Contenders that have not been left out, first those that judge what an event is."""
+        names = [name for name, standing in self.standings.items() if not standing.error]
+        by_name = self._subjects
+        return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerSubject), -by_name[n].judges))
+
+    @property
+    def waiting(self) -> int:
+        """Events whose targets have not come."""
+        return len(self._waiting)
+
+    def drop(self, name: str, why: str) -> None:
+        """Leave a contender out from now on."""
+        self.standings[name].error = why
+
+    @property
+    def asked(self) -> Set[Hashable]:
+        """Return the keys of the events whose targets have not come."""
+        return self._waiting.keys()
+
+    # ---- targets are known
+
+    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[Any]) -> None:
+        """Predict, score and learn consecutive events.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses an event: those before it are done, it and the rest are not.
+        """
+        chunk, start = Chunk.of(xs), 0
+        while start < len(ys):
+            start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
+
+    def _take(self, xs: Chunk, ys: Sequence[Any], before: int) -> int:
+        given: dict[str, Any] = {}
+        refused: RefusedError | None = None
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                found, ends, stopped = self._answers(subject, standing, xs, ys)
+            except Exception as error:
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            if stopped is not None:
+                if given:  # another has taken it
+                    standing.error = f"at event {self.events + stopped.row + 1:,}: {stopped.reason}"
+                    continue
+                refused = RefusedError(before + stopped.row, stopped.reason)
+                xs, ys = xs[: stopped.row], ys[: stopped.row]
+                if not len(ys):
+                    raise refused
+            standing.seconds += time.perf_counter() - began
+            given[name] = found, ends
+        targets, last = self.codes.of_next(ys)
+        slices = None if self.by is None else xs.column(self.by)
+        for name, (found, ends) in given.items():
+            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+        self.events += len(ys)
+        first = given.get(next(iter(self.standings)))
+        self.latest = ys[-1], None if first is None else last_said(first[0])
+        if refused is not None:
+            raise refused
+        return len(ys)
+
+    def _answers(
+        self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any]
+    ) -> tuple[Any, Any, RowError | None]:
+        """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
+
+        A learner of streamk that refuses an event has then learned those before it, and answered no others.
+        """
+        intervals = self.level is not None and _gives_intervals(subject)
+        if isinstance(subject, LearnerSubject) and not intervals:
+            _time_one(subject, standing, xs.first())
+            try:
+                return subject.answer_many(xs, ys), None, None
+            except RowError as error:  # it has learned nothing
+                row = error.row
+                return subject.answer_many(xs[:row], ys[:row]) if row else None, None, error
+        said: list[Any] = []
+        ends: list[Any] = []
+        stopped = None
+        for x, y in zip(xs.events, ys, strict=True):
+            began = time.perf_counter()
+            try:
+                answer = subject.predict(x)
+                pair = self._ends(subject, x) if intervals else None
+                subject.learn(x, y)
+            except ValueError as error:
+                if not subject.judges:
+                    raise
+                stopped = RowError(len(said), str(error))
+                break
+            said.append(answer)
+            ends.append(pair)
+            standing.time(time.perf_counter() - began)
+        given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
+        return tabled(said), given, stopped
+
+    def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
+        """Return the interval of one event, NaN where there is none."""
+        found = subject.learner.predict_interval_one(x, self.level)
+        return found.lower, found.upper
+
+    # ---- targets come later
+
+    def ask(self, key: Hashable, x: Event) -> None:
+        """Let contenders predict an event, whose target :meth:`tell` brings by its key.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses it.
+        ValueError
+            If an event of this key is waiting.
+        """
+        if key in self._waiting:
+            raise ValueError(f"an event of key {key!r} is waiting already")
+        said: list[Any] = []
+        ends: list[Any] = []
+        found: dict[str, tuple[Any, Any]] = {}
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                interval = (
+                    self._ends(subject, x) if self.level is not None and _gives_intervals(subject) else None
+                )
+                found[name] = subject.predict(x), interval
+            except Exception as error:
+                if isinstance(error, ValueError) and subject.judges and not found:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            seconds = time.perf_counter() - began
+            standing.seconds += seconds
+            standing.time(seconds)
+        for name in self.standings:
+            answer, interval = found.get(name, (None, None))
+            said.append(answer)
+            ends.append(interval)
+        cut = None if self.by is None else x.get(self.by)
+        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut)
+
+    def tell(self, key: Hashable, y: Any) -> None:
+        """Score and learn the event of a key, whose target has come.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk refuses the target.
+        KeyError
+            If no event of this key is waiting.
+        """
+        asked = self._waiting.pop(key)
+        taught = False
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                subject.learn(asked.x, y)
+            except Exception as error:
+                if isinstance(error, ValueError) and subject.judges and not taught:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            taught = True
+            standing.seconds += time.perf_counter() - began
+        self._told.append((asked, y))
+        self.codes.came(y)
+        self.events += 1
+        if len(self._told) == CHUNK:
+            self.score()
+
+    def score(self) -> None:
+        """Score the events that were told and not yet scored."""
+        told, self._told = self._told, []
+        if not told:
+            return
+        asked, ys = [a for a, _ in told], [y for _, y in told]
+        self.latest = ys[-1], decide(asked[-1].said[0])
+        targets = self.codes.of(ys)
+        last = np.array([a.last for a in asked], dtype=np.int64)
+        slices = None if self.by is None else [a.slice for a in asked]
+        for k, (name, standing) in enumerate(self.standings.items()):
+            said = [a.said[k] for a in asked]
+            if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile
+                continue
+            ends = None
+            if any(a.ends[k] is not None for a in asked):
+                pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
+                ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
+            found = tabled(said)
+            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+
+
+def _gives_intervals(subject: Subject) -> bool:
+    return isinstance(subject, LearnerSubject) and hasattr(subject.learner, "predict_interval_one")
+
+
+def _time_one(subject: LearnerSubject, standing: Standing, x: Event) -> None:
+    """Time the prediction of one event, which changes no model, once in some chunks."""
+    standing.chunks += 1
+    if standing.chunks % _TIMED != 1:
+        return
+    try:
+        subject.predict(x)  # the first after a chunk makes its arguments anew
+        for _ in range(_TIMED):
+            began = time.perf_counter()
+            subject.predict(x)
+            standing.time(time.perf_counter() - began)
+    except ValueError:  # it is refused with its line when it is learned
+        return

@@ -1,0 +1,160 @@
+"""Targets that come late: after so many events, or after so long."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, Protocol
+
+from streamk.encoding.fields import Event
+from streamk.prequential import moments
+from streamk.prequential.contest import Contest, RefusedError
+from streamk.scores import check_delay
+
+Refuse = Callable[[ValueError], None]
+
+
+def fail(error: ValueError) -> None:
+    """Raise what is refused."""
+    raise error
+
+
+def tell(contest: Contest, key: Hashable, y: Any, refuse: Refuse) -> None:
+    """Bring a target, or refuse it with a :class:`RefusedError`, which has the key of its event."""
+    try:
+        contest.tell(key, y)
+    except RefusedError as error:
+        refuse(error)
+
+
+class Late(Protocol):
+    """When targets come; ``count`` is how many events were asked for, and the key of the next."""
+
+    count: int
+
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+        """Bring the targets that come before or with an event, and ask for it.
+
+        An event that is refused raises; targets, which are of other events, go to ``refuse``. If that does
+        not raise, all goes on without them.
+        """
+        ...
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Bring the targets that are still on their way."""
+        ...
+
+
+class ByCount:
+    """Targets come so many events late: event ``t`` is predicted by who has learned ``0 … t − delay − 1``.
+
+    Parameters
+    ----------
+    delay
+        Events, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such number.
+    """
+
+    def __init__(self, delay: int) -> None:
+        if check_delay(delay) < 1:
+            raise ValueError("delay is 0, which is not late")
+        self.delay = delay
+        self.count = 0
+        self._due: deque[tuple[int, Any]] = deque()
+
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+        """Ask for an event; then bring the target that is due."""
+        contest.ask(self.count, x)
+        self._due.append((self.count, y))
+        self.count += 1
+        if len(self._due) > self.delay:
+            tell(contest, *self._due.popleft(), refuse)
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Bring all targets."""
+        while self._due:
+            tell(contest, *self._due.popleft(), refuse)
+
+
+class ByTime:
+    """Targets come so long after their events, by the time that these say: before an event of that time.
+
+    Events need not be in order; a target comes before the first event that is at least as late as it.
+
+    Parameters
+    ----------
+    moment
+        The field that says when an event was, which is then taken out of it, or a function of the event:
+        what :func:`streamk.prequential.moments.moment` takes.
+    delay
+        Seconds, or a ``timedelta``.
+
+    Raises
+    ------
+    ValueError
+        If the delay is negative.
+    """
+
+    def __init__(self, moment: str | Callable[[Event], Any], delay: float | timedelta) -> None:
+        self.moment = moment
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        if not self.delay >= 0.0:
+            raise ValueError(f"delay is {delay!r}; it must be at least 0")
+        self.count = 0
+        self._due: list[tuple[float, int, Any]] = []  # a heap
+
+    def __str__(self) -> str:
+        field = f" by {self.moment}" if isinstance(self.moment, str) else ""
+        return f"{self.delay:,.6g} seconds late{field}"
+
+    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+        """Bring the targets that have come by the time of an event, and ask for it."""
+        now = self.seconds(x)
+        if isinstance(self.moment, str):
+            x = {name: value for name, value in x.items() if name != self.moment}
+        while self._due and self._due[0][0] <= now:
+            _, number, target = heapq.heappop(self._due)
+            tell(contest, number, target, refuse)
+        contest.ask(self.count, x)
+        heapq.heappush(self._due, (now + self.delay, self.count, y))
+        self.count += 1
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Bring all targets, the earliest first."""
+        while self._due:
+            _, number, target = heapq.heappop(self._due)
+            tell(contest, number, target, refuse)
+
+    def seconds(self, x: Event) -> float:
+        """Return the time of an event in seconds.
+
+        Raises
+        ------
+        ValueError
+            If it has none.
+        """
+        if not isinstance(self.moment, str):
+            return moments.moment(self.moment(x))
+        try:
+            return moments.moment(x.get(self.moment))
+        except ValueError as error:
+            raise ValueError(f"field {self.moment!r}: {error}") from None
+
+
+def late_of(delay: Any) -> Late | None:
+    """Return how late targets come: a number of events, a :class:`ByTime`, or None for 0.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if hasattr(delay, "event"):
+        return delay  # type: ignore[no-any-return]
+    return ByCount(delay) if check_delay(delay) else None

@@ -1,0 +1,150 @@
+"""Replay events through several models: the Python face of ``streamk replay``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from rich.progress import Progress
+
+from streamk.encoding.fields import Event
+from streamk.learners import Learner
+from streamk.prequential.chunk import Chunk
+from streamk.prequential.contest import CHUNK, Contest, RefusedError
+from streamk.prequential.late import Late, late_of
+from streamk.prequential.results import Results
+from streamk.prequential.subjects import LearnerSubject
+
+LOOK = 1000  # events looked at to tell the task
+_CLASSES = 20  # whole numbers with at most so many values are taken for classes
+
+
+def replay(
+    events: Iterable[tuple[Event, Any]],
+    contenders: Mapping[str, Any],
+    metrics: Sequence[str] | None = None,
+    delay: Any = 0,
+    *,
+    task: str | None = None,
+    interval: int = 1000,
+    by: str | None = None,
+    level: float | None = None,
+    progress: bool = False,
+) -> Results:
+    """Let models predict every event, score them, and let them learn it.
+
+    All models see the same events in the same order, and each one's time is its own. A model that raises is
+    left out from then on (:meth:`Results.error`), and the others go on.
+
+    Parameters
+    ----------
+    events
+        Pairs of event and target.
+    contenders
+        Models by name: learners of streamk, whose compiled pass is used, or any with river's verbs. They
+        learn.
+    metrics
+        Names of those to show; all by default.
+    delay
+        How many events late targets come, or a :class:`ByTime`.
+    task
+        ``"classification"`` or ``"regression"``; told from the first targets by default (:func:`tell_task`).
+    interval
+        Events of a window of the curves.
+    by
+        A field whose values make slices.
+    level
+        Score intervals of that level, for learners that have ``predict_interval_one``.
+    progress
+        Whether to show a bar.
+
+    Raises
+    ------
+    ValueError
+        If there is no event, a learner of streamk refuses one (it says which), or a parameter is wrong.
+
+    Examples
+    --------
+    >>> from river import datasets, linear_model, preprocessing
+    >>> import streamk
+    >>> from streamk.prequential import replay
+    >>> line = preprocessing.StandardScaler() | linear_model.LogisticRegression()
+    >>> kernel = streamk.KernelClassifier(seed=1)
+    >>> found = replay(datasets.Bananas(), {"kernel": kernel, "line": line}, metrics=["accuracy"])
+    >>> found.ranking()
+    ['kernel', 'line']
+    >>> print(found.verdict()[:49])
+    kernel is better than line by 35.3 points of accu
+    """
+    late = late_of(delay)
+    stream = iter(events)
+    head = list(islice(stream, LOOK))
+    if not head:
+        raise ValueError("there are no events")
+    contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level)
+    Results(contest, metrics)  # what is wrong is said before anything is learned
+    warm(contenders, contest.task, head[:2])
+    whole, row = chain(head, stream), 0
+    with Progress(disable=not progress) as bar:
+        job = bar.add_task("replay", total=None)
+        while pairs := list(islice(whole, CHUNK)):
+            if late is None:
+                try:
+                    contest.take([x for x, _ in pairs], [y for _, y in pairs])
+                except RefusedError as error:
+                    raise RefusedError(row + error.row, error.reason) from None
+            else:
+                _take_late(contest, late, pairs, row)
+            row += len(pairs)
+            bar.advance(job, len(pairs))
+        if late is not None:
+            _take_late(contest, late, None, row)
+    contest.score()
+    return Results(contest, metrics)
+
+
+def _take_late(contest: Contest, late: Late, pairs: Sequence[tuple[Event, Any]] | None, row: int) -> None:
+    """Hand over events, the first of which is ``row``, or with None the end; a refusal names its event."""
+    try:
+        if pairs is None:
+            late.end(contest)
+            return
+        for x, y in pairs:
+            late.event(contest, x, y)
+            row += 1
+    except RefusedError as error:
+        raise ValueError(f"row {error.key}: {error.reason}") from None
+    except ValueError as error:
+        raise ValueError(f"row {row}: {error}") from None
+
+
+def warm(models: Mapping[str, Any], task: str, pairs: Sequence[tuple[Event, Any]]) -> None:
+    """Compile, or load what was compiled, on throw-away learners, so that no time counts it."""
+    xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
+    for model in models.values():
+        if not isinstance(model, Learner):
+            continue
+        with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its place
+            subject = LearnerSubject(model.clone(), task)
+            subject.answer_many(Chunk(xs), ys)
+            subject.learn(xs[0], ys[0])
+            subject.predict(xs[0])
+            subject.learner.flush()
+
+
+def tell_task(targets: Sequence[Any]) -> str:
+    """Return the task that targets suggest.
+
+    Regression if every target is a number, unless they are whole numbers with at most 20 values.
+
+    >>> tell_task(["1", "2.5"]), tell_task([0, 1, 1]), tell_task([True, False]), tell_task(["a", 1])
+    ('regression', 'classification', 'classification', 'classification')
+    """
+    try:
+        numbers = [float("x" if isinstance(y, bool) else y) for y in targets]
+    except (TypeError, ValueError):
+        return "classification"
+    whole = all(number.is_integer() for number in numbers)
+    return "classification" if whole and len(set(numbers)) <= _CLASSES else "regression"

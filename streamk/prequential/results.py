@@ -1,0 +1,299 @@
+"""What a replay found: tables, curves, who is better and how sure that is."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.metrics.bootstrap import Interval, interval
+from streamk.metrics.comparison import Comparison, compare
+from streamk.metrics.units import Units
+from streamk.prequential.contest import Contest
+from streamk.prequential.standing import HEADLINES, Standing
+from streamk.prequential.subjects import Frozen, LearnerSubject, Subject
+
+LEVEL = 0.9  # of intervals
+
+
+class Windows(NamedTuple):
+    """The windows of a contender: metrics of each, and the headline metric of all events at its end."""
+
+    columns: tuple[str, ...]
+    rows: NDArray[np.float64]
+    interval: int
+    cumulative: NDArray[np.float64]
+
+
+class Results:
+    """The results of a contest, so far.
+
+    Examples
+    --------
+    >>> import streamk
+    >>> from streamk.prequential import replay
+    >>> events = [({"x": i % 7}, i % 7 > 3) for i in range(2000)]
+    >>> found = replay(events, {"kernel": streamk.KernelClassifier(seed=1)})
+    >>> found.events, found.metrics("kernel")["accuracy"] > 0.95
+    (2000, True)
+    """
+
+    def __init__(self, contest: Contest, metrics: Sequence[str] | None = None) -> None:
+        self._contest = contest
+        self.task, self.interval = contest.task, contest.interval
+        self.events, self.headline = contest.events, HEADLINES[contest.task]
+        known = self._standing(self.names[0]).curve.columns
+        if metrics is not None and (odd := [name for name in metrics if name not in known]):
+            raise ValueError(f"metric {odd[0]!r} is unknown; use {', '.join(known)}")
+        self._shown = list(known if metrics is None else metrics)
+
+    @property
+    def names(self) -> list[str]:
+        """The contenders, in the order in which they were given."""
+        return list(self._contest.standings)
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The models as they are now."""
+        return self._contest.models
+
+    @property
+    def labels(self) -> list[Any]:
+        """The classes, in the order of the confusion matrix."""
+        return list(self._contest.codes.labels)
+
+    def _standing(self, name: str) -> Standing:
+        return self._contest.standings[name]
+
+    def error(self, name: str) -> str:
+        """Return why a contender was left out, empty if it was not."""
+        return self._standing(name).error
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds that a contender took to predict and learn."""
+        return self._standing(name).seconds
+
+    def rate(self, name: str) -> float:
+        """Return how many events a second a contender predicted and learned."""
+        standing = self._standing(name)
+        return standing.events / standing.seconds if standing.seconds else 0.0
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """Return the metrics of a contender over all its events."""
+        found = self._standing(name).curve.whole().values()
+        return {key: found[key] for key in self._shown if key in found}
+
+    def windows(self, name: str) -> Windows:
+        """Return the windows of a contender."""
+        standing = self._standing(name)
+        curve = standing.curve
+        return Windows(curve.columns, curve.rows, curve.interval, np.array(standing.cumulative))
+
+    def sureness(self, name: str) -> Interval | None:
+        """Return the headline metric with a 90 % interval, None if there are too few events."""
+        found = interval(self._standing(name).units, LEVEL, (0.0, 1.0 if self._classes else math.inf))
+        if found is None or not self._classes:
+            return found
+        return Interval(1.0 - found.mean, 1.0 - found.high, 1.0 - found.low, found.level)
+
+    @property
+    def _classes(self) -> bool:
+        return self.headline == "accuracy"
+
+    def ranking(self) -> list[str]:
+        """Return the contenders that were not left out, best first."""
+        left = [name for name in self.names if not self.error(name)]
+        losses = {name: self._standing(name).units.mean() for name in left}
+        return sorted(left, key=lambda name: (math.isnan(losses[name]), losses[name]))
+
+    def compare(self, first: str, second: str) -> Comparison:
+        """Return which of two contenders is better, how sure that is, and since when.
+
+        Raises
+        ------
+        ValueError
+            If one of them was left out, so that they have not seen the same events.
+        """
+        ours, theirs = (self._standing(name).units for name in (first, second))
+        if ours.events != theirs.events:
+            raise ValueError(f"{first} and {second} were not scored on the same events")
+        header, arrays = ours.state()
+        with np.errstate(invalid="ignore"):
+            advantages = Units.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
+        return compare(advantages, first, second, self.headline)
+
+    def comparisons(self) -> list[Comparison]:
+        """Return the comparisons of all pairs that were not left out, the best with each other first."""
+        return [self.compare(a, b) for a, b in combinations(self.ranking(), 2)]
+
+    def verdict(self) -> str:
+        """Return the outcome in a sentence."""
+        ranked = self.ranking()
+        if not ranked:
+            return "every contender was left out"
+        best = ranked[0]
+        if len(ranked) > 1:
+            return self.compare(best, ranked[1]).words()
+        value = self.metrics_of(best, self.headline)
+        name = "accuracy" if self._classes else "MAE"
+        return f"{best} has {name} {value:.4g} over {self.events:,} events"
+
+    def metrics_of(self, name: str, metric: str) -> float:
+        """Return one metric of a contender, NaN if it is unknown."""
+        return float(self._standing(name).curve.whole().values().get(metric, math.nan))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but time as values that JSON takes: of the same events, always the same."""
+        return {
+            "task": self.task,
+            "events": self.events,
+            "interval": self.interval,
+            "headline": self.headline,
+            "verdict": self.verdict(),
+            "labels": [plain_label(label) for label in self.labels],
+            "contenders": [self._of(name) for name in self.names],
+            "comparisons": [_compared(found) for found in self.comparisons()],
+            "by": self._contest.by or "",
+        }
+
+    def _of(self, name: str) -> dict[str, Any]:
+        standing = self._standing(name)
+        whole, sure = standing.curve.whole(), self.sureness(name)
+        found: dict[str, Any] = {
+            "name": name,
+            "error": standing.error,
+            "events": standing.events,
+            "metrics": {key: finite(value) for key, value in self.metrics(name).items()},
+            "interval": None if sure is None else {k: finite(v) for k, v in sure._asdict().items()},
+            "alarms": list(standing.alarms.events),
+        }
+        if self._classes:
+            each = whole.each_class()
+            shown = {key: each[key].tolist() for key in ("targets", "said", "precision", "recall", "f1")}
+            labels = [plain_label(label) for label in self.labels[: whole.classes]]
+            found["classes"] = {"labels": labels, **shown, "confusion": whole.confusion.tolist()}
+            found["calibration"] = {key: array.tolist() for key, array in whole.calibration().items()}
+        if standing.slices is not None:
+            found["slices"] = [
+                {
+                    "value": value,
+                    "events": sums.events,
+                    "metrics": {k: finite(v) for k, v in sums.values().items() if k in self._shown},
+                }
+                for value, sums in standing.slices.table().items()
+            ]
+        return found
+
+    def measured(self) -> dict[str, Any]:
+        """Return what differs from run to run: time, and the size of models."""
+        found = {}
+        for name in self.names:
+            standing, model = self._standing(name), self.models[name]
+            latencies = sorted(1e6 * seconds for seconds in standing.latencies)
+            found[name] = {
+                "seconds": standing.seconds,
+                "events_per_second": self.rate(name),
+                "bytes": bytes_of(model),
+                "latency": {"microseconds": latencies},
+            }
+        return found
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row a contender."""
+        import pandas as pd
+
+        rows = [{**self.metrics(name), "events/s": self.rate(name)} for name in self.names]
+        return pd.DataFrame(rows, index=pd.Index(self.names, name="contender"))
+
+    def curves(self) -> Any:
+        """Return a pandas DataFrame with a row for every window of a contender."""
+        import pandas as pd
+
+        tables = []
+        for name in self.names:
+            columns, rows, interval_, cumulative = self.windows(name)
+            table = pd.DataFrame(rows, columns=list(columns))
+            table.insert(0, "contender", name)
+            table.insert(1, "events", interval_ * np.arange(1, len(rows) + 1))
+            table[f"cumulative_{self.headline}"] = cumulative
+            tables.append(table)
+        return pd.concat(tables, ignore_index=True)
+
+    def plot(self, metric: str | None = None) -> Any:
+        """Return a matplotlib Figure of a metric, windows over events (``pip install 'streamk[plots]'``)."""
+        from matplotlib.figure import Figure
+
+        metric = metric or self.headline
+        figure = Figure(figsize=(10, 3), layout="constrained")
+        panel = figure.subplots()
+        for name in self.names:
+            columns, rows, interval_, cumulative = self.windows(name)
+            at = interval_ * np.arange(1, len(rows) + 1)
+            (line,) = panel.plot(at, rows[:, columns.index(metric)], label=name)
+            if metric == self.headline:
+                panel.plot(at, cumulative, color=line.get_color(), ls="--", alpha=0.4)
+        panel.set_xlabel("events")
+        panel.set_ylabel(metric)
+        panel.grid(alpha=0.3)
+        panel.legend(frameon=False)
+        return figure
+
+    def _repr_html_(self) -> str:
+        """Return a table for a notebook."""
+        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.names)
+        found = {name: self.metrics(name) for name in self.names}
+        body = "".join(
+            f"<tr><th scope='row'>{key}</th>"
+            + "".join(f"<td>{found[name].get(key, math.nan):.4f}</td>" for name in self.names)
+            + "</tr>"
+            for key in self._shown
+            if any(key in values for values in found.values())
+        )
+        caption = html.escape(f"{self.events:,} events: {self.verdict()}")
+        return (
+            f"<table><caption>{caption}</caption><thead><tr><td></td>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
+
+
+def _compared(found: Comparison) -> dict[str, Any]:
+    advantage = found.advantage
+    return {
+        "first": found.first,
+        "second": found.second,
+        "measure": found.measure,
+        "advantage": None if advantage is None else {k: finite(v) for k, v in advantage._asdict().items()},
+        "p": finite(found.p),
+        "leader": found.leader,
+        "sure_since": found.sure_since,
+        "ahead_since": found.ahead_since,
+        "words": found.words(),
+    }
+
+
+def finite(value: float) -> float | None:
+    """Return a number that JSON has, None for others."""
+    return float(value) if math.isfinite(value) else None
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label that JSON has: as it is, or its text."""
+    return label if isinstance(label, (str, int, float, bool)) else str(label)
+
+
+def bytes_of(model: Any) -> int | None:
+    """Return the size of a model: of its file, or of what river finds in memory, None if nobody knows."""
+    while isinstance(model, Frozen):
+        model = model.subject
+    if isinstance(model, LearnerSubject):
+        model = model.learner
+    elif isinstance(model, Subject):
+        model = getattr(model, "model", None)
+    if hasattr(model, "to_bytes"):
+        return len(model.to_bytes())
+    return getattr(model, "_raw_memory_usage", None)

@@ -1,0 +1,98 @@
+"""Where a contender stands: its metrics, their curve, how sure they are, slices, alarms and time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.metrics.answers import decisions
+from streamk.metrics.classes import ClassSums
+from streamk.metrics.numbers import NumberSums
+from streamk.metrics.slices import Slices
+from streamk.metrics.units import Units
+from streamk.metrics.windows import Curve
+from streamk.prequential.alarms import Alarms
+from streamk.scores import TASKS
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+HEADLINES = {"classification": "accuracy", "regression": "mae"}
+_LATENCIES = 4096  # at most, of a contender
+
+
+class Standing:
+    """The numbers of one contender, of the events whose targets have come.
+
+    Parameters
+    ----------
+    task
+        ``"classification"`` or ``"regression"``.
+    interval
+        Events of a window.
+    by
+        Whether there are slices.
+    level
+        Of intervals, for numbers.
+    """
+
+    def __init__(self, task: str, interval: int, by: bool, level: float) -> None:
+        self.classes = task == TASKS[0]
+        sums: Any = ClassSums() if self.classes else NumberSums(level)
+        self.curve: Curve[Any] = Curve(sums, interval)
+        self.cumulative: list[float] = []  # the headline metric of all events, at the end of every window
+        self.units = Units()
+        self.slices = Slices(sums.fresh()) if by else None
+        self.alarms = Alarms(bounded=self.classes)
+        self.seconds = 0.0
+        self.error = ""
+        self.chunks = 0  # answered through a compiled pass
+        self.latencies: list[float] = []
+        self._every, self._timed = 1, 0  # one in so many latencies is kept
+        self._loss = 0.0
+
+    @property
+    def events(self) -> int:
+        """Events scored."""
+        return self.curve.events
+
+    def add(
+        self, targets: Any, predictions: Any, last: Codes | None, slices: list[Any] | None, ends: Any
+    ) -> None:
+        """Score events: codes and probabilities with the labels that had come last, or numbers."""
+        if self.classes:
+            losses = (decisions(predictions) != targets).astype(np.float64)
+            arrays: tuple[Any, ...] = (targets, predictions, last)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses = np.abs(targets - predictions)
+            arrays = (targets, predictions, *(ends or (None, None)))
+        self._follow(losses)
+        self.curve.add(*arrays)
+        self.units.add(losses)
+        self.alarms.add(losses)
+        if self.slices is not None and slices is not None:
+            self.slices.add(slices, *arrays)
+
+    def _follow(self, losses: Floats) -> None:
+        """Keep the headline metric at the end of every window."""
+        interval, done = self.curve.interval, self.events
+        start = 0
+        while start < len(losses):
+            stop = min(len(losses), start + interval - (done + start) % interval)
+            with np.errstate(over="ignore", invalid="ignore"):  # in order, so that chunks do not show
+                self._loss = float(np.cumsum(np.append(self._loss, losses[start:stop]))[-1])
+            start = stop
+            if (done + start) % interval == 0:
+                mean = self._loss / (done + start)
+                self.cumulative.append(1.0 - mean if self.classes else mean)
+
+    def time(self, seconds: float) -> None:
+        """Keep the latency of one event, or of every so many."""
+        self._timed += 1
+        if self._timed % self._every == 0:
+            self.latencies.append(seconds)
+            if len(self.latencies) == _LATENCIES:
+                self.latencies = self.latencies[1::2]
+                self._every *= 2

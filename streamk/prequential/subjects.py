@@ -1,0 +1,191 @@
+"""Models as a replay asks and teaches them: streamk's by their compiled pass, others event by event."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.fields import Event
+from streamk.prequential.chunk import Chunk
+from streamk.scores import TASKS
+
+Floats = NDArray[np.float64]
+
+
+class Table(NamedTuple):
+    """Probabilities of some events: a column a label, ``rows`` being ``(n, K)``."""
+
+    labels: Sequence[Any]
+    rows: Floats
+
+
+class Subject(ABC):
+    """What can be tested and then trained on events.
+
+    ``judges`` says whether an event that it refuses, with a ValueError, is one that nobody is to take.
+    """
+
+    judges = False
+
+    @abstractmethod
+    def predict(self, x: Event) -> Any:
+        """Return a dict of probabilities, or a number."""
+
+    @abstractmethod
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+
+    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
+        """Predict each event, then learn it; return the predictions."""
+        answers = []
+        for x, y in zip(xs, ys, strict=True):
+            answers.append(self.predict(x))
+            self.learn(x, y)
+        return answers
+
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
+        """Do what :meth:`answer` does, and return a table of probabilities, or an array of numbers."""
+        return tabled(self.answer(list(xs.events), list(ys)))
+
+
+def tabled(predictions: Sequence[Any]) -> Table | Floats:
+    """Return predictions as a table if they are dicts of probabilities, as an array if they are numbers.
+
+    Examples
+    --------
+    >>> tabled([{}, {"a": 0.5, "b": 0.5}, {"b": 1.0}])
+    Table(labels=['a', 'b'], rows=array([[0. , 0. ], [0.5, 0.5], [0. , 1. ]]))
+    >>> tabled([1, 2.5])
+    array([1. , 2.5])
+    """
+    if not any(isinstance(prediction, dict) for prediction in predictions):
+        return np.array(predictions, dtype=np.float64)
+    labels = list(dict.fromkeys(label for prediction in predictions for label in prediction))
+    rows = [[prediction.get(label, 0.0) for label in labels] for prediction in predictions]
+    return Table(labels, np.array(rows, dtype=np.float64).reshape(len(predictions), len(labels)))
+
+
+class LearnerSubject(Subject):
+    """A streamk learner under evaluation."""
+
+    judges = True
+
+    def __init__(self, learner: Any, task: str) -> None:
+        classes = task == "classification"
+        self.learner, self._classes = learner, classes
+        self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
+        self._predict = learner.predict_proba_one if classes else learner.predict_one
+        self._learn = learner.learn_one
+
+    def predict(self, x: Event) -> Any:
+        """Return what the learner makes of one event."""
+        return self._predict(x)
+
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+        self._learn(x, y)
+
+    def check(self, x: Event, y: Any) -> None:
+        """Raise the ValueError that learning the event would raise; learn nothing."""
+        self._learn(x, y, 0.0)
+
+    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
+        """Predict and learn through the learner's compiled pass."""
+        result: Sequence[Any] = self._pass(xs, ys)
+        return result
+
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
+        """Predict and learn through the learner's compiled pass, without a dict an event."""
+        found: Floats
+        if xs.matrix is not None:
+            found = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
+        else:
+            found = self.learner._predict_learn(list(xs.events), ys)
+        return Table(self.learner.labels, found) if self._classes else found
+
+
+class RiverSubject(Subject):
+    """A model with river's verbs under evaluation.
+
+    A classifier that gives no probabilities gives its class all of it. No answer is nobody's class, or 0.
+    """
+
+    def __init__(self, model: Any, task: str) -> None:
+        self.model, self._classes = model, task == TASKS[0]
+        self._proba = self._classes and hasattr(model, "predict_proba_one")
+
+    def predict(self, x: Event) -> Any:
+        """Return a dict of probabilities, or a number."""
+        if self._proba:
+            try:
+                return self.model.predict_proba_one(x)
+            except NotImplementedError:
+                self._proba = False
+        found = self.model.predict_one(x)
+        if self._classes:
+            return {} if found is None else {found: 1.0}
+        return 0.0 if found is None else float(found)
+
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+        self.model.learn_one(x, y)
+
+
+class Frozen(Subject):
+    """A subject that is asked and learns no more.
+
+    One of streamk refuses what it would refuse to learn.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject, self.judges = subject, subject.judges
+        self._fits = False  # whether a target was of the kind that it was trained on
+
+    def predict(self, x: Event) -> Any:
+        """Return what the subject makes of one event."""
+        return self.subject.predict(x)
+
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn nothing.
+
+        Raises
+        ------
+        TypeError
+            If the first target is not of the kind that the subject was trained on.
+        ValueError
+            If the subject refuses the target.
+        """
+        if not isinstance(self.subject, LearnerSubject):
+            return
+        try:
+            self.subject.check(x, y)
+        except ValueError as error:
+            if self._fits:
+                raise
+            raise TypeError(f"{error}; train it on such targets, or replay it on those it knows") from None
+        self._fits = True
+
+
+def subject_of(model: Any, task: str) -> Subject:
+    """Return a model as a subject: a subject as it is, a learner of streamk, or any with river's verbs.
+
+    Raises
+    ------
+    ValueError
+        If it has not the verbs, or is for another task.
+    """
+    if isinstance(model, Subject):
+        return model
+    if not hasattr(model, "learn_one") or not (
+        hasattr(model, "predict_one") or hasattr(model, "predict_proba_one")
+    ):
+        raise ValueError(f"{type(model).__name__} has no learn_one and predict_one")
+    if hasattr(model, "_predict_learn"):
+        if hasattr(model, "labels") != (task == TASKS[0]):
+            raise ValueError(f"{type(model).__name__} is not for {task}")
+        return LearnerSubject(model, task)
+    return RiverSubject(model, task)

@@ -1,0 +1,102 @@
+"""``streamk tune`` and ``streamk demo`` as a user types them."""
+
+import json
+import random
+import subprocess
+
+import pytest
+import typer
+
+import streamk
+from connectors.cli import tune
+from connectors.replay.run import replay
+from connectors.settings_file import load
+
+from .terminal import COMMAND
+
+
+def run(*arguments, **options):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    rng = random.Random(3)
+    rows = [{"a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for _ in range(4500)]
+    path = tmp_path_factory.mktemp("logs") / "log.jsonl"
+    path.write_text("\n".join(json.dumps({**x, "y": x["a"] ** 2 + x["b"] ** 2 > 1.5}) for x in rows))
+    return path
+
+
+def test_the_table_is_for_the_daemon(log, tmp_path):
+    grid = ["--grid", "features=16|256", "--grid", "bandwidth=0.01|1"]
+    done = run("tune", log, "--target", "y", "--learner", "kaczmarz", *grid)
+    assert done.returncode == 0, done.stderr
+    assert "in the worse half" in done.stdout or "surely worse" in done.stdout
+    table = done.stdout[done.stdout.index("[learner]") :]
+    path = tmp_path / "streamk.toml"
+    source = f'[source]\nkind = "file"\npath = "{log}"\n'
+    path.write_text(f'{source}[events]\ntarget = "y"\n{table}\n[checkpoints]\ndirectory = "kept"\n')
+    assert load(path).learner.parameters == {"features": 256, "bandwidth": 1}
+
+
+def test_json_and_wrong_things(log):
+    grid = ["--grid", "features=16|64"]
+    found = json.loads(run("tune", log, "--target", "y", "--learner", "kaczmarz", *grid, "--json").stdout)
+    assert found["parameters"] == {"features": 64}
+    for arguments, message in (
+        (["--grid", "features"], "write KEY=VALUE|VALUE"),
+        (["--learner", "ls-svm"], "has no grid of its own"),
+        (["--learner", "forest"], "forest"),
+        (["--grid", "size=1|2"], "parameters.size is unknown"),
+    ):
+        done = run("tune", log, "--target", "y", *arguments)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.replace("│", " ").split())
+        assert "Traceback" not in done.stderr
+
+
+def strict(text):
+    """Read JSON that has nothing that is not JSON."""
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def test_metrics_that_are_not_given_are_null(tmp_path):
+    path = tmp_path / "classes.csv"
+    path.write_text("a,y\n" + "".join(f"{k % 25},c{k % 25}\n" for k in range(300)))
+    grid = ["--learner", "kaczmarz", "--grid", "features=16|32"]
+    done = run("tune", path, "--target", "y", *grid, "--json")
+    assert {each["auc"] for each in strict(done.stdout)["left"].values()} == {None}
+
+
+@pytest.mark.parametrize("events", [2000, 3000])  # before settings are dropped for the first time, and after
+def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
+    def failing(*given, watch, **options):
+        def watched(run):
+            for name in run.names:
+                run.contest.drop(name, "at event 7: overflow")
+            watch(run)
+
+        return replay(*given, watch=watched, **options)
+
+    monkeypatch.setattr(tune, "replay", failing)
+    with pytest.raises(typer.Exit) as ended:
+        tune.tune_command(
+            str(log), "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
+        )  # fmt: skip
+    assert ended.value.exit_code == 2
+    said = "every setting was left out: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"
+    assert said in capsys.readouterr().err
+
+
+def test_the_demonstration(tmp_path):
+    done = run("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("bananas", "imagesegments", "synthetic"):
+        page = tmp_path / "demo-output" / name / "index.html"
+        assert page.stat().st_size > 10_000
+        assert streamk.load(tmp_path / "demo-output" / f"{name}.streamk").events > 2000
+    assert done.stdout.count("reloaded: the same predictions") == 3
+    line = next(row for row in done.stdout.splitlines() if row.startswith("streamk replay"))
+    again = run(*line.split()[1:], cwd=tmp_path)
+    assert again.returncode == 0, again.stderr

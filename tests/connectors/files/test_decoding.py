@@ -1,0 +1,279 @@
+"""Compiled decoding decides nothing but speed: numbers, dialects, and events against the slow decoder."""
+
+import csv
+import random
+import re
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from connectors.events import Decoder
+from connectors.files.ahead import Ahead
+from connectors.files.dialect import Dialect, sniff
+from connectors.files.numbers import INT, NONE, number, short
+from connectors.files.replayed import ReplayLog
+from connectors.values import MISSING, value_reader
+from streamk.compiling import ENTRY
+
+
+@njit(**ENTRY)
+def compiled(data, point):
+    return number(data, 0, len(data), point)
+
+
+@njit(**ENTRY)
+def compiled_short(data, point):
+    return short(data, 0, len(data), point)
+
+
+def decimals(draw):
+    """Texts of all sorts; whole numbers of 54 bits lie between two doubles, or next to that."""
+    double = struct.unpack("d", draw.randbytes(8))[0]
+    digits = str(draw.randrange(10 ** draw.randint(1, 19)))
+    middle = 2 * draw.randrange(2**52, 2**53) + draw.randint(-1, 1)
+    yield from (repr(double), repr(draw.gauss(0, 1)), f"{digits}e{draw.randint(-30, 60)}", str(middle))
+    yield from (f"{middle // 2}.5", f"{draw.random():.{draw.randint(0, 20)}f}", str(draw.getrandbits(64)))
+    yield from (f"{draw.choice(['', '-', '+'])}{digits[:5]}.{digits[5:]}", f"{middle * 5}e-1")
+    yield "".join(draw.choices("0123456789.,eE+-_ naif", k=draw.randint(1, 6)))
+
+
+def test_a_number_is_what_python_reads():
+    draw = random.Random(7)
+    for text in (text for _ in range(4000) for text in decimals(draw)):
+        kind, value = compiled(np.frombuffer(text.encode(), np.uint8), 46)
+        assert kind == NONE or struct.pack("d", value) == struct.pack("d", float(text)), text
+        assert kind != INT or int(text) == value
+        end, value, _, _ = compiled_short(np.frombuffer(text.encode(), np.uint8), 46)
+        assert end == 0 or struct.pack("d", value) == struct.pack("d", float(text[:end])), text
+
+
+@pytest.mark.parametrize(
+    "text", ["1", "-2.5", "0.1234567890123456", "1e22", "17.25e-3", "9999999999999999999.", "+.5"]
+)
+def test_what_is_plain_is_not_left_to_python(text):
+    assert compiled(np.frombuffer(text.encode(), np.uint8), 46)[0] != NONE
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**20), 10**20).map(str),
+    st.sampled_from(
+        [
+            *MISSING,
+            "None",
+            "?",
+            " NA ",
+            "-nan",
+            "inf",
+            "01",
+            "-0",
+            "1\r2",
+            "-.5",
+            "5.",
+            "1_0",
+            "3,14",
+            "1.234,5",
+            " 7",
+            "é",
+            "\ud800",
+        ]
+    ),
+    st.text(alphabet='ab1-.,;"\n\r\t é\0', max_size=5),
+)
+
+
+def outcome(decode, line):
+    try:
+        event = decode(line)
+    except ValueError:
+        return "broken"
+    return "unlabelled" if event.target is None else (event.fields, event.target, event.time)
+
+
+def found(path, **given):
+    log = ReplayLog(path, "y", **given)
+    rows = []
+    try:
+        rows = [
+            row
+            for b in log.batches()
+            for row in zip(b.events, b.targets, b.times or [None] * len(b), strict=True)
+        ]
+    except ValueError as error:
+        if "is missing" not in str(error):
+            raise
+    return rows, log.broken.count, log.broken.unlabelled
+
+
+def tally(outcomes):
+    kept = [one for one in outcomes if not isinstance(one, str)]
+    return kept, outcomes.count("broken"), outcomes.count("unlabelled")
+
+
+@settings(max_examples=150)
+@given(st.data(), st.sampled_from(";,"), st.sampled_from(".,"), st.sampled_from([MISSING, ()]), st.booleans())
+def test_csv_is_read_as_line_by_line(tmp_path_factory, data, delimiter, decimal, missing, timed):
+    # a comma may be both, where values stand in quotes
+    width = data.draw(st.sampled_from([4, 4, 4, 3]))
+    rows = data.draw(st.lists(st.lists(CELLS, min_size=width, max_size=4), max_size=8))
+    quoting = data.draw(st.booleans())
+    if any(re.search(r"[.,]\d{3}", cell) for row in rows for cell in row):
+        rows = [["x"] * 4, *rows]  # in no column are all values numbers: signs between thousands are a text's
+    lines = []
+    for row in rows:
+        cells = [
+            '"' + cell.replace('"', '""') + '"' if quoting else "".join(c for c in cell if c not in '"\n\r')
+            for cell in row
+        ]
+        lines.append(delimiter.join(cells).encode("utf-8", "surrogatepass"))
+    end = data.draw(st.sampled_from([b"\n", b"\r\n"]))
+    names = ["a", "y", "b", "t"]
+    text = delimiter.join(names).encode() + end + end.join(lines)
+    path = tmp_path_factory.getbasetemp() / "line.csv"
+    path.write_bytes(text)
+    time = "t" if timed else None
+    decode = Decoder(
+        "csv", "y", time=time, columns=names, delimiter=delimiter, decimal=decimal, missing=missing
+    )
+    expected = tally([outcome(decode, line) for line in lines if line])
+    given = {"time": time, "delimiter": delimiter, "decimal": decimal, "missing": missing}
+    assert repr(found(path, **given)) == repr(expected)
+
+
+VALUES = (
+    "1 -0 0 -0.0 01 1. .5 +1 1e3 1E+2 1.5e 1e400 true false null nul -1 -01 1x 00 -1.0 123456789012345.6 1.- "
+    '{} [1,2] "a" "" "\\u00e9" "é" "a\tb" NaN -'
+)
+WORDS = st.one_of(
+    st.sampled_from(VALUES.split(" ")),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(2**65), 2**65).map(str),
+)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(st.sampled_from([0] * 8 + [1, 2, 3, 4]), WORDS, WORDS), min_size=1, max_size=8),
+    st.booleans(),
+)
+def test_json_lines_are_read_as_line_by_line(tmp_path_factory, rows, timed):
+    shapes = [
+        '{"a": %s, "y": %s, "t": 1}',
+        '{"y":%s,"a":%s}',
+        '  { "a" : %s , "y":%s,"t":1 } \r',
+        '{"a": %s, "y": %s',
+        "",
+    ]
+    lines = [(shapes[k] % (a, y) if k < 4 else " ").encode() for k, a, y in rows]
+    lines = [b'{"a": 1, "y": 2, "t": 1}', *lines]
+    path = tmp_path_factory.getbasetemp() / "line.json"
+    path.write_bytes(b"\n".join(lines))
+    decode = Decoder("json", "y", time="t" if timed else None)
+    expected = tally([outcome(decode, line) for line in lines if line.strip()])
+    assert repr(found(path, time="t" if timed else None)) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("a,b,y\n1.5,2,3\n", ",."),
+        ("a;b;y\n1,5;2;3\n", ";,"),
+        ("a;b;y\n1.5;2;3\n", ";."),
+        ("a\tb\ty\n1,5\t2\tx\n", "\t,"),
+        ("a|b|y\n1|2|3\n", "|."),
+        ('"a,b";y\n"1,2";3\n', ";,"),
+        ('a,y\n"1,234",5\n"2,000",6\n', ",."),
+        ('a,y\n"1,23",5\n"2,5",6\n', ",,"),
+        ("a;y\n1,234;5\n", ";,"),
+        ("name, full;y\nSmith, J;3\nJones, K;4\n", ";."),
+        ("y\n1\n2\n", ",."),
+        ("a;y\n01.02.2024;5\n1,5;6\n", ";,"),
+        ('a;y\n"x\n,,,,";5\n', ";."),
+    ],
+)
+def test_dialects(text, dialect):
+    assert sniff(text, "y") == Dialect(*dialect)
+
+
+def test_what_is_given_is_taken():
+    assert sniff("a;y\n1,5;2\n", "y", decimal=".") == Dialect(";", ".")
+    assert sniff("a;y,z\n", "y", delimiter=",") == Dialect(",", ".")
+    assert sniff("a;y\n1;2\n", "y", before=",") == Dialect(";", ",")
+    with pytest.raises(ValueError, match="--delimiter"):
+        sniff("", delimiter="ab")
+    with pytest.raises(ValueError, match="--decimal"):
+        sniff("", decimal="x")
+
+
+THOUSANDS = [
+    ('900,"1,100.25",-7,"12,345,678"', ",", [900.0, 1100.25, -7.0, 12345678.0]),
+    ("900;1.100,25;-7,5;12.345.678", ";", [900.0, 1100.25, -7.5, 12345678.0]),
+    ("900;1,100.25;-7.5;12,345,678", ";", [900.0, 1100.25, -7.5, 12345678.0]),
+]
+
+
+@pytest.mark.parametrize(("cells", "delimiter", "values"), THOUSANDS)
+@pytest.mark.parametrize("seen", [True, False])
+def test_signs_between_thousands(tmp_path, cells, delimiter, values, seen):
+    """They are there in the first rows, or come only after many others."""
+    decimal = "," if "-7,5" in cells else "."
+    cells = next(csv.reader([cells], delimiter=delimiter))
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter)
+        writer.writerow(["price", "ids", "y"])
+        if not seen:
+            writer.writerows([["1", "x1", "2"]] * 1500)
+        for cell in cells:
+            writer.writerow([cell, cell, cell])
+        writer.writerow(["?", "", "5"])
+        if seen:
+            writer.writerows([["3", "x2", "2"]] * 250)
+    log = ReplayLog(path, "y", decimal=None if seen else decimal)
+    rows = [row for batch in log.batches() for row in zip(batch.events, batch.targets, strict=True)]
+    found = rows[:5] if seen else rows[-5:]
+    texts = list(map(value_reader(decimal, MISSING), cells))
+    # with `?` among its first values, a column is none of numbers; later on it is a text by itself
+    assert [x["price"] for x, _ in found] == [*(texts if seen else values), "?"]
+    assert [x["ids"] for x, _ in found][:4] == texts
+    assert [float(y) for _, y in found] == [*values, 5.0]
+
+
+def test_a_column_of_numbers_may_lack_some(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('a,y\nNA,1\n,1\n"1,100.5",2\n')
+    (batch,) = ReplayLog(path, "y").batches()
+    assert [x["a"] for x in batch.events] == [None, None, 1100.5]
+
+
+def test_thousands_of_columns(tmp_path):
+    names = [f"c{k}" for k in range(3000)]
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join([",".join([*names, "y"])] + [",".join(["1.5"] * 3000 + ["u"])] * 500))
+    batches = list(ReplayLog(path, "y").batches())
+    assert sum(map(len, batches)) == 500
+    assert len(batches) > 1
+    assert batches[0].matrix.shape[1] == 3000
+
+
+def test_reading_ahead_has_bounds_and_order():
+    made = []
+
+    def items():
+        for k in range(100):
+            made.append(k)
+            yield k
+        raise KeyError("at the end")
+
+    with Ahead(items(), lambda item: 10, depth=50, most=30) as ahead:
+        assert next(ahead) == 0
+        while len(made) < 5:
+            pass
+        assert len(made) <= 5
+        assert [next(ahead) for _ in range(99)] == list(range(1, 100))
+        with pytest.raises(KeyError, match="at the end"):
+            next(ahead)

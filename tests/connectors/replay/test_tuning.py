@@ -1,0 +1,48 @@
+"""Halving: the best is found, the hopeless are dropped, and nobody is dropped for luck."""
+
+import json
+import random
+
+import pytest
+
+from connectors.files.log import Log
+from connectors.replay.run import replay
+from connectors.replay.tuning import GRIDS, Halving, grid_of
+
+
+def log(tmp_path, n=5000):
+    rng = random.Random(3)
+    rows = [{"a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for _ in range(n)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps({**x, "y": x["a"] ** 2 + x["b"] ** 2 > 1.5}) for x in rows))
+    return Log(path, "y")
+
+
+def test_the_best_is_left(tmp_path):
+    names = grid_of("kaczmarz", ["features=16|256", "bandwidth=0.01|1"])
+    halving = Halving(lambda run: None)
+    run = replay(log(tmp_path), names, baseline=False, watch=halving)
+    assert run.results().ranking()[0] == "kaczmarz:features=256,bandwidth=1"
+    assert len(halving.dropped) >= 2
+    assert all(run.results().error(name) == why for name, why in halving.dropped.items())
+    assert min(run.contest.standings[name].events for name in halving.dropped) >= 2048
+    assert run.contest.standings["kaczmarz:features=256,bandwidth=1"].events == 5000
+
+
+def test_equals_are_not_called_worse(tmp_path):
+    """Of two that are the same, neither is worse, nor in the worse half."""
+    halving = Halving(lambda run: None)
+    names = ["kaczmarz:features=64,seed=1", "kaczmarz:seed=1,features=64"]
+    replay(log(tmp_path), names, baseline=False, watch=halving)
+    assert not halving.dropped
+
+
+def test_grids():
+    assert len(grid_of("kaczmarz", [])) == 12
+    for name in GRIDS:
+        assert all(each.startswith(f"{name}:") for each in grid_of(name, []))
+    for wrong in (["features"], ["=3"], ["features=64||128"]):
+        with pytest.raises(ValueError, match=r"write KEY=VALUE\|VALUE"):
+            grid_of("kaczmarz", wrong)
+    with pytest.raises(ValueError, match="eigenpro has no grid of its own"):
+        grid_of("eigenpro", [])
