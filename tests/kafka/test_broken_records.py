@@ -48,6 +48,13 @@ def test_broken_bytes_are_read_as_by_the_library(log, n, data):
     agree({**log, "records": bytes(broken)}, n)
 
 
+def test_the_position_follows_the_library_where_it_reads_the_batch():
+    """The library reads batches whose offsets are beyond 62 bits; its position ends one poll later."""
+    log = fetch(records=batch([record(), record()], offset=2**63 - 2**40, last=2), committed=False)
+    records, error = agree(log, 1)
+    assert len(records) == 2 and error is None
+
+
 def mend(data):
     """Make the checksums of batches right."""
     pos = 0
