@@ -64,6 +64,8 @@ class _WithoutCode:
 class _Part(JITCodeLibrary):
     """The code of a part, each function optimised by itself, of which no machine code is made."""
 
+    _stands_alone = False
+
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
         self._alone = _Alone(self)
@@ -78,6 +80,8 @@ class _Part(JITCodeLibrary):
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage.name == "external":
                 function.linkage = "linkonce_odr"
+                if self._stands_alone:
+                    function.add_function_attribute("noinline")
         self._finalize_dynamic_globals()
         self._finalized = True
 
@@ -95,6 +99,12 @@ class _Part(JITCodeLibrary):
                 whole.link_in(library._get_module_for_linking(), preserve=True)
             self._shared_module = whole
         return self._shared_module
+
+
+class _CalledPart(_Part):
+    """The code of a part that stays a function where it is called, however often that is."""
+
+    _stands_alone = True
 
 
 def _in_order(libraries: Sequence[Any]) -> list[Any]:
@@ -141,6 +151,10 @@ class _Parts(_Pipeline):
     _library = _Part
 
 
+class _CalledParts(_Pipeline):
+    _library = _CalledPart
+
+
 class _Entries(_Pipeline):
     _library = _Entry
 
@@ -160,9 +174,10 @@ _ANY: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
 INNER: Any = _ANY | {"no_cpython_wrapper": True}
 ENTRY: Any = _ANY | {"cache": True}
 if numba.__version__.startswith(KNOWN):
+    CALLED = INNER | {"pipeline_class": _CalledParts}
     INNER, ENTRY = INNER | {"pipeline_class": _Parts}, ENTRY | {"pipeline_class": _Entries}
 else:
-    INNER = INNER | {"cache": True}
+    CALLED = INNER = INNER | {"cache": True}
 
 
 class Both:

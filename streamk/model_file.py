@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-FORMAT = 5
+FORMAT = 6
 _KEY = "streamk"
 Arrays = dict[str, NDArray[Any]]
 

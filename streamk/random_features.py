@@ -16,7 +16,7 @@ from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import MOST_SLOTS, Rows, first_bad, slices
+from streamk.encoding.rows import MOST_SLOTS, Rows, slices
 from streamk.features.choice import STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.matrix import empty, fill, fill_here, project
@@ -60,9 +60,10 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     Notes
     -----
-    Strings and booleans are one-hot as ``name=value``, ``None`` adds nothing. The bytes of a row depend
-    neither on the rows beside it nor on the number of threads, once :meth:`learn_one` or :meth:`learn_many`
-    has met the names; before, a call with structured directions has the slots that its own rows need.
+    Strings and booleans are one-hot as ``name=value``; missing values, ``None`` and NaN, add nothing. The
+    bytes of a row depend neither on the rows beside it nor on the number of threads, once :meth:`learn_one`
+    or :meth:`learn_many` has met the names; before, a call with structured directions has the slots that its
+    own rows need.
     A map is not for use by several threads at once.
 
     References
@@ -129,14 +130,8 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     def _encode(self, x: Event, learning: bool) -> Rows:
         if not self._inputs.settled:
-            self._settle(self._checked(x, False))
-        return self._checked(x, learning)
-
-    def _checked(self, x: Event, learning: bool) -> Rows:
-        rows = self._inputs.encode(x, learning)
-        if first_bad(rows, self._inputs.largest) >= 0:
-            self._inputs.check(x)
-        return rows
+            self._settle(self._inputs.encode_checked(x, False))
+        return self._inputs.encode_checked(x, learning)
 
     def _prepare(self, rows: Batch, learned: Any) -> None:
         if len(rows) and not self._inputs.settled:

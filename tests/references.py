@@ -6,12 +6,12 @@ import math
 class Scale:
     """Mean and deviation of the values so far, but for the farthest, none moving the variance by much."""
 
-    def __init__(self, values=()):
+    def __init__(self, values=(), weights=None):
         self.count, self.mean, self.squares, self.held = 0, 0.0, 0.0, None
-        for value in values:
-            self.add(value)
+        for k, value in enumerate(values):
+            self.add(value, 1.0 if weights is None else weights[k])
 
-    def add(self, value):
+    def add(self, value, weight=1.0):
         if self.count == 0:
             self.count, self.mean = 1, value
         elif self.held is None:
@@ -31,9 +31,10 @@ class Scale:
             most = math.sqrt(max(16.0, self.count / 2.0) * self.squares / self.count)
             if self.squares > 0.0 and abs(distance) > most:
                 distance = math.copysign(most, distance)
-            self.count += 1
-            self.squares += distance**2 * (self.count - 1) / self.count
-            self.mean += distance / self.count
+            weight = min(weight, self.count)
+            self.count += weight
+            self.squares += weight * distance**2 * (self.count - weight) / self.count
+            self.mean += weight * distance / self.count
 
     @property
     def spread(self):

@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 5
+    assert header["format"] == 6
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 5"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 6"):
         streamk.loads(data)
 
 

@@ -133,11 +133,39 @@ def test_rows_of_every_kind(name, directions):
     assert made.transform([]).shape == (0, 64)
 
 
-@pytest.mark.parametrize("parameters", list(streamk.RandomFeatures._unit_test_params()))
-def test_rivers_battery(parameters):
-    parameters = {**parameters, "bandwidth": 100.0}  # for data with dates counted from year 1
-    for check in checks.yield_checks(streamk.RandomFeatures(**parameters)):
-        check(streamk.RandomFeatures(**parameters))
+BATTERY = [
+    streamk.RandomFeatures(**parameters)
+    for parameters in (
+        *streamk.RandomFeatures._unit_test_params(),
+        # wide, for data with dates counted from year 1
+        {"bandwidth": 100.0, "features": 64, "directions": "structured", "seed": 7},
+        {
+            "bandwidth": 100.0,
+            "features": 64,
+            "directions": "auto",
+            "kernel": ("matern", "gaussian"),
+            "seed": 7,
+        },
+        {"bandwidth": 100.0, "features": 64, "kernel": "arc-cosine", "directions": "dense", "seed": 7},
+        {"bandwidth": 100.0, "features": 64, "kernel": "polynomial", "seed": 7},
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "check"),
+    [
+        pytest.param(model, check, id=f"{model.kernel}-{model.directions}-{check.__name__}-{i}")
+        for model in BATTERY
+        for i, check in enumerate(checks.yield_checks(model))
+    ],
+)
+def test_rivers_battery(model, check):
+    check(model.clone())
+
+
+def test_no_check_of_river_is_skipped():
+    assert not any(model._unit_test_skips() for model in BATTERY)
 
 
 def test_a_linear_model_becomes_a_kernel_machine():

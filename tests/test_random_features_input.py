@@ -17,12 +17,12 @@ def points(n=50, d=6, seed=0):
 
 def test_bad_input():
     made = streamk.RandomFeatures(features=64, seed=1)
-    with pytest.raises(ValueError, match="field 'a' is nan"):
-        made.transform_one({"a": float("nan")})
+    with pytest.raises(ValueError, match="field 'a' is -inf"):
+        made.transform_one({"a": float("-inf")})
     with pytest.raises(ValueError, match="field 'a' is inf"):
         made.learn_one({"a": float("inf")})
-    with pytest.raises(ValueError, match="row 1: field '2' is nan"):
-        made.transform(np.array([[0.0, 0, 0], [0, 0, np.nan]]))
+    with pytest.raises(ValueError, match="row 1: field '2' is inf"):
+        made.transform(np.array([[0.0, 0, 0], [0, np.nan, np.inf]]))
     for bad in ({"bandwidth": None}, {"bandwidth": 0}, {"features": 0}, {"scales": ()}, {"directions": "x"}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             streamk.RandomFeatures(**bad)

@@ -89,7 +89,7 @@ def _file(path: str, settings: dict[str, str], task: str) -> Any:
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such model file") from None
     subject_of(model, task)
-    return model if learns == "true" else Frozen(subject_of(model, task))
+    return model if learns == "true" else Frozen(subject_of(model.frozen(), task))
 
 
 class Present(RiverSubject):

@@ -23,6 +23,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, mean_output, softmax
+from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.rows import typed
@@ -117,23 +118,23 @@ def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
 
 
 @both()
-def calibrate(loss, outputs, given, target, events, state):  # type: ignore[no-untyped-def]
+def calibrate(loss, outputs, given, target, events, state, weight):  # type: ignore[no-untyped-def]
     """Learn the calibration from one event: ``given`` are its probabilities before learning."""
     count = outputs.shape[0]
     if count < 2:
         return
     if loss == SQUARED:
         explained = (state[0] / count) / given[target]
-        rate = max(1.0 / (events + 2.0), _SLOWEST_RATE)
+        rate = repeated(max(1.0 / (events + 2.0), _SLOWEST_RATE), weight)
         state[0] = min(max(state[0] + rate * (explained - state[0]), _LEAST_SHARE), 1.0)
         return
     expected = 0.0
     for k in range(count):
         expected += given[k] * outputs[k]
     gradient = np.exp(state[0]) * (expected - outputs[target])
-    state[1] += gradient * gradient
+    state[1] += weight * gradient * gradient
     if state[1] > 0.0:
-        state[0] = min(max(state[0] - 0.5 * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
+        state[0] = min(max(state[0] - 0.5 * weight * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
 
 
 @overload(combine, jit_options=INNER)
@@ -152,14 +153,16 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Calibrating:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]
-            calibrate(combiner.loss, mixed[:known], given[:known], int(target), events, combiner.state)
+            calibrate(
+                combiner.loss, mixed[:known], given[:known], int(target), events, combiner.state, weight
+            )
 
     return learn

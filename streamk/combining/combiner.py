@@ -23,7 +23,9 @@ def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> N
     raise NotImplementedError("for compiled code")
 
 
-def adapt(combiner: Any, asked: Any, coding: Any, outputs: Any, mixed: Any, given: Any, target: Any) -> None:
+def adapt(
+    combiner: Any, asked: Any, coding: Any, outputs: Any, mixed: Any, given: Any, target: Any, weight: Any
+) -> None:
     """Learn from an event whose outputs :func:`combine` made ``mixed`` and ``given`` of.
 
     ``asked`` is the combiner as it was when the event was asked for: another one if labels come late. In

@@ -25,6 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.rows import typed
 
@@ -133,7 +134,7 @@ def spread_at(intervals, said):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def follow(intervals, asked, said, aim):  # type: ignore[no-untyped-def]
+def follow(intervals, asked, said, aim, weight):  # type: ignore[no-untyped-def]
     """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier."""
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
     spread = spread_at(asked, said)
@@ -142,13 +143,19 @@ def follow(intervals, asked, said, aim):  # type: ignore[no-untyped-def]
         for side in range(2):
             beyond = error if side == 1 else -error
             outside = 1.0 if beyond > asked.offsets[side, p] else 0.0
-            offsets[side, p] += intervals.step * (outside - tails[p])
-    size = abs(error) * spread
+            one, own = intervals.step * (outside - tails[p]), offsets[side, p]
+            moved = own + weight * one
+            if weight > 1.0:  # so many steps would turn where the error lies
+                moved = (
+                    min(moved, max(own + one, beyond)) if one > 0.0 else max(moved, min(own + one, beyond))
+                )
+            offsets[side, p] = moved
+    size, faded = abs(error) * spread, repeated(1.0 / _MEMORY, weight)
     knot, way = _knot(said)
     for k in range(2):
-        weight = way if k == 1 else 1.0 - way
+        part = way if k == 1 else 1.0 - way
         for what in range(2):
-            kept = errors[what, knot + k] / _MEMORY
-            errors[what, knot + k] += weight * ((1.0 if what == _EVENTS else size) - kept)
+            kept = errors[what, knot + k] * faded
+            errors[what, knot + k] += part * (_MEMORY * faded * (1.0 if what == _EVENTS else size) - kept)
     for what in range(2):
-        errors[what, _KNOTS] += (1.0 if what == _EVENTS else size) - errors[what, _KNOTS] / _MEMORY
+        errors[what, _KNOTS] += faded * (_MEMORY * (1.0 if what == _EVENTS else size) - errors[what, _KNOTS])

@@ -51,7 +51,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not Averaging:
         return None
-    return lambda combiner, asked, coding, outputs, mixed, given, target: None
+    return lambda combiner, asked, coding, outputs, mixed, given, target, weight: None

@@ -1,40 +1,130 @@
-"""A Newton step by Cholesky's factor, in loops whose order is written down: no library changes a bit."""
+"""Newton steps by Cholesky's factors, in loops whose order is written down: no library changes a bit.
+
+Three sets of weights are factorised side by side: while one waits for a square root or a division, the
+others compute. Of every set, column ``d`` of the factor ``L`` is row ``d`` of a matrix, so rows of ``L`` are
+in lanes; the slope is one more row of ``L``, which solves ``L y = slope``.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 from streamk.compiling import INNER
+from streamk.features.lanes import DOUBLE, at, data, index, load, shape, spread, store, times
 
+SETS = 3  # side by side
+_LANES = 8
 _LARGEST_WEIGHT = 1e3
 _LEAST = 1e-9  # of a pivot
 
 
-@njit(**INNER)
-def newton_step(weights, curvature, slope):  # type: ignore[no-untyped-def]
-    """Move ``weights`` by ``−curvature⁻¹ slope``, which becomes the step; weights end at ±1,000.
+@intrinsic
+def _factorise(typing_context, work):  # type: ignore[no-untyped-def]
+    """Make factors of matrices ``(3, size, padded)``, a column in each row, where slopes follow row ``size``.
 
-    The lower triangle of the curvature is read, and the upper filled with the same.
+    Of row ``e`` in column ``d``, products with the columns before are subtracted in order; then it is divided
+    by the root of what is left of the pivot.
     """
-    size = weights.shape[0]
-    lower = np.empty((size, size))
-    for e in range(size):
-        for d in range(e + 1):
-            rest = curvature[e, d]
-            for k in range(d):
-                rest -= lower[e, k] * lower[d, k]
-            if d < e:
-                lower[e, d] = rest / lower[d, d]
-            else:
-                lower[e, e] = np.sqrt(max(rest, _LEAST))
-            curvature[d, e] = curvature[e, d]
-    for e in range(size):
-        for k in range(e):
-            slope[e] -= lower[e, k] * slope[k]
-        slope[e] /= lower[e, e]
-    for e in range(size - 1, -1, -1):
-        for k in range(e + 1, size):
-            slope[e] -= lower[k, e] * slope[k]
-        slope[e] /= lower[e, e]
-        weights[e] = min(max(weights[e] - slope[e], -_LARGEST_WEIGHT), _LARGEST_WEIGHT)
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        start = data(context, b, signature, arguments, 0)
+        _, size, padded = shape(context, b, signature, arguments, 0)
+        apart = b.mul(size, padded)
+        parts = [at(b, start, times(b, apart, s)) for s in range(SETS)]
+        rest = [cgutils.alloca_once(b, ir.VectorType(DOUBLE, _LANES)) for _ in parts]
+        pivots = [cgutils.alloca_once(b, DOUBLE) for _ in parts]
+        vectors, least = b.ashr(padded, index(3)), ir.Constant(DOUBLE, _LEAST)
+        with cgutils.for_range(b, size) as columns:
+            d = columns.index
+            first = b.ashr(d, index(3))
+            with cgutils.for_range(b, vectors, start=first) as lanes:
+                e = times(b, lanes.index, _LANES)
+                own = [at(b, part, b.mul(d, padded), e) for part in parts]
+                for s in range(SETS):
+                    b.store(load(b, own[s], _LANES), rest[s])
+                with cgutils.for_range(b, d) as before:
+                    row = b.mul(before.index, padded)
+                    for s, part in enumerate(parts):
+                        factor = spread(b, b.load(at(b, part, row, d)), _LANES)
+                        product = b.fmul(load(b, at(b, part, row, e), _LANES), factor)
+                        b.store(b.fsub(b.load(rest[s]), product), rest[s])
+                with b.if_then(b.icmp_signed("==", lanes.index, first)):
+                    for s in range(SETS):
+                        left = b.extract_element(b.load(rest[s]), b.sub(d, e))
+                        left = b.select(b.fcmp_ordered(">", least, left), least, left)
+                        b.store(_root(b, left), pivots[s])
+                for s in range(SETS):
+                    pivot = spread(b, b.load(pivots[s]), _LANES)
+                    store(b, b.fdiv(b.load(rest[s]), pivot), own[s])
+            for part, pivot in zip(parts, pivots, strict=True):
+                b.store(b.load(pivot), at(b, part, b.mul(d, padded), d))
+        return context.get_dummy_value()
+
+    return types.void(work), generate
+
+
+@intrinsic
+def _solve(typing_context, work):  # type: ignore[no-untyped-def]
+    """Solve ``Lᵀ x = y`` from the last number on; ``y`` follows the factors, and ``x`` replaces it."""
+
+    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        start = data(context, b, signature, arguments, 0)
+        _, size, padded = shape(context, b, signature, arguments, 0)
+        apart = b.mul(size, padded)
+        parts = [at(b, start, times(b, apart, s)) for s in range(SETS)]
+        rest = [cgutils.alloca_once(b, DOUBLE) for _ in parts]
+        with cgutils.for_range(b, size) as loop:
+            e = b.sub(b.sub(size, index(1)), loop.index)
+            row = b.mul(e, padded)
+            places = [at(b, part, row, size) for part in parts]
+            for s in range(SETS):
+                b.store(b.load(places[s]), rest[s])
+            with cgutils.for_range(b, size, start=b.add(e, index(1))) as after:
+                k = after.index
+                solved = b.mul(k, padded)
+                for s, part in enumerate(parts):
+                    product = b.fmul(b.load(at(b, part, row, k)), b.load(at(b, part, solved, size)))
+                    b.store(b.fsub(b.load(rest[s]), product), rest[s])
+            for s, part in enumerate(parts):
+                b.store(b.fdiv(b.load(rest[s]), b.load(at(b, part, row, e))), places[s])
+        return context.get_dummy_value()
+
+    return types.void(work), generate
+
+
+def _root(b: Any, number: Any) -> Any:
+    kind = ir.FunctionType(DOUBLE, [DOUBLE])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.sqrt.f64"), [number])
+
+
+# Numba's annotations count the typing context among the arguments
+_factors: Any = _factorise
+_solutions: Any = _solve
+
+
+@njit(**INNER)
+def newton_steps(weights, curvature, slopes):  # type: ignore[no-untyped-def]
+    """Move three sets of ``weights`` ``(3, E)`` by ``−curvature⁻¹ slope`` each; they end at ±1,000.
+
+    The lower triangle of a curvature is read, and the upper filled with the same.
+    """
+    sets, size = weights.shape
+    padded = (size + _LANES) // _LANES * _LANES
+    work = np.zeros((sets, size, padded))
+    for s in range(sets):
+        for e in range(size):
+            for d in range(e + 1):
+                work[s, d, e] = curvature[s, d, e] = curvature[s, e, d]
+            work[s, e, size] = slopes[s, e]
+    _factors(work)
+    _solutions(work)
+    for s in range(sets):
+        for e in range(size):
+            moved = weights[s, e] - work[s, e, size]
+            weights[s, e] = min(max(moved, -_LARGEST_WEIGHT), _LARGEST_WEIGHT)

@@ -10,8 +10,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, softmax
-from streamk.combining.newton import newton_step
-from streamk.combining.weighing import clipped, fade, rate, share
+from streamk.combining.newton import newton_steps
+from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
 
@@ -61,23 +61,24 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
         known = int(coding.counts[KNOWN])
         if target < known and known > 1:
-            _learn_class(combiner, asked, outputs, known, int(target))
+            _learn_class(combiner, asked, outputs, known, int(target), weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped-def]
+def _learn_class(combiner, asked, outputs, known, y, weight):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
-    given, said, slope = np.empty(known), np.empty((known, experts)), np.empty(experts)
-    total, moved = 0.0, rate(combiner.error)
+    given, said, slopes = np.empty(known), np.empty((known, experts)), np.empty((sets, experts))
+    total, moved = 0.0, rate(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         loss = 0.0
         for k in range(known):
@@ -89,12 +90,12 @@ def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
         _probabilities(asked, s, outputs, known, given)
-        combiner.shares[s] *= max(given[y], 1e-12) ** combiner.pace
+        combiner.shares[s] *= max(given[y], 1e-12) ** pace
         if combiner.pace < 1.0:  # labels come late, and ``asked`` is another
             _probabilities(combiner, s, outputs, known, given)
         total += combiner.shares[s]
-        curvature = combiner.curvature[s]
-        fade(curvature, combiner.forgetting[s])
+        curvature, slope = combiner.curvature[s], slopes[s]
+        fade(curvature, combiner.forgetting[s], weight)
         for e in range(experts):
             mean = 0.0
             for k in range(known):
@@ -102,10 +103,10 @@ def _learn_class(combiner, asked, outputs, known, y):  # type: ignore[no-untyped
             slope[e] = mean
         for k in range(known):
             for e in range(experts):
-                part = given[k] * (said[k, e] - slope[e])
+                part = weight * given[k] * (said[k, e] - slope[e])
                 for d in range(e + 1):
                     curvature[e, d] += part * (said[k, d] - slope[d])
         for e in range(experts):
-            slope[e] -= said[y, e]
-        newton_step(combiner.weights[s], curvature, slope)
-    share(combiner.shares, total)
+            slope[e] = weight * (slope[e] - said[y, e])
+    newton_steps(combiner.weights, combiner.curvature, slopes)
+    share(combiner.shares, total, weight)

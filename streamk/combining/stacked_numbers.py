@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from streamk.combining.away import Watching, last_of, stays_away, watch
 from streamk.combining.combiner import adapt, combine
 from streamk.combining.intervals import Intervening, follow
-from streamk.combining.newton import newton_step
-from streamk.combining.weighing import clipped, fade, rate, share
+from streamk.combining.newton import newton_steps
+from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 
@@ -70,51 +70,52 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
         aim = aim_of(coding, target)
         together = _mixed(asked, outputs)
         if stays_away(combiner.away):
             said, came = unclipped(coding, last_of(combiner.away)), unclipped(coding, target)
-            follow(combiner.intervals, asked.intervals, said, came)
+            follow(combiner.intervals, asked.intervals, said, came, weight)
         else:
-            follow(combiner.intervals, asked.intervals, together, aim)
+            follow(combiner.intervals, asked.intervals, together, aim, weight)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
-            _learn_number(combiner, asked, outputs, together, aim)
+            _learn_number(combiner, asked, outputs, together, aim, weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_number(combiner, asked, outputs, mixed, aim):  # type: ignore[no-untyped-def]
+def _learn_number(combiner, asked, outputs, mixed, aim, weight):  # type: ignore[no-untyped-def]
     sets, experts = combiner.weights.shape
-    slope, count = np.empty(experts), combiner.shares.shape[0]
+    slopes, count = np.empty((sets, experts)), combiner.shares.shape[0]
     errors, least, total = np.empty(count), np.inf, 0.0
     for s in range(count):
         errors[s] = (_number(asked, s, outputs) - aim) ** 2
         least = min(least, errors[s])
-    moved = rate(combiner.error)
+    moved = rate(combiner.error, weight)
+    pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         combiner.losses[e] += moved * (errors[sets + e] - combiner.losses[e])
     combiner.error[_ERROR] += moved * ((mixed - aim) ** 2 - combiner.error[_ERROR])
     for s in range(count):
         if combiner.error[_ERROR] > 0.0:
             worse = min((errors[s] - least) / combiner.error[_ERROR], 50.0)
-            combiner.shares[s] *= np.exp(-_RATE * combiner.pace * worse)
+            combiner.shares[s] *= np.exp(-_RATE * pace * worse)
         total += combiner.shares[s]
     for s in range(sets):
-        curvature, said = combiner.curvature[s], 0.0
-        fade(curvature, combiner.forgetting[s])
+        curvature, slope, said = combiner.curvature[s], slopes[s], 0.0
+        fade(curvature, combiner.forgetting[s], weight)
         for e in range(experts):
             slope[e] = clipped(outputs, e, 0, CLIP)
             said += combiner.weights[s, e] * slope[e]
             for d in range(e + 1):
-                curvature[e, d] += slope[e] * slope[d]
+                curvature[e, d] += weight * slope[e] * slope[d]
         for e in range(experts):
-            slope[e] *= said - aim
-        newton_step(combiner.weights[s], curvature, slope)
-    share(combiner.shares, total)
+            slope[e] *= weight * (said - aim)
+    newton_steps(combiner.weights, combiner.curvature, slopes)
+    share(combiner.shares, total, weight)

@@ -12,7 +12,10 @@ It begins with ``A = 10 I`` and equal weights. There are three such *sets* of we
 and 0.99. Of classes, the sets are mixed as Bayes would, each by how probable it held what came; of numbers,
 the sets and the experts themselves by ``exp(−½ error²/mean error²)``. After every event the shares move by a
 thousandth of the way to equal ones, so that none is ever lost (Herbster and Warmuth 1998). The squared error
-of every expert is followed beside.
+of every expert is tracked, too.
+
+**Weights.** An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``.
+Shares move by the weight in units of the mean weight.
 
 **Late labels.** What came ``D`` events ago says less of what will come now: sets remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares follow with the power ``1/√(1 + D)``.
@@ -29,12 +32,14 @@ from numpy.typing import NDArray
 
 from streamk.combining.away import Away
 from streamk.combining.intervals import Intervals
+from streamk.combining.newton import SETS
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
 from streamk.encoding.rows import typed
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
+assert len(SPANS) == SETS
 _MOST = 1e100
 Array = NDArray[np.float64]
 
@@ -52,22 +57,32 @@ class Stacking:
         How many events late labels arrive.
     logits
         Of every expert of classes, whether its outputs are logits; their softmax then is what errs.
+    spans
+        Events that each set of weights remembers.
+    settled
+        By which steps of intervals are shortened, as if labels came so many events later.
     """
 
     def __init__(
-        self, experts: int, classes: bool, delay: int = 0, logits: Sequence[bool] | None = None
+        self,
+        experts: int,
+        classes: bool,
+        delay: int = 0,
+        logits: Sequence[bool] | None = None,
+        spans: Sequence[float] = SPANS,
+        settled: int = 0,
     ) -> None:
-        sets = len(SPANS)
+        sets = len(spans)
         self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
-        self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in SPANS])
+        self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in spans])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([PENALTY * np.eye(experts)] * sets)
         self.logits = np.array(logits or [False] * experts)
         mixed = sets if classes else sets + experts
         self.shares: Array = np.full(mixed, 1.0 / mixed)
-        self.error: Array = np.zeros(2)
+        self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
-        self.intervals = None if classes else Intervals(delay)
+        self.intervals = None if classes else Intervals(delay + settled)
         self.away = Away(delay)
 
     @property
@@ -81,6 +96,40 @@ class Stacking:
             if self.intervals is None
             else StackedNumbers(*shared, self.intervals.record, self.away.record)
         )
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether it has learned from any event."""
+        return bool(self.error[1])
+
+    def forget_shift(self) -> None:
+        """Expect the next target within reach of the scales."""
+        self.away.state[:] = 0.0
+
+    def restart(self) -> None:
+        """Start again with equal weights; errors and intervals stay."""
+        experts = self.weights.shape[1]
+        self.weights[:] = (2.0 if self.classes else 1.0) / experts
+        self.curvature[:] = PENALTY * np.eye(experts)
+        self.shares[:] = 1.0 / len(self.shares)
+
+    def start_from(self, other: Stacking) -> None:
+        """Begin with the weights of another combiner, and its intervals."""
+        self.weights[:] = other.mean_weights
+        if self.intervals is not None and other.intervals is not None:
+            self.intervals.offsets[:] = other.intervals.offsets
+            self.intervals.errors[:] = other.intervals.errors
+
+    def follow_weights(self, other: Stacking) -> None:
+        """Let the last set of weights start again with those of another combiner, as well known as they."""
+        self.weights[-1], self.curvature[-1] = other.mean_weights, other.curvature[0]
+
+    @property
+    def mean_weights(self) -> Array:
+        """The weight of every expert: those of the sets by their shares, and of numbers its own share."""
+        sets = len(self.weights)
+        mean = self.shares[:sets] @ self.weights
+        return np.asarray(mean if self.classes else mean + self.shares[sets:])
 
     @property
     def live(self) -> list[Array]:

@@ -12,6 +12,8 @@ PENALTY = 10.0  # of a squared weight, in units of one event
 _SHARE = 1e-3
 _EVENTS = 1  # place in a running mean
 _SLOWEST = 1e-3
+HEAVIEST = 5.0  # relative weight of one event for shares
+_COUNT = 2
 
 
 @njit(**INNER)
@@ -21,16 +23,31 @@ def clipped(outputs, e, k, clip):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def rate(error):  # type: ignore[no-untyped-def]
-    """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
-    error[_EVENTS] += 1.0
-    return max(1.0 / error[_EVENTS], _SLOWEST)
+def repeated(part, weight):  # type: ignore[no-untyped-def]
+    """Return what part of the way is gone by so many steps, each of which goes ``part`` of what is left."""
+    return part if weight == 1.0 else 1.0 - (1.0 - part) ** weight
 
 
 @njit(**INNER)
-def fade(curvature, forgetting):  # type: ignore[no-untyped-def]
+def rate(error, weight):  # type: ignore[no-untyped-def]
+    """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
+    error[_EVENTS] += weight
+    error[_COUNT] += 1.0
+    return max(weight / error[_EVENTS], repeated(_SLOWEST, weight))
+
+
+@njit(**INNER)
+def relative(error, weight):  # type: ignore[no-untyped-def]
+    """Return a weight in units of the mean weight of all events, at most 5."""
+    return min(weight * error[_COUNT] / error[_EVENTS], HEAVIEST)
+
+
+@njit(**INNER)
+def fade(curvature, forgetting, weight):  # type: ignore[no-untyped-def]
     """Forget, towards what was known before the first event (the lower triangle; so below)."""
     if forgetting < 1.0:
+        if weight != 1.0:
+            forgetting = forgetting**weight
         for e in range(curvature.shape[0]):
             for d in range(e + 1):
                 curvature[e, d] *= forgetting
@@ -38,8 +55,8 @@ def fade(curvature, forgetting):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def share(shares, total):  # type: ignore[no-untyped-def]
+def share(shares, total, weight):  # type: ignore[no-untyped-def]
     """Make the shares, whose sum is ``total``, sum to 1, a thousandth of which is spread equally."""
-    count = shares.shape[0]
+    count, spread = shares.shape[0], repeated(_SHARE, weight)
     for s in range(count):
-        shares[s] = (1.0 - _SHARE) * shares[s] / total + _SHARE / count
+        shares[s] = (1.0 - spread) * shares[s] / total + spread / count

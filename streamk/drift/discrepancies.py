@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.fields import Event, kind_of, name_of
+from streamk.encoding.fields import Event, kind_of_value, name_of
 
 _NUMBER, _ABSENT = object(), object()
 
@@ -47,9 +47,10 @@ def _split(field: Hashable, events: Sequence[Event]) -> tuple[NDArray[np.float64
     atoms: list[object] = []
     for x in events:
         value = x.get(field, _ABSENT)
-        if value is not _ABSENT and kind_of(type(value)) == "number":
+        kind = None if value is _ABSENT else kind_of_value(value)
+        if kind == "number":
             numbers.append(float(value))
             atoms.append(_NUMBER)
         else:
-            atoms.append(value)
+            atoms.append(None if kind == "missing" else value)
     return np.sort(np.array(numbers, dtype=np.float64)), Counter(atoms)

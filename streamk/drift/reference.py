@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from streamk.compiling import ENTRY
 from streamk.drift.thresholds import thresholds
 from streamk.drift.windows import Floats
-from streamk.encoding.fields import Event, kind_of, named
+from streamk.encoding.fields import Event, kind_of_value, named
 from streamk.encoding.following import COUNT, HELD, MEAN, SQUARES
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows, first_bad
+from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import FIXED, observe, scale_rows, spread
 from streamk.features.activation import AMPLITUDE
 from streamk.features.counter import mix64_int, uniforms
@@ -87,7 +87,7 @@ class Reference:
         rows = checked(inputs, x, False)
         if rows.keys.shape[1] < len(x):  # a number that is not known, or a missing value
             late: dict[Hashable, Any] = {
-                name: "present" if kind_of(type(v)) == "number" and name not in inputs.numbers else v
+                name: "present" if kind_of_value(v) == "number" and name not in inputs.numbers else v
                 for name, v in named(x).items()
             }
             rows = inputs.encode(late, False)
@@ -96,10 +96,7 @@ class Reference:
 
 def checked(inputs: Inputs, x: Event, learning: bool) -> Rows:
     """Return an encoded row, or raise the ValueError that names what cannot be taken."""
-    rows = inputs.encode(x, learning)
-    if first_bad(rows, inputs.largest) >= 0:
-        inputs.check(x)
-    return rows
+    return inputs.encode_checked(x, learning)
 
 
 def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> None:
@@ -111,7 +108,7 @@ def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> Non
     if deviation <= _CONSTANT * abs(middle):
         counted = np.zeros((1, FIXED))
         for value in values:
-            observe(value, counted, 0, None)
+            observe(value, counted, 0, None, 1.0)
         deviation = spread(counted, 0)
     deviation = max(deviation, _CONSTANT * abs(middle), 1e-150)
     statistics[COUNT], statistics[MEAN], statistics[HELD] = 2.0, middle, np.nan

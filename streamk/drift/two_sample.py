@@ -13,7 +13,8 @@ from river import base
 from streamk.drift.discrepancies import discrepancies
 from streamk.drift.reference import Reference, checked
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
-from streamk.encoding.fields import Event, kind_of
+from streamk.encoding.calendar_inputs import with_calendar
+from streamk.encoding.fields import Event, kind_of, named
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import Rows, stack
 from streamk.features.counter import MASK64, mix64_int
@@ -136,7 +137,8 @@ class KernelTwoSample(base.DriftDetector):
         ValueError
             If a value cannot be taken, naming its field. The detector is then what it was before.
         """
-        event: Event = x if isinstance(x, Mapping) else _event_of(x)
+        fields = named(x if isinstance(x, Mapping) else _event_of(x))
+        event = with_calendar(fields, scaled=False)
         if self._drift_detected:
             inputs = Inputs()
             checked(inputs, event, True)

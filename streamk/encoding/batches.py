@@ -3,31 +3,55 @@
 A batch is checked whole, and its names registered, before its first row is learned; rows are then encoded in
 pieces, so a large frame is never copied whole. Encoding agrees with
 :meth:`streamk.encoding.inputs.Inputs.encode` but for the order of fields, names being registered in the order
-in which a loop over the rows would have met them.
+in which a loop over the rows would have met them. Where rare names must leave on the way
+(:mod:`streamk.encoding.rare_names`), the batch is checked whole and learned in portions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.fields import Event, check_events
+from streamk.encoding import names
+from streamk.encoding.fields import Event, check_events, number_names
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows, empty_rows, first_bad
+from streamk.encoding.rare_names import NamesFullError
+from streamk.encoding.rows import RowError, Rows, empty_rows, first_bad
 
 Mask = NDArray[np.bool_]
 
 
 class Batch(Protocol):
-    """Rows that are prepared, then encoded in pieces, and answered in their own type."""
+    """Rows that are prepared, then encoded in pieces, and answered in their own type.
+
+    ``complete`` says whether names of all active rows are registered; ``width`` bounds the fields of a row.
+    """
+
+    complete: bool
+
+    @property
+    def width(self) -> int:
+        """Return how many fields a row has at most."""
+        ...
 
     def __len__(self) -> int: ...
 
     def prepare(self, inputs: Inputs, active: Mask | None) -> None:
-        """Check every value; register the names of the ``active`` rows (None: register nothing)."""
+        """Check every value; register the names of the ``active`` rows (None: register nothing).
+
+        Raises NamesFullError with the first row whose names are too many; names may be registered then.
+        """
+        ...
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
+        ...
+
+    def number_names(self, row: int) -> list[str]:
+        """Return the names of the numbers that a row has."""
         ...
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
@@ -46,9 +70,16 @@ class Batch(Protocol):
 class EventBatch:
     """Rows that are dicts, each with its own fields."""
 
+    complete = False
+
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
         self._encoded = empty_rows(0, 0)
+
+    @property
+    def width(self) -> int:
+        """Return how many fields an event has at most."""
+        return max(map(len, self._events), default=0)
 
     def __len__(self) -> int:
         return len(self._events)
@@ -60,6 +91,15 @@ class EventBatch:
         )
         if first_bad(self._encoded, inputs.largest) >= 0:
             check_events(self._events, inputs.largest)
+        self.complete = active is not None
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
+        return EventBatch(self._events[start:stop])
+
+    def number_names(self, row: int) -> list[str]:
+        """Return the names of the numbers that a row has."""
+        return number_names(self._events[row])
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
@@ -72,3 +112,45 @@ class EventBatch:
     def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
         """Return one dict of label to value a row."""
         return [dict(zip(labels, row, strict=True)) for row in values.tolist()]
+
+
+def prepare_whole(rows: Batch, inputs: Inputs, active: Mask) -> None:
+    """Check every row; register the names of active rows if there is space for all."""
+    before = len(inputs.numbers)
+    try:
+        rows.prepare(inputs, active)
+    except NamesFullError:
+        inputs.forget_after(before)
+        rows.prepare(inputs, None)
+        if rows.width > names.MOST_NAMES:
+            for row in np.flatnonzero(active).tolist():
+                try:
+                    names.check_fits(rows.number_names(row))
+                except ValueError as error:
+                    raise RowError(row, str(error)) from None
+
+
+def portions(rows: Batch, inputs: Inputs, active: Mask) -> Iterator[tuple[slice, Batch]]:
+    """Yield places and portions of a batch that :func:`prepare_whole` has checked, to be learned in turn.
+
+    There is one portion unless names are too many; rare names leave between two portions.
+    """
+    if rows.complete:
+        yield slice(0, len(rows)), rows
+        return
+    start = 0
+    while start < len(rows):
+        stop = len(rows)
+        while True:
+            part, before = rows.part(start, stop), len(inputs.numbers)
+            try:
+                part.prepare(inputs, active[start:stop])
+                break
+            except NamesFullError as full:
+                inputs.forget_after(before)
+                if full.row:
+                    stop = start + full.row
+                else:
+                    inputs.evict_for(rows.number_names(start))
+        yield slice(start, stop), part
+        start = stop

@@ -23,6 +23,8 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.labels import Label, Labels, plain
 from streamk.encoding.pooling import pooled
+from streamk.encoding.rare_names import check_uses, most_used, pooled_uses
+from streamk.encoding.recall import MEAN as MEAN_LABELS
 from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
@@ -35,6 +37,7 @@ from streamk.encoding.scaling import (
     spread,
     standardise,
 )
+from streamk.encoding.seen import SeenValues
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
 _MOST_EVENTS = 2.0**53
@@ -46,7 +49,8 @@ class Coding(NamedTuple):
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
     are the statistics of numbers that are standardised, None for others, which then need no code; ``memory``
-    and ``queue`` are those of labels (:mod:`streamk.encoding.recall`), if they are inputs.
+    and ``queue`` are those of labels (:mod:`streamk.encoding.recall`), if they are inputs; ``seen`` is the
+    record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
     """
 
     statistics: Array
@@ -58,6 +62,7 @@ class Coding(NamedTuple):
     classes: bool
     memory: Array | None
     queue: Array | None
+    seen: tuple[NDArray[np.uint64], NDArray[np.int64]] | None = None
 
 
 @njit(**INNER)
@@ -100,17 +105,17 @@ def outputs_after(coding, target):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def observe_target(coding, target):  # type: ignore[no-untyped-def]
-    """Count an event that was learned."""
+def observe_target(coding, target, weight):  # type: ignore[no-untyped-def]
+    """Count an event that was learned; its weight counts in the scale of the target."""
     coding.counts[KNOWN] = outputs_after(coding, target)
     coding.counts[EVENTS] += 1.0
-    _observe(coding.target, target, coding.horizon)
+    _observe(coding.target, target, coding.horizon, weight)
 
 
 @njit(**INNER)
-def _observe(statistics, target, horizon):  # type: ignore[no-untyped-def]
+def _observe(statistics, target, horizon, weight):  # type: ignore[no-untyped-def]
     if statistics is not None:
-        observe(target, statistics, 0, horizon)
+        observe(target, statistics, 0, horizon, weight)
 
 
 @both()
@@ -148,6 +153,8 @@ class Codec:
         Whether numeric targets are standardised.
     delay
         Labels are inputs of the events after them, and come so many events late; None if they are no inputs.
+    records_values
+        Whether values of categories that were never learned are left out.
     """
 
     def __init__(
@@ -157,7 +164,9 @@ class Codec:
         memory: int | None = None,
         standard: bool = True,
         delay: int | None = None,
+        records_values: bool = False,
     ) -> None:
+        self.seen = SeenValues() if records_values else None
         self.memory: Array | None = None
         self.queue: Array | None = None
         if delay is not None:
@@ -183,6 +192,7 @@ class Codec:
         return Coding(
             inputs.statistics, self.target if standard else None, self.counts, exponents, self.horizon,
             inputs.largest, self.labels is not None, self.memory, self.queue,
+            None if self.seen is None else (self.seen.bits, self.seen.state),
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:
@@ -190,6 +200,11 @@ class Codec:
         assert self.labels is not None
         self.labels.register(labels)
         self.counts[LEAST] = self.labels.least
+
+    def average_labels(self) -> None:
+        """Let the label memory hold its mean, as where no labels come."""
+        if self.memory is not None:
+            self.memory[:] = self.memory[MEAN_LABELS]
 
     def unit_in(self, other: Codec) -> Unit:
         """Return this codec's standardised targets in those of another."""
@@ -213,6 +228,10 @@ class Codec:
         arrays = {"statistics": statistics, "target": self.target, "counts": self.counts}
         if self.memory is not None and self.queue is not None:
             arrays |= {"memory": self.memory, "queue": self.queue}
+        if self.seen is not None:
+            arrays |= self.seen.parts()
+        if len(inputs.uses):
+            arrays["uses"] = inputs.uses
         return header, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -230,7 +249,7 @@ class Codec:
             known, held = values[np.arange(kept) != HELD], values[HELD]
             if not np.isfinite(known).all() or values[COUNT] < 0.0 or (held != GIVEN and abs(held) > LARGEST):
                 raise ValueError("its statistics are impossible")
-        inputs.set_names(names, statistics)
+        inputs.set_names(names, statistics, check_uses(arrays.get("uses"), len(names)))
         counts = typed(arrays, "counts", np.float64, (3,))
         if not (counts == np.clip(counts.round(), 0.0, _MOST_EVENTS)).all():
             raise ValueError("its counters are impossible")
@@ -239,6 +258,8 @@ class Codec:
         if counts[LEAST] != self.counts[LEAST] or counts[KNOWN] > self.outputs:
             raise ValueError("its counters are impossible")
         self.counts = counts.copy()
+        if self.seen is not None:
+            self.seen.restore(arrays)
         if self.memory is not None and self.queue is not None:
             memory = typed(arrays, "memory", np.float64, self.memory.shape)
             queue = typed(arrays, "queue", np.float64, self.queue.shape)
@@ -257,16 +278,16 @@ class Codec:
 
     def absorb(self, others: Sequence[Codec], base: Codec | None = None) -> None:
         """Know what some codecs know together, who may have gone on from ``base``; this one knows nothing."""
-        names = list(dict.fromkeys(chain.from_iterable(other.inputs.numbers for other in others)))
         inputs = self.inputs
         if not inputs.settled:
             for other in others:
                 if other.inputs.settled:
                     inputs.settle(other.inputs.directions)
+        names, use = most_used([other.inputs for other in others], inputs.most)
         statistics = np.zeros((len(names) if inputs.scaled else 0, self.target.shape[1]))
         for slot in range(len(statistics)):
             statistics[slot] = self._pooled(names[slot], others, base)
-        inputs.set_names(names if inputs.registers else [], statistics)
+        inputs.set_names(names if inputs.registers else [], statistics, pooled_uses(statistics, names, use))
         targets = [other.target[0] for other in others]
         self.target[0] = pooled(targets, self.horizon, None if base is None else base.target[0])
         if self.labels is not None:
@@ -276,6 +297,8 @@ class Codec:
         self.counts[EVENTS] = before_them + sum(other.counts[EVENTS] - before_them for other in others)
         known = [int(other.counts[KNOWN]) for other in others]
         self.counts[KNOWN] = max(known, default=0) if self.labels is None else self._known_of(others)
+        if self.seen is not None:
+            self.seen.merge_from([other.seen for other in others if other.seen is not None])
 
     def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None) -> Array:
         """Return the statistics of a number that some of them know."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.rows import LARGEST, RowError
 
 Event = Mapping[Hashable, Any]
@@ -17,12 +19,39 @@ CATEGORIES = (bool, np.bool_, str)
 
 
 def kind_of(value_type: type) -> str | None:
-    """Return ``"number"``, ``"category"``, ``"missing"``, or None if the type is not accepted."""
+    """Return ``"number"``, ``"category"``, ``"moment"``, ``"missing"``, or None if a type is not accepted."""
     if issubclass(value_type, CATEGORIES):
         return "category"
     if issubclass(value_type, (Real, Decimal)) and not issubclass(value_type, np.timedelta64):
         return "number"
-    return "missing" if value_type is type(None) else None
+    if value_type is type(None) or _is_missing(value_type):
+        return "missing"
+    return "moment" if issubclass(value_type, (date, np.datetime64)) else None
+
+
+def _is_missing(value_type: type) -> bool:
+    """Return whether a type is that of pandas.NA or pandas.NaT; pandas need not be installed."""
+    return value_type.__name__ in ("NAType", "NaTType") and value_type.__module__.startswith("pandas.")
+
+
+def kind_of_value(value: Any) -> str | None:
+    """Return what :func:`kind_of` does of the type of a value; what is NaN or NaT is missing.
+
+    Examples
+    --------
+    >>> kind_of_value(1.0), kind_of_value(float("nan")), kind_of_value(None), kind_of_value([])
+    ('number', 'missing', 'missing', None)
+    """
+    kind = kind_of(type(value))
+    return "missing" if kind in ("number", "moment") and is_nan(value) else kind
+
+
+def is_nan(value: Any) -> bool:
+    """Return whether a number is NaN, or a moment NaT."""
+    try:
+        return bool(value != value)
+    except ArithmeticError:  # a signaling NaN, which is an error
+        return False
 
 
 def name_of(field: Hashable) -> str:
@@ -51,6 +80,12 @@ def named(x: Event) -> dict[str, Any]:
     return named
 
 
+def number_names(x: Event) -> list[str]:
+    """Return the names of an event's numbers."""
+    fields = with_calendar(named(x), scaled=True)
+    return [name for name, value in fields.items() if kind_of_value(value) == "number"]
+
+
 def no_dict(x: object) -> str:
     """Return the sentence that refuses what is no event."""
     return f"an event must be a dict of field names to values, not {type(x).__name__}"
@@ -59,8 +94,8 @@ def no_dict(x: object) -> str:
 def unaccepted(name: str, value: object) -> str:
     """Return the sentence that refuses a value for its type."""
     return (
-        f"field {name!r} is a {type(value).__name__}; a field must be a number, a boolean, a string "
-        "or None (missing)"
+        f"field {name!r} is a {type(value).__name__}; a field must be a number, a boolean, a string, "
+        "a date or time, or missing (None or NaN)"
     )
 
 
@@ -74,23 +109,23 @@ def as_float(name: str, value: Any, largest: float) -> float:
 
 
 def check_number(name: str, value: Any, largest: float) -> None:
-    """Raise ValueError if a number is NaN, infinite or too large to be squared, or to be told from others."""
+    """Raise ValueError if a number is infinite, or too large to be squared or distinguished from others."""
     try:
         number = float(value)
     except (OverflowError, ValueError):
         number = math.inf
-    if not abs(number) <= largest:
+    if abs(number) > largest:
         shown = f"{number:g}" if not math.isinf(number) else str(value)[:40]
         remedy = " because inputs are not scaled; scale the field, or subtract its starting value"
         raise ValueError(
             f"field {name!r} is {shown}; numbers must be finite and at most {largest:g} in size"
-            f"{remedy * (largest != LARGEST)} (a missing value is None)"
+            f"{remedy * (largest != LARGEST)} (a missing value is None or NaN)"
         )
 
 
 def check_event(x: Event, largest: float) -> None:
     """Raise the ValueError that names the first field of an event that cannot be taken, if any."""
-    for name, value in named(x).items():
+    for name, value in with_calendar(named(x), scaled=largest >= LARGEST).items():
         kind = kind_of(type(value))
         if kind is None:
             raise ValueError(unaccepted(name, value))

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from river.utils import dataframe
 
 from streamk.encoding.batches import Batch, EventBatch, Mask
+from streamk.encoding.calendar_inputs import is_timed, moments_in, moments_of
+from streamk.encoding.columns import Column, of_moments
 from streamk.encoding.fields import check_number, kind_of, name_of, unaccepted
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.names import MOST_NAMES
-from streamk.encoding.rows import ABSENT, UNSCALED, RowError, Rows, missing
+from streamk.encoding.rare_names import NamesFullError
+from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, RowError, Rows, missing
 
 
 def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
@@ -45,33 +47,12 @@ def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
     return _from_frame(frame)
 
 
-class _Column:
-    """One field of a frame: numbers with a mask of those present, or category texts (None: missing)."""
-
-    def __init__(self, name: str, numbers: Any = None, present: Mask | None = None, texts: Any = None):
-        self.name, self.numbers, self.present, self.texts = name, numbers, present, texts
-
-    def values(self) -> list[Any]:
-        """Return what a dict would hold: None where it is missing."""
-        if self.texts is not None:
-            return list(self.texts)
-        if self.present is None:
-            return list(self.numbers.tolist())
-        return [
-            v if there else None
-            for v, there in zip(self.numbers.tolist(), self.present.tolist(), strict=True)
-        ]
-
-    def first(self, active: Mask) -> int:
-        """Return the first active row where the field is present, −1 if there is none."""
-        here = active if self.present is None else active & self.present
-        return int(here.argmax()) if here.any() else -1
-
-
 class FrameBatch:
     """Rows of columns: a data frame, or an array with names."""
 
-    def __init__(self, columns: list[_Column], rows: int, like: Any = None) -> None:
+    complete = False
+
+    def __init__(self, columns: list[Column], rows: int, like: Any = None) -> None:
         numbers = [c for c in columns if c.texts is None]
         texts = [c for c in columns if c.texts is not None]
         self._numbers = sorted(numbers, key=lambda c: c.name)
@@ -83,12 +64,33 @@ class FrameBatch:
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def width(self) -> int:
+        """Return how many columns there are."""
+        return len(self._numbers) + len(self._texts)
+
+    def part(self, start: int, stop: int) -> Batch:
+        """Return the rows ``start … stop − 1`` as a batch that is yet to be prepared."""
+        columns = [column.part(slice(start, stop)) for column in (*self._numbers, *self._texts)]
+        return FrameBatch(columns, stop - start, self._like)
+
+    def number_names(self, row: int) -> list[str]:
+        """Return the names of the numbers that a row has."""
+        return [column.name for column in self._numbers if column.present is None or column.present[row]]
+
     def prepare(self, inputs: Inputs, active: Mask | None) -> None:
         """Check every number; register the names of the active rows, in order of appearance."""
+        if not inputs.scaled:
+            self._numbers = [column for column in self._numbers if column.bare]
         for column in self._numbers:
-            bad = ~(np.abs(column.numbers.astype(np.float64)) <= inputs.largest)
+            size = np.abs(column.numbers.astype(np.float64))
+            bad = ~(size <= inputs.largest)
             if column.present is not None:
                 bad &= column.present
+            if bad.any():
+                known = ~np.isnan(size)
+                column.present = known if column.present is None else column.present & known
+                bad &= known
             if bad.any():
                 row = int(bad.argmax())
                 try:
@@ -96,6 +98,7 @@ class FrameBatch:
                 except ValueError as error:
                     raise RowError(row, str(error)) from None
         self._known = np.full(len(self), len(inputs.numbers))
+        self.complete = active is not None
         if active is None:
             return
         met: dict[int, list[str]] = {}
@@ -103,14 +106,18 @@ class FrameBatch:
             if column.name not in inputs.numbers and (row := column.first(active)) >= 0:
                 met.setdefault(row, []).append(column.name)
         for row in sorted(met):
-            inputs.register(met[row])
+            try:
+                inputs.register(met[row])
+            except NamesFullError as full:
+                full.row, self.complete = row, False
+                raise
             self._known[row:] = len(inputs.numbers)
 
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
         # in the order in which an event's inputs are added up, where it is the same for all rows
         numbers = sorted(self._numbers, key=lambda c: inputs.number_key(c.name, 0) if not inputs.positional
-                         else inputs.numbers.get(c.name, MOST_NAMES))  # fmt: skip
+                         else inputs.numbers.get(c.name, MOST_SLOTS))  # fmt: skip
         width, count = len(numbers) + len(self._texts), stop - start
         values = np.ones((count, width))
         known = self._known[start:stop]
@@ -126,7 +133,7 @@ class FrameBatch:
             values[:, j] = column.numbers[start:stop]
             slot = inputs.slot(column.name)
             slots[present, j] = slot
-            position = inputs.numbers.get(column.name, MOST_NAMES)
+            position = inputs.numbers.get(column.name, MOST_SLOTS)
             met = position < known
             if not inputs.positional or met.all():
                 keys[present, j] = inputs.number_key(column.name, position)
@@ -145,6 +152,7 @@ class FrameBatch:
                 ABSENT if text is None else inputs.category_key(name, text)
                 for text in column.texts[start:stop]
             ]
+            slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return Rows(slots, keys, values)
 
     def series(self, values: list[Any]) -> Any:
@@ -179,10 +187,14 @@ def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
     check_distinct(texts)
     if X.dtype.kind == "b":
         return FrameBatch(
-            [_Column(n, texts=[str(v) for v in X[:, j].tolist()]) for j, n in enumerate(texts)], len(X)
+            [Column(n, texts=[str(v) for v in X[:, j].tolist()]) for j, n in enumerate(texts)], len(X)
         )
+    if X.dtype.kind == "M":
+        timed = is_timed(np.datetime_data(X.dtype)[0])
+        fields = {name: moments_of(name, X[:, j], X[:, j], timed) for j, name in enumerate(texts)}
+        return FrameBatch(of_moments(fields, set(texts)), len(X))
     if X.dtype.kind in "iuf":
-        return FrameBatch([_Column(n, numbers=X[:, j]) for j, n in enumerate(texts)], len(X))
+        return FrameBatch([Column(n, numbers=X[:, j]) for j, n in enumerate(texts)], len(X))
     return _MixedBatch([dict(zip(texts, row, strict=True)) for row in X.tolist()])
 
 
@@ -197,37 +209,40 @@ class _MixedBatch(EventBatch):
 
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     columns, mixed = [], False
+    moments: dict[str, nw.Series[Any]] = {}
     for label in frame.columns:
         column, name = frame.get_column(label), name_of(label)
         dtype = column.dtype
         null = column.is_null().to_numpy()
         present = ~null if null.any() else None
         if dtype.is_numeric():
-            if present is not None and isinstance(getattr(column.to_native(), "dtype", None), np.dtype):
-                # pandas' own float columns have no missing, only NaN, which is refused like any NaN
-                present = None
-            else:
-                column = column.fill_null(0) if present is not None else column
+            column = column.fill_null(0) if present is not None else column
             numbers = column.cast(nw.Float64).to_numpy()
-            columns.append(_Column(name, numbers=numbers, present=present))
+            columns.append(Column(name, numbers=numbers, present=present))
         elif isinstance(dtype, (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Object)):
             values = column.to_list()
             if null.any():
                 values = [None if gone else v for v, gone in zip(values, null, strict=True)]
             kinds = {kind_of(t) for t in set(map(type, values))}
-            mixed = mixed or "number" in kinds or None in kinds
-            columns.append(_Column(name, present=present, texts=values))
+            mixed = mixed or not kinds <= {"category", "missing"}
+            columns.append(Column(name, present=present, texts=values))
+        elif isinstance(dtype, (nw.Datetime, nw.Date)):
+            moments[name] = column
+            # a missing date may have had a time of day in events before
+            mixed = mixed or (isinstance(dtype, nw.Date) and present is not None)
         elif column.is_null().all():
-            columns.append(_Column(name, present=present, texts=[None] * len(column)))
+            columns.append(Column(name, present=present, texts=[None] * len(column)))
         else:
             raise ValueError(f"column {name!r} is of type {dtype}; {_accepted(column)}")
     if mixed:
-        fields = [column.values() for column in columns]
-        names = [column.name for column in columns]
+        fields = [column.values() for column in columns] + [column.to_list() for column in moments.values()]
+        names = [*(column.name for column in columns), *moments]
         check_distinct(names)
         return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
     for field in columns:
         field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
+    found = {name: moments_in(name, column) for name, column in moments.items()}
+    columns += of_moments(found, {name_of(label) for label in frame.columns})
     return FrameBatch(columns, len(frame), frame)
 
 

@@ -1,10 +1,11 @@
 """Names to numbers: an event becomes slots, keys and values.
 
 A number has a *slot*, where its running statistics live; a string or a boolean is the one-hot input
-``name=value``, worth 1 and never scaled. ``None`` is a number at its mean where the learner knows the name as
-a number, and nothing otherwise. Names are learned only from events that are learned; a number that was never
-learned has no scale yet and adds nothing. The name of a field that is no text is its text, and that of a
-whole number the same as a float: ``1`` and ``1.0`` are one name, and one key of a dict.
+``name=value``, worth 1 and never scaled. A missing value, ``None`` or NaN, is a number at its mean where the
+learner knows the name as a number, and nothing otherwise. Names are learned only from events that are
+learned; a number that was never learned has no scale yet and adds nothing. The name of a field that is no
+text is its text, and that of a whole number the same as a float: ``1`` and ``1.0`` are one name, and one key
+of a dict. Dates and times are numbers (:mod:`streamk.encoding.calendar_inputs`).
 """
 
 from __future__ import annotations
@@ -12,28 +13,33 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.encoding.calendar_inputs import ELAPSED, calendar_names, with_calendar
 from streamk.encoding.fields import (
     Event,
     as_float,
     check_event,
     check_events,
-    kind_of,
+    kind_of_value,
     named,
     no_dict,
+    number_names,
     unaccepted,
 )
 from streamk.encoding.names import Names
-from streamk.encoding.plans import Plan, Room, getter
-from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, missing
+from streamk.encoding.plans import Plan, Room, getter, plan_for
+from streamk.encoding.rare_names import NamesFullError
+from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, first_bad, missing, without_nan
 
 _MOST_PLANS = 256
 _LOOKED_AT = 4  # one in so many events without a plan
 _MOST_WIDTHS = 64
+_MOST_FAILURES = 8  # of a plan, whose events have other kinds of values by now
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
 
@@ -44,13 +50,15 @@ class Inputs(Names):
         super()._forget()
         self._plans: dict[Any, Plan] = {}
         self._sights: set[Any] = set()
-        self._misses = 0
+        self._misses = self._next_plan = 0
         self._rooms: dict[int, Room] = {}
         self._number_types: set[type] = {int, float}
+        self._moment_types: set[type] = set()
 
     def encode(self, x: Event, learning: bool) -> Rows:
         """Return one encoded row; with ``learning``, names not seen before are registered first.
 
+        Numbers that are NaN, infinite or too large may still be there: see :meth:`encode_checked`.
         The arrays belong to the encoder and are overwritten by the next event of as many fields.
 
         Raises a ValueError that names the field of a value that cannot be taken; no name was then registered.
@@ -62,9 +70,12 @@ class Inputs(Names):
             raise ValueError(no_dict(x)) from None
         try:
             if plan is not None:
-                rows = plan.encode(x, self._number_types, self._categories, self.category_key)
+                rows = plan.encode(x, self._number_types, self._categories, self)
                 if rows is not None:
                     return rows
+                plan.failures += 1
+                if plan.failures == _MOST_FAILURES:
+                    del self._plans[names]
             else:
                 self._misses += 1
                 if self._misses % _LOOKED_AT == 0:
@@ -76,19 +87,40 @@ class Inputs(Names):
         except (OverflowError, struct.error, TypeError, ValueError):
             self.check(x)
             raise
-        entries = self._entries_of(x, learning)
-        room = self._room_for(len(entries[0]))
         try:
-            for put, array, values in zip(room.put, room.rows, entries, strict=True):
-                put(array, 0, *values)
+            entries = self._entries_of(x, learning)
+        except NamesFullError:
+            self.evict_for(number_names(x))
+            entries = self._entries_of(x, learning)
+        slots, keys, values = entries
+        room = self._room_for(len(slots))
+        put_slots, put_keys, put_values = room.put
+        put_slots(room.slots, 0, *slots)
+        put_keys(room.keys, 0, *keys)
+        try:
+            put_values(room.rows.values, 0, *values)
         except struct.error:  # an integer that has no float
             self.check(x)
             raise
         return room.rows
 
+    def encode_checked(self, x: Event, learning: bool) -> Rows:
+        """Return one encoded row in which NaN is missing, or raise the ValueError that names a bad value."""
+        rows = self.encode(x, learning)
+        return self.with_missing(x, rows) if first_bad(rows, self.largest) >= 0 else rows
+
+    def with_missing(self, x: Event, rows: Rows) -> Rows:
+        """Return the row of ``x``, in which a number is bad: missing if it is NaN, else a ValueError."""
+        self.check(x)
+        return without_nan(rows)
+
     def _encode_numbers(self, x: Event) -> Rows:
         """Return an encoded event of numbers; a KeyError says that a name is not known."""
-        slots, keys = b"".join(map(self._slots.__getitem__, x)), b"".join(map(self._keys.__getitem__, x))
+        get = itemgetter(*x) if len(x) > 1 else None
+        if get is not None:
+            slots, keys = b"".join(get(self._slots)), b"".join(get(self._keys))
+        else:
+            slots, keys = b"".join(map(self._slots.__getitem__, x)), b"".join(map(self._keys.__getitem__, x))
         room = self._room_for(len(x))
         room.put[2](room.rows.values, 0, *x.values())
         room.slots[:], room.keys[:] = slots, keys
@@ -103,28 +135,33 @@ class Inputs(Names):
         return room
 
     def _consider(self, names: tuple[Hashable, ...], x: Event) -> None:
-        """Make a plan for events of these names if they come again, and are texts, known, and there."""
+        """Make a plan for events of these names if they come again, and are texts, known, and there.
+
+        A plan takes as long as a dozen events, so where there are many, few are made.
+        """
         if names not in self._sights:
             if len(self._sights) >= _MOST_PLANS:
                 self._sights.clear()
             self._sights.add(names)
             return
+        if self._misses < self._next_plan:
+            return
+        self._next_plan = self._misses + len(self._plans)
         if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        kinds = {str(name): kind_of(type(value)) for name, value in x.items()}
-        categories = [name for name, kind in kinds.items() if kind == "category"]
-        numbers = [name for name, kind in kinds.items() if kind != "category"]
-        needed = {n for n in numbers if self.registers or kinds[n] == "missing"}
-        if all(type(name) is str for name in names) and needed <= self.numbers.keys():
-            entries = [(name, self.entry(name)) for name in numbers]
-            self._plans[names] = Plan(entries, categories, self.scaled)
+            del self._plans[next(iter(self._plans))]
+        if (plan := plan_for(x, self)) is not None:
+            self._plans[names] = plan
 
     def _entries_of(self, x: Event, learning: bool) -> _Entries:
         """Return slots, keys and values of an event's fields, registering names first if it is learned."""
         try:
             if x and self._number_types.issuperset(map(type, x.values())):
-                slots, keys = zip(*map(self._entries.__getitem__, x), strict=True)
+                # a list: CPython 3.11 leaks an iterator that raises while f(*iterator, key=…) unpacks it
+                found = list(map(self._entries.__getitem__, x))
+                slots, keys = zip(*found, strict=True)
                 return slots, keys, list(x.values())
+            if self._moment_types and not self._moment_types.isdisjoint(map(type, x.values())):
+                x = with_calendar(named(x), self.scaled)
         except (AttributeError, KeyError, TypeError):
             pass
         try:
@@ -140,9 +177,15 @@ class Inputs(Names):
             kind = type(value)
             if kind in numbers:
                 slot, key = entries[name]
-            elif kind is str or kind is bool:
-                slot, key, value = UNSCALED, categories[name, str(value)], 1.0  # type: ignore[index]
+            elif kind is str:
+                key, value = categories[name, value], 1.0  # type: ignore[index]
+                slot = self.category_slot(name)  # type: ignore[arg-type]
+            elif kind is bool:
+                key, value = categories[name, str(value)], 1.0  # type: ignore[index]
+                slot = self.category_slot(name)  # type: ignore[arg-type]
             elif value is None:
+                if name not in entries and type(name) is str and not self.missing_numbers(name):
+                    continue
                 slot, key = entries[name]
                 if slot == UNSCALED:
                     continue
@@ -160,19 +203,22 @@ class Inputs(Names):
         slots, keys, values = [], [], []
         unknown = []
         for name, value in fields.items():
-            kind = kind_of(type(value))
+            kind = kind_of_value(value)
             if kind is None:
                 raise ValueError(unaccepted(name, value))
             if kind == "category":
-                slots.append(UNSCALED)
+                slots.append(self.category_slot(name))
                 keys.append(self.category_key(name, str(value)))
                 values.append(1.0)
             elif kind == "missing":
-                if self.scaled and name in self.numbers:
-                    slot, key = self.entry(name)
+                for number in self.missing_numbers(name):
+                    slot, key = self.entry(number)
                     slots.append(missing(slot))
                     keys.append(key)
                     values.append(0.0)
+            elif kind == "moment":
+                self._moment_types.add(type(value))
+                return self._new_entries(with_calendar(fields, self.scaled), learning)
             elif self.registers and name not in self.numbers:
                 unknown.append(name)
             else:
@@ -194,10 +240,18 @@ class Inputs(Names):
                 values.append(float(fields[name]))
         return slots, keys, values
 
+    def missing_numbers(self, field: str) -> list[str]:
+        """Return the numbers that are missing if a field is: itself, or its calendar inputs."""
+        if not self.scaled:
+            return []
+        if field in self.numbers or field + ELAPSED not in self.numbers:
+            return [field] if field in self.numbers else []
+        return [name for name in calendar_names(field) if name in self.numbers]
+
     def encode_many(self, events: Sequence[Event], learned: Sequence[bool]) -> Rows:
         """Return encoded rows of events in turn, the names of the ``learned`` registered as they come.
 
-        Raises a RowError for a value that cannot be taken; names may have been registered then.
+        Raises a RowError for a value that cannot be taken, or NamesFullError; names may be registered then.
         """
         parts, row = [], 0
         try:
@@ -205,6 +259,9 @@ class Inputs(Names):
                 parts.append(self._entries_of(x, learned[row]))
         except ValueError as error:
             raise RowError(row, str(error)) from None
+        except NamesFullError as full:
+            full.row = row
+            raise
         if not parts:
             return empty_rows(0, 0)
         width = max(len(part[0]) for part in parts)
@@ -217,7 +274,7 @@ class Inputs(Names):
             except (OverflowError, ValueError):  # a number that has no float
                 check_events(events, self.largest)
                 raise
-        return rows
+        return without_nan(rows)
 
     def encode_alike(self, events: Sequence[Event]) -> Rows | None:
         """Return encoded rows of events that all have the numbers of the first, known, and nothing else."""
@@ -235,7 +292,8 @@ class Inputs(Names):
         except (KeyError, TypeError, OverflowError):
             return None
         slots, keys = zip(*(self._entries[str(name)] for name in names), strict=True)
-        return Rows(np.array([slots], dtype=np.int32), np.array([keys], dtype=np.uint64), encoded)
+        rows = Rows(np.array([slots], dtype=np.int32), np.array([keys], dtype=np.uint64), encoded)
+        return without_nan(rows)
 
     def check(self, x: Event) -> None:
         """Raise the ValueError that names the first field of ``x`` that cannot be taken, if any."""

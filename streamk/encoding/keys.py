@@ -18,13 +18,15 @@ A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless
     number   "p" + 8 bytes of i          dense: the i-th number, from 0
     number   i + 1                      structured: a slot
     category "c" + length of name + name + "=" + value
+
+The slot of a category is −2³⁰ less the lowest 30 bits of the BLAKE2b of "f" + name.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
 
-from streamk.encoding.rows import MOST_SLOTS
+from streamk.encoding.rows import CATEGORY, MOST_SLOTS
 
 DIRECTIONS = ("keyed", "dense", "structured")
 AUTO = "auto"
@@ -43,6 +45,11 @@ def category_key(name: str, value: str) -> int:
     head = name.encode("utf-8", "surrogatepass")
     tail = value.encode("utf-8", "surrogatepass")
     return _digest(b"c" + len(head).to_bytes(4, "little") + head + b"=" + tail)
+
+
+def category_slot(name: str) -> int:
+    """Return what stands as the slot of a category: the same for all values of the field ``name``."""
+    return CATEGORY - (_digest(b"f" + name.encode("utf-8", "surrogatepass")) & (2**30 - 1))
 
 
 def number_position_key(index: int) -> int:

@@ -5,21 +5,36 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.keys import AUTO, category_key, number_key, number_position_key, number_slot_key
+from streamk.encoding.keys import (
+    AUTO,
+    category_key,
+    category_slot,
+    number_key,
+    number_position_key,
+    number_slot_key,
+)
+from streamk.encoding.pending import Pending
+from streamk.encoding.rare_names import SHARE, NamesFullError, faded, no_uses, staying
 from streamk.encoding.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
 from streamk.encoding.scaling import FIXED
 
 MOST_NAMES = MOST_SLOTS
-_TOO_MANY = (
-    f"would be among more than {MOST_NAMES:,} names of numbers, the most that a learner holds. Use "
-    "scale_inputs=False with keyed directions, which keeps no names, or put a free-form field into a string"
-)
 _MOST_KEYS = 65_536
+_LONGEST = 256  # characters of a category whose key is kept
+IN_A_STRING = "Put a free-form field into a string"
+
+
+class Movable(Protocol):
+    """Encoded events whose slots follow the names."""
+
+    def move(self, places: NDArray[np.int32]) -> None:
+        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        ...
 
 
 class Names:
@@ -36,7 +51,14 @@ class Names:
         What numbers that are not scaled may not exceed.
     kept
         Numbers of statistics of each name.
+    evicts
+        Whether rare names make room for new ones when there are too many, if directions are keyed.
+    remedy
+        What the error about too many names advises where they do not.
     """
+
+    waiting: Pending | None = None  # encoded events that are yet to be learned
+    sample: Movable | None = None  # encoded events that were learned
 
     def __init__(
         self,
@@ -44,12 +66,15 @@ class Names:
         scaled: bool = True,
         largest: float = LARGEST_UNSCALED,
         kept: int = FIXED,
+        evicts: bool = False,
+        remedy: str = IN_A_STRING,
     ) -> None:
         self.settled = directions != AUTO
         self.directions, self.scaled = directions if self.settled else "structured", scaled
         self.largest = LARGEST if scaled else largest
         self.numbers: dict[str, int] = {}
         self.statistics: NDArray[np.float64] = np.zeros((0, kept))
+        self.evicts, self.remedy, self.uses = evicts, remedy, no_uses()
         self._forget()
 
     def _forget(self) -> None:
@@ -58,6 +83,7 @@ class Names:
         self._slots: dict[Hashable, bytes] = {}  # of the entries, as they stand in memory
         self._keys: dict[Hashable, bytes] = {}
         self._categories: dict[tuple[str, str], int] = {}
+        self._category_slots: dict[str, int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
@@ -74,10 +100,13 @@ class Names:
             self.numbers.clear()
         self._forget()
 
-    def set_names(self, names: Sequence[str], statistics: NDArray[np.float64]) -> None:
-        """Take over names and, if they are scaled, their statistics."""
+    def set_names(
+        self, names: Sequence[str], statistics: NDArray[np.float64], uses: NDArray[np.float64] | None = None
+    ) -> None:
+        """Take over names and, if they are scaled, their statistics and uses."""
         self.numbers = {name: slot for slot, name in enumerate(names)}
         self.statistics = statistics.copy()
+        self.uses = no_uses() if uses is None else uses
         self._forget()
 
     @property
@@ -95,6 +124,11 @@ class Names:
         """Whether a number's direction is that of its position."""
         return self.directions != "keyed"
 
+    @property
+    def most(self) -> int | None:
+        """How many names are held before rare ones leave, None if none ever does."""
+        return MOST_NAMES if self.evicts and self.scaled and not self.positional else None
+
     def positions(self, names: Sequence[str]) -> list[int]:
         """Return the positions of sorted names; new ones follow the known, as learning would place them."""
         new = iter(range(len(self.numbers), len(self.numbers) + len(names)))
@@ -110,7 +144,7 @@ class Names:
             return ABSENT
         if self.directions == "structured":
             if position >= MOST_SLOTS:
-                raise ValueError(f"field {name!r} {_TOO_MANY}")
+                raise ValueError(self._too_many(name))
             return number_slot_key(position)
         return number_key(name) if self.directions == "keyed" else number_position_key(position)
 
@@ -119,10 +153,21 @@ class Names:
         pair = (name, value)
         key = self._categories.get(pair)
         if key is None:
-            if len(self._categories) >= _MOST_KEYS:
-                self._categories.clear()
-            key = self._categories[pair] = category_key(name, value)
+            key = category_key(name, value)
+            if len(value) <= _LONGEST:
+                if len(self._categories) >= _MOST_KEYS:
+                    self._categories.clear()
+                self._categories[pair] = key
         return key
+
+    def category_slot(self, name: str) -> int:
+        """Return what stands as the slot of every value of a category."""
+        slot = self._category_slots.get(name)
+        if slot is None:
+            if len(self._category_slots) >= _MOST_KEYS:
+                self._category_slots.clear()
+            slot = self._category_slots[name] = category_slot(name)
+        return slot
 
     def known_categories(self) -> list[tuple[tuple[str, str], int]]:
         """Return the categories met of late, each a name and a value, with their keys."""
@@ -139,10 +184,16 @@ class Names:
         return entry
 
     def register(self, names: Sequence[str]) -> None:
-        """Learn the names of numbers first met in one event, in sorted order."""
+        """Learn the names of numbers first met in one event, in sorted order.
+
+        If there are too many, raise NamesFullError where rare names can leave (:meth:`evict_for`), else a
+        ValueError.
+        """
         new = sorted({name for name in names if name not in self.numbers}) if self.registers else []
         if len(self.numbers) + len(new) > MOST_NAMES:
-            raise ValueError(f"field {new[0]!r} {_TOO_MANY}")
+            if self.most is not None:
+                raise NamesFullError
+            raise ValueError(self._too_many(new[0]))
         for name in new:
             self.numbers[name] = len(self.numbers)
         if self.scaled and len(self.numbers) > len(self.statistics):
@@ -150,6 +201,32 @@ class Names:
             grown = np.zeros((room, self.statistics.shape[1]))
             grown[: len(self.statistics)] = self.statistics
             self.statistics = grown
+
+    def _too_many(self, name: str) -> str:
+        remedy = 'Use directions="keyed", or put a free-form field into a string'
+        return (
+            f"field {name!r} would be among more than {MOST_NAMES:,} names of numbers, the most that a "
+            f"learner holds. {remedy if self.positional else self.remedy}"
+        )
+
+    def evict_for(self, names: Sequence[str]) -> None:
+        """Forget the names least used, at least an eighth, so that those of one event can be registered.
+
+        The others move up: a name's slot is always its place among the names.
+        """
+        check_fits(names)
+        known = [self.numbers[name] for name in names if name in self.numbers]
+        needed = len(self.numbers) + len(names) - len(known) - MOST_NAMES
+        statistics = self.statistics[: len(self.numbers)]
+        uses = faded(statistics, self.uses)
+        stay = staying(statistics, uses, known, max(needed, MOST_NAMES // SHARE))
+        places = np.full(len(self.numbers), UNSCALED, dtype=np.int32)
+        places[stay] = np.arange(len(stay))
+        kept = list(self.numbers)
+        self.set_names([kept[slot] for slot in stay.tolist()], statistics[stay], uses[stay])
+        for stored in (self.waiting, self.sample):
+            if stored is not None:
+                stored.move(places)
 
     def forget_after(self, count: int) -> None:
         """Forget the names registered after the first ``count``."""
@@ -169,3 +246,12 @@ class Names:
                 self.settled = False
             self.forget_after(before)
             raise
+
+
+def check_fits(names: Sequence[str]) -> None:
+    """Raise a ValueError if one event has more names of numbers than a learner holds."""
+    if len(names) > MOST_NAMES:
+        raise ValueError(
+            f"the event has {len(names):,} numbers, and a learner holds the names of {MOST_NAMES:,} at most. "
+            f"{IN_A_STRING}"
+        )

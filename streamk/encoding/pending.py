@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.rows import LARGEST, Rows, from_parts, parts_of, stack
+from streamk.encoding.rows import LARGEST, Rows, from_parts, moved, parts_of, stack
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,10 @@ class Pending:
         block = stack(self._parts), np.concatenate(self._goals, axis=1)
         self._parts, self._goals, self._count = [], [], 0
         return block
+
+    def move(self, places: NDArray[np.int32]) -> None:
+        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        self._parts = [moved(rows, places) for rows in self._parts]
 
     def portions(self) -> Iterator[tuple[Rows, Array]]:
         """Yield rows and goals in the portions in which they came, and keep none."""

@@ -35,7 +35,7 @@ def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = N
     order = np.argsort(np.abs(held - whole[MEAN]), kind="stable")
     whole[HELD] = held[order[-1]] if len(held) else np.nan
     for value in held[order[:-1]]:
-        add(value, whole[None], 0, np.inf)
+        add(value, whole[None], 0, np.inf, 1.0)
     whole[COUNT] = min(whole[COUNT], np.inf if horizon is None else horizon)
     if whole[COUNT] < counts.sum():
         whole[SQUARES] *= whole[COUNT] / (counts.sum() + max(len(held) - 1, 0))
@@ -66,5 +66,5 @@ def _pooled_since(parts: Sequence[Array], base: Array) -> Array:
     if len(values):
         whole[HELD] = values[order[-1]]
     for value in values[order[:-1]]:
-        add(value, whole[None], 0, np.inf)
+        add(value, whole[None], 0, np.inf, 1.0)
     return whole

@@ -8,7 +8,8 @@ columns of the first.
 
 Where labels come ``delay`` events late, an event is predicted from the labels that had arrived by then, and
 must be learned with the same ones. So there are two rows: what has arrived *now*, and what had arrived
-``delay`` labels ago, *then*.
+``delay`` labels ago, *then*. A last row is the running *mean* of the first, over all labels at first and then
+over some 2,000: what to assume of the labels where none come.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from numpy.typing import NDArray
 
 from streamk.compiling import INNER
 
-COLUMNS, SHARED = 64, 32
-NOW, THEN = 0, 1
+COLUMNS, SHARED, NUMBERS = 64, 32, 4  # all; of each kind, of classes; of numbers
+NOW, THEN, MEAN = 0, 1, -1
 _ARRIVED = 0  # place of the count of labels in a queue
 _KEPT = 0.9
 _FAST, _SLOW = 0.3, 0.03
+_FORGOTTEN = 1.0 / 2000.0
 Array = NDArray[np.float64]
 
 
 def empty_memory(delay: int) -> tuple[Array, Array]:
-    """Return a memory ``(1 or 2, 64)`` of nothing, and the queue of the labels between its rows."""
-    return np.zeros((1 if delay == 0 else 2, COLUMNS)), np.zeros(1 + delay)
+    """Return a memory ``(2 or 3, 64)`` of nothing, and the queue of the labels between its rows."""
+    return np.zeros((2 if delay == 0 else 3, COLUMNS)), np.zeros(1 + delay)
 
 
 @njit(**INNER)
@@ -52,6 +54,9 @@ def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
                 _push(memory, np.int64(THEN), queue[place], classes)
             queue[place] = aim
         queue[_ARRIVED] += 1.0
+        part = max(1.0 / queue[_ARRIVED], _FORGOTTEN)
+        for c in range(memory.shape[1]):
+            memory[MEAN, c] += part * (memory[NOW, c] - memory[MEAN, c])
 
 
 @njit(**INNER)

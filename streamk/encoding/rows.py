@@ -1,9 +1,10 @@
 """Encoded rows: what a dict or a frame becomes before it is scaled.
 
-A field of a row is a *slot* (where its statistics live; −1 for a field that is not scaled; −2 − slot for a
-number that is explicitly missing), a *key* (its direction in feature space, 0 for a field that is absent) and
-a value. A small key is a slot of structured directions (:mod:`streamk.features.segments`). The order of
-fields means nothing: whoever adds them up does so in the order of their keys.
+A field of a row is a *slot* (where its statistics live; −1 for a number that is not scaled; −2 − slot for a
+number that is explicitly missing; at most −2³⁰ for a category, one number for all values of a field), a *key*
+(its direction in feature space, 0 for a field that is absent) and a value. A small key is a slot of
+structured directions (:mod:`streamk.features.segments`). The order of fields means nothing: they are added up
+in the order of their keys.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from streamk.compiling import both
 
 UNSCALED, ABSENT = -1, 0
 _MISSING = -2
+CATEGORY = -(2**30)  # slots of categories go down from here
 MOST_SLOTS = 65_536  # of structured directions; keys up to this are slots, counted from 1
 LARGEST = 1e100  # of a number that is scaled: its square must stay finite
 LARGEST_UNSCALED = 1e15
@@ -101,6 +103,33 @@ def _in_order(rows: Rows) -> Rows:
     return Rows(slots, keys, values)
 
 
+def moved(rows: Rows, places: NDArray[np.int32]) -> Rows:
+    """Return rows whose numbers have other slots; where ``places`` is −1, the number is absent."""
+    slots, keys, values = rows.slots.copy(), rows.keys, rows.values
+    there, lacking = slots > UNSCALED, (slots < UNSCALED) & (slots > CATEGORY)
+    slots[there] = places[slots[there]]
+    gone = there & (slots == UNSCALED)
+    if lacking.any():
+        at = places[_MISSING - slots[lacking]]
+        slots[lacking] = np.where(at == UNSCALED, UNSCALED, _MISSING - at)
+        gone |= lacking & (slots == UNSCALED)
+    if gone.any():
+        keys, values = np.where(gone, np.uint64(ABSENT), keys), np.where(gone, 0.0, values)
+    return Rows(slots, keys, values)
+
+
+def without_nan(rows: Rows) -> Rows:
+    """Return rows in which a number that is NaN is missing: at its mean, or absent if it is not scaled."""
+    nan = np.isnan(rows.values)
+    if not nan.any():
+        return rows
+    return Rows(
+        np.where(nan & (rows.slots > UNSCALED), np.int32(_MISSING) - rows.slots, rows.slots),
+        np.where(nan & (rows.slots == UNSCALED), np.uint64(ABSENT), rows.keys),
+        np.where(nan, 0.0, rows.values),
+    )
+
+
 def slices(count: int, size: int) -> list[slice]:
     """Return consecutive slices of at most ``size``, from 0 to ``count``."""
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
@@ -148,6 +177,7 @@ def from_parts(
     )
     goal = typed(arrays, f"{name}.goal", np.float64, (2, count))
     named = np.where(rows.slots < UNSCALED, _MISSING - rows.slots, rows.slots)
+    named = np.where(rows.slots <= CATEGORY, UNSCALED, named)
     if count < 1 or (named.size and named.max() >= slots):
         raise ValueError(f"its {name} events do not fit")
     if first_bad(rows, largest) >= 0 or not (np.isfinite(goal).all() and (goal[1] > 0.0).all()):
@@ -166,7 +196,8 @@ def first_bad(rows, largest):  # type: ignore[no-untyped-def]
     for i in range(values.shape[0]):
         shared = min(i, slots.shape[0] - 1)
         for j in range(width):
-            unscaled = slots[shared, j] == UNSCALED and keys[shared, j] != ABSENT
+            slot = slots[shared, j]
+            unscaled = (slot == UNSCALED or slot <= CATEGORY) and keys[shared, j] != ABSENT
             if not abs(values[i, j]) <= (largest if unscaled else LARGEST):
                 return i * width + j
     return -1

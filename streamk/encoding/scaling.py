@@ -10,13 +10,16 @@ numbers.
 
 **One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a
 farther one takes its place, so a single absurd value never counts, be it the first or the last. And no value
-adds more to the variance than half of it (a sixteenth where scales follow the stream; ``16/count`` while that
-is more), so a few do little, while values that come again and again are believed.
+adds more to the variance than half of it (a sixteenth where scales forget; ``16/count`` while that is more),
+so a few do little, while values that come again and again are believed.
 
 **Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
 been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
 is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
 nothing where all events have the number. Inputs that are not scaled are themselves.
+
+**An event of weight** ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
+``squares``, as ``w`` events would but for the bound; none weighs more than all events before it.
 
 **Given scales** learn no more: statistics that hold an infinite value, which nothing is farther off than.
 
@@ -29,7 +32,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import ENTRY, INNER, both
+from streamk.compiling import CALLED, ENTRY, INNER, both
 from streamk.encoding.following import (
     COUNT,
     HELD,
@@ -38,7 +41,8 @@ from streamk.encoding.following import (
     SQUARES,
     departs,
 )
-from streamk.encoding.rows import ABSENT, UNSCALED, Rows
+from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, Rows
+from streamk.encoding.seen import is_seen
 
 FIXED, FOLLOWING = 4, 10  # numbers kept of each input
 GIVEN = np.inf  # held by statistics that are given
@@ -48,6 +52,7 @@ _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not varia
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
 _SLOWEST = 10_000.0  # events in which scales forget at the fastest
+_LONG = 1e6  # events from which on they hardly forget
 Array = NDArray[np.float64]
 
 
@@ -97,30 +102,30 @@ def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
 
 
 @both()
-def observe(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+def observe(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
     """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
     if horizon is None:
-        _observe_fixed(value, statistics, at)
+        _observe_fixed(value, statistics, at, weight)
     else:
-        _observe_followed(value, statistics, at, horizon)
+        _observe_followed(value, statistics, at, horizon, weight)
 
 
 @njit(inline="always", **INNER)
-def _observe_fixed(value, statistics, at):  # type: ignore[no-untyped-def]
+def _observe_fixed(value, statistics, at, weight):  # type: ignore[no-untyped-def]
     if statistics[at, HELD] != GIVEN:
-        _count(value, statistics, at, np.inf)
+        _count(value, statistics, at, np.inf, weight)
 
 
-@njit(inline="always", **INNER)
-def _observe_followed(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+@njit(**CALLED)
+def _observe_followed(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
     if statistics[at, HELD] != GIVEN:
         if departs(value, statistics, at):
             statistics[at, COUNT] = 0.0
-        _count(value, statistics, at, horizon)
+        _count(value, statistics, at, horizon, weight)
 
 
 @njit(inline="always", **INNER)
-def _count(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
+def _count(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
     if statistics[at, COUNT] < 2.0:
         _begin(value, statistics, at)
     else:
@@ -128,7 +133,7 @@ def _count(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
         counted = value
         if abs(value - mean) > abs(held - mean):
             statistics[at, HELD], counted = value, held
-        add(counted, statistics, at, horizon)
+        add(counted, statistics, at, horizon, weight)
 
 
 @njit(**INNER)
@@ -151,21 +156,22 @@ def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def add(value, statistics, at, horizon):  # type: ignore[no-untyped-def]
-    """Count one value, bounded in what it does to the variance."""
+def add(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+    """Count one value so many times, bounded in what it does to the variance."""
     count, squares = statistics[at, COUNT], statistics[at, SQUARES]
     delta = value - statistics[at, MEAN]
-    bound = max(MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < np.inf else _SHARE)) * squares
+    bound = max(MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < _LONG else _SHARE)) * squares
     if delta * delta * count > bound and squares > 0.0:
         delta = np.copysign(np.sqrt(bound / count), delta)
+    weight = min(weight, count)
     if count < horizon:
-        count += 1.0
+        count += weight
         statistics[at, COUNT] = count
     else:
-        squares -= squares / count
-    part = delta / count
+        squares -= weight * squares / count
+    part = weight * delta / count
     statistics[at, MEAN] += part
-    statistics[at, SQUARES] = squares + delta * (delta - part)
+    statistics[at, SQUARES] = squares + weight * delta * (delta - part)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
@@ -177,8 +183,11 @@ def scale_of(present, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[no-untyped-def]
-    """Scale row ``i`` into row ``to`` of ``out``, its keys into ``found``; return how many are not 0.
+def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):  # type: ignore[no-untyped-def]
+    """Scale row ``i`` into row ``to`` of ``out``; return how many inputs are not 0.
+
+    Their keys go into ``found``, and their slots into ``of``. Values of categories that are not ``seen``
+    (:mod:`streamk.encoding.seen`) are left out.
 
     Inputs that are absent or 0 add nothing to an angle and are left out; the others are put in the order of
     their keys. ``out`` is ``(≥ families, ·, w)``: for each family of directions, inputs are multiplied by the
@@ -192,19 +201,22 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
         if key == ABSENT:
             continue
         z = values[i, j]
-        if slot != UNSCALED:
+        if slot != UNSCALED and slot > CATEGORY:
             missing = slot < UNSCALED
             at = -2 - slot if missing else slot
             if statistics[at, COUNT] == 0.0:
                 continue
             z = 1.0 if missing else 1.0 + standardise(z, statistics, at, CLIP)
+        elif slot <= CATEGORY and not is_seen(seen, key):
+            continue
         present += 1
         if z != 0.0:
             place = count
             while place > 0 and found[to, place - 1] > key:
                 found[to, place], out[0, to, place] = found[to, place - 1], out[0, to, place - 1]
+                of[to, place] = of[to, place - 1]
                 place -= 1
-            found[to, place], out[0, to, place] = key, z
+            found[to, place], out[0, to, place], of[to, place] = key, z, slot
             count += 1
     for j in range(count, slots.shape[1]):
         found[to, j] = 0
@@ -218,38 +230,38 @@ def scale_row(rows, i, statistics, exponents, out, found, to):  # type: ignore[n
 
 
 @njit(**INNER)
-def observe_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
+def observe_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untyped-def]
     """Add row ``i`` to the statistics of its inputs."""
     if horizon is None:
-        _observe_fixed_row(rows, i, statistics)
+        _observe_fixed_row(rows, i, statistics, weight)
     else:
-        _observe_followed_row(rows, i, statistics, horizon)
+        _observe_followed_row(rows, i, statistics, horizon, weight)
 
 
 @njit(**INNER)
-def _observe_fixed_row(rows, i, statistics):  # type: ignore[no-untyped-def]
+def _observe_fixed_row(rows, i, statistics, weight):  # type: ignore[no-untyped-def]
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
     for j in range(slots.shape[1]):
         at = np.int64(slots[shared, j])
         if at >= 0:
-            _observe_fixed(values[i, j], statistics, at)
+            _observe_fixed(values[i, j], statistics, at, weight)
 
 
 @njit(**INNER)
-def _observe_followed_row(rows, i, statistics, horizon):  # type: ignore[no-untyped-def]
+def _observe_followed_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untyped-def]
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
     for j in range(slots.shape[1]):
         at = np.int64(slots[shared, j])
         if at >= 0:
-            _observe_followed(values[i, j], statistics, at, horizon)
+            _observe_followed(values[i, j], statistics, at, horizon, weight)
 
 
 @njit(nogil=True, **ENTRY)
-def _scale_rows(rows, statistics, exponents, out, found, counts):  # type: ignore[no-untyped-def]
+def _scale_rows(rows, statistics, exponents, out, found, of, counts):  # type: ignore[no-untyped-def]
     for i in range(counts.shape[0]):
-        counts[i] = scale_row(rows, i, statistics, exponents, out, found, i)
+        counts[i] = scale_row(rows, i, statistics, exponents, None, out, found, of, i)
 
 
 def scale_rows(
@@ -260,5 +272,6 @@ def scale_rows(
     scaled = np.empty((len(exponents), count, width), dtype=np.float32)
     found = np.empty((count, width), dtype=np.uint64)
     counts = np.empty(count, dtype=np.int64)
-    _scale_rows(rows, statistics, np.array(exponents), scaled, found, counts)
+    of = np.empty((count, width), dtype=np.int32)
+    _scale_rows(rows, statistics, np.array(exponents), scaled, found, of, counts)
     return scaled, found, counts

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.codec import Codec
-from streamk.encoding.rows import UNSCALED, Rows, missing
+from streamk.encoding.rows import moved
 from streamk.exact.expansion import Expansion
 from streamk.exact.reservoir import Sample
 
@@ -19,18 +19,7 @@ def sample_in(sample: Sample, part: Codec, whole: Codec) -> Sample:
     goal = sample.goal.copy()
     if part.labels is not None:
         goal[0] = np.array(_outputs_in(part, whole), dtype=np.float64)[goal[0].astype(np.intp)]
-    return Sample(sample.tickets, _moved(sample.rows, slots), goal)
-
-
-def _moved(rows: Rows, slots: NDArray[np.int32]) -> Rows:
-    """Return rows whose numbers live in other slots; those that are missing, too."""
-    at = rows.slots.copy()
-    there, lacking = at > UNSCALED, at < UNSCALED
-    if there.any():
-        at[there] = slots[at[there]]
-    if lacking.any():
-        at[lacking] = [missing(int(slots[missing(slot)])) for slot in at[lacking].tolist()]  # its own inverse
-    return Rows(at, rows.keys, rows.values)
+    return Sample(sample.tickets, moved(sample.rows, slots), goal)
 
 
 def expansion_in(expansion: Expansion, part: Codec, whole: Codec) -> Expansion:

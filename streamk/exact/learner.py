@@ -20,7 +20,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.following import MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels
-from streamk.encoding.rows import LARGEST_UNSCALED, Rows, first_bad, slices
+from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
 from streamk.encoding.scaling import TARGET_CLIP, spread
 from streamk.exact.expansion import Columns, Expansion
 from streamk.kernel_blocks import Floats
@@ -32,6 +32,7 @@ from streamk.learners.learner import Learner, with_prefix
 _PIECE = 4096
 _DOUBT = 0.01  # of a probability is spread over all classes, so that none is impossible
 _NOTHING = np.zeros(0)
+_TOO_MANY_NAMES = "Use scale_inputs=False, which keeps no names, or put a free-form field into a string"
 Array = NDArray[np.float64]
 
 
@@ -53,7 +54,7 @@ class ExactLearner(Learner):
         """Begin with what knows nothing."""
         self._kernel = kernel_named(self.kernel)
         labels = Labels() if self._classifies else None
-        inputs = Inputs("keyed", self.scale_inputs, LARGEST_UNSCALED)
+        inputs = Inputs("keyed", self.scale_inputs, LARGEST_UNSCALED, remedy=_TOO_MANY_NAMES)
         self._expansion = None
         self._codec = Codec(inputs, labels)
 
@@ -106,8 +107,11 @@ class ExactLearner(Learner):
         return self.events > 0
 
     def _observe(self, rows: Rows, targets: Array) -> None:
-        """Let scales, counters and the target's statistics learn from rows."""
-        observe_block(self._codec.coding(_NOTHING), rows, targets)
+        """Let scales, counters and the target's statistics learn from rows, all of them of weight 1.
+
+        Equal weights, however heavy, are then a log of events to the last bit.
+        """
+        observe_block(self._codec.coding(_NOTHING), rows, targets, np.ones(len(targets)))
 
     def _columns(self, parts: Sequence[Rows]) -> Columns:
         """Return the columns of rows, with the scales of this moment."""
@@ -132,19 +136,14 @@ class ExactLearner(Learner):
         return outputs
 
     def _predict_event(self, x: Event) -> Array | None:
-        rows = self._codec.inputs.encode(x, False)
-        if first_bad(rows, self._codec.inputs.largest) >= 0:
-            self._codec.inputs.check(x)
+        rows = self._codec.inputs.encode_checked(x, False)
         if self._expansion is None:
             return None
         answer: Array = self._answers(rows)[0]
         return answer
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
-        inputs = self._codec.inputs
-        rows = inputs.encode(x, True)
-        if first_bad(rows, inputs.largest) >= 0:
-            inputs.check(x)
+        rows = self._codec.inputs.encode_checked(x, True)
         self._take(rows, np.array([[target], [weight]]))
 
     def _predict_batch(self, rows: Batch) -> Array:
@@ -240,3 +239,7 @@ class ExactLearner(Learner):
         them.
         """
         return self._copied(*self._to_parts())
+
+    def frozen(self) -> Self:
+        """Return the model to deploy where no labels come: that of :meth:`closed`."""
+        return self.closed()

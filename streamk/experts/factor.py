@@ -8,17 +8,14 @@ of ``U`` above the diagonal stand one after the other, each filled up with zeros
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER, both
-from streamk.features.lanes import DOUBLE, LANES, at, data, fma, fold, load, spread, store, times, vector
+from streamk.experts.columns import BLOCK, inner_product, turn_column, update_columns
+from streamk.features.lanes import LANES, zeros_aligned
 
 Array = NDArray[np.float64]
 _JITTER = 1e-12  # of the trace
@@ -28,6 +25,11 @@ _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, 
 def factor_size(size: int) -> int:
     """Return how many numbers a packed factor of so many columns has."""
     return sum(-(-j // LANES) * LANES for j in range(size))
+
+
+def empty_factor(size: int) -> Array:
+    """Return the packed factor of the identity, aligned: vectors are read fastest within a line."""
+    return zeros_aligned(factor_size(size))
 
 
 def _columns(size: int) -> Iterator[tuple[int, slice]]:
@@ -65,7 +67,7 @@ def of_information(matrix: Array) -> tuple[Array, Array]:
     size = len(matrix)
     upper = solve_triangular(np.linalg.cholesky(matrix), np.eye(size), lower=True).T
     lengths = upper.diagonal()
-    factor = np.zeros(factor_size(size))
+    factor = empty_factor(size)
     for j, place in _columns(size):
         factor[place] = upper[:j, j] / lengths[j]
     return lengths**2, factor
@@ -85,48 +87,6 @@ def is_positive(gram: Array) -> bool:
 def solvable(gram: Array) -> Array:
     """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
     return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
-
-
-@intrinsic
-def _inner_product(typing_context, factor, start, x, vectors):  # type: ignore[no-untyped-def]
-    """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
-
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
-        other = data(context, b, signature, arguments, 2)
-        zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
-        total = cgutils.alloca_once_value(b, zero)
-        with cgutils.for_range(b, arguments[3]) as loop:
-            k = times(b, loop.index, LANES)
-            b.store(fma(b, load(b, at(b, column, k)), load(b, at(b, other, k)), b.load(total)), total)
-        return fold(b, b.load(total))
-
-    return types.float64(factor, types.intp, x, types.intp), generate
-
-
-@intrinsic
-def _turn_column(typing_context, factor, start, gain, vectors, back, g):  # type: ignore[no-untyped-def]
-    """Turn a column ``u`` and the gain ``b`` over so many vectors: ``u ← u + b·back`` and ``b ← b + u·g``."""
-
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
-        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
-        gains = data(context, b, signature, arguments, 2)
-        back, g = spread(b, arguments[4]), spread(b, arguments[5])
-        with cgutils.for_range(b, arguments[3]) as loop:
-            k = times(b, loop.index, LANES)
-            u_place, b_place = at(b, column, k), at(b, gains, k)
-            u, old = load(b, u_place), load(b, b_place)
-            store(b, fma(b, old, back, u), u_place)
-            store(b, fma(b, u, g, old), b_place)
-        return context.get_dummy_value()
-
-    n, number = types.intp, types.float64
-    return types.void(factor, n, gain, n, number, number), generate
-
-
-# Numba's annotations count the typing context among the arguments
-_inner: Any = _inner_product
-_turn: Any = _turn_column
 
 
 @njit(**INNER)
@@ -150,15 +110,21 @@ def update(diagonal, factor, x, noise, gain):  # type: ignore[no-untyped-def]
     gain
         As long as ``x`` and 0; becomes ``Px``, with ``P`` as it was.
     """
-    left, at = noise, 0
-    for j in range(diagonal.shape[0]):
+    size, left, j, at = diagonal.shape[0], noise, 0, 0
+    while j < size:
         vectors = (j + LANES - 1) // LANES
-        f = x[j] + _inner(factor, at, x, vectors)
-        g = diagonal[j] * f
-        before = left
-        left = before + f * g
-        diagonal[j] *= before / left
-        _turn(factor, at, gain, vectors, -f / before, g)
-        gain[j] = g
-        at += vectors * LANES
+        if j % BLOCK == 1 and j + BLOCK <= size:  # they have equally many vectors
+            left = update_columns(diagonal, factor, x, gain, j, at, vectors, left)
+            j += BLOCK
+            at += BLOCK * vectors * LANES
+        else:
+            f = x[j] + inner_product(factor, at, x, vectors)
+            g = diagonal[j] * f
+            before = left
+            left = before + f * g
+            diagonal[j] *= before / left
+            turn_column(factor, at, gain, vectors, -f / before, g)
+            gain[j] = g
+            j += 1
+            at += vectors * LANES
     return left

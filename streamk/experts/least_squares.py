@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
@@ -44,7 +43,7 @@ from streamk.experts.expert import (
     step,
 )
 from streamk.experts.information import evidence, told_by
-from streamk.features.lanes import LANES
+from streamk.experts.joined import fit_event
 from streamk.losses import curvature_along, residuals
 from streamk.threads import one_blas_thread
 
@@ -127,7 +126,7 @@ class LeastSquares(Expert):
         """Make room for variables, none of which has joined."""
         self.variables, self.places = (np.zeros(columns + k, dtype=np.int64) for k in (1, 0))
         self.diagonal = np.full(columns, 1.0 / self.penalty)
-        self.factor = np.zeros(factor.factor_size(columns))
+        self.factor = factor.empty_factor(columns)
         self.weights = np.zeros((len(self.weights), columns))
 
     def close(self) -> None:
@@ -180,6 +179,12 @@ class LeastSquares(Expert):
         self.weights[:, :count] = weights
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
+
+    def become(self, columns: NDArray[np.int64], known: Array, weights: Array, events: float) -> None:
+        """Have these columns joined, and no others: information and coefficients of so many events."""
+        self._open(self.coefficients.shape[2])
+        self._set(columns, known, np.clip(weights, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
+        self.watch[0, change.KNOWN] = events
 
     def goes_on_from(self, before: Self) -> bool:
         """Return whether it has not begun anew since."""
@@ -262,35 +267,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
         curvature = curvature_along(expert.loss, residual[:known], aim)
         for k in range(known):
             residual[k] /= curvature
-        _fit(expert, phi, i, residual[:known], weight * curvature, part)
+        fit_event(expert, phi, i, residual[:known], weight * curvature, part)
         count_step(expert.clock, expert.coefficients)
 
     return fit
-
-
-@njit(**INNER)
-def _fit(expert, phi, i, residual, weight, part):  # type: ignore[no-untyped-def]
-    columns, variables, places = expert.coefficients.shape[2], expert.variables, expert.places
-    for c in range(columns):
-        if phi[i, expert.first + c] != 0.0 and places[c] == 0:
-            variables[0] += 1
-            variables[variables[0]], places[c] = c, variables[0]
-            for k in range(expert.weights.shape[0]):
-                expert.weights[k, variables[0] - 1] = np.float64(expert.coefficients[ITERATE, k, c])
-    size = variables[0]
-    padded = (size + LANES - 1) // LANES * LANES
-    x, gain = np.zeros(padded), np.zeros(padded)
-    for j in range(size):
-        x[j] = phi[i, expert.first + variables[1 + j]]
-    noise = factor.noise_of(weight)
-    left = factor.update(expert.diagonal[:size], expert.factor, x, noise, gain)
-    for k in range(residual.shape[0]):
-        length = residual[k] / left
-        for j in range(size):
-            moved = expert.weights[k, j] + gain[j] * length
-            moved = min(max(moved, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
-            expert.weights[k, j] = moved
-            expert.coefficients[ITERATE, k, variables[1 + j]] = np.float32(moved)
-    if part < 1.0:
-        for j in range(size):
-            expert.diagonal[j] = min(expert.diagonal[j] / part, expert.variance)

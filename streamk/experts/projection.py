@@ -56,7 +56,8 @@ class Projection(Expert):
     memory
         Events after which ``ρ_t`` stops growing; None for never.
     gain
-        ``η``: the part of the way that a step goes, ``φᵀφ/η`` instead of ``φᵀφ``; event by event only.
+        ``η``: the part of the way that a step goes, ``φᵀφ/η`` instead of ``φᵀφ``; event by event only. An
+        event of weight ``w`` goes ``1 − (1 − η)ʷ`` of the way.
     """
 
     rule = "projection"
@@ -102,7 +103,10 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
     def project(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
-        _project(expert, phi, i, length * expert.slowness, residual, known, rho)
+        slowness = expert.slowness
+        if weight != 1.0 and slowness > 1.0:  # so many steps, each of which leaves the part 1 − η
+            slowness = 1.0 / (1.0 - (1.0 - 1.0 / slowness) ** weight)
+        _project(expert, phi, i, length * slowness, residual, known, rho)
         count_step(expert.clock, expert.coefficients)
 
     return project

@@ -143,7 +143,7 @@ class Recursion(Expert):
         if self.together:
             self.gram = penalty * np.eye(size)
         else:
-            self.diagonal, self.factor = np.full(size, 1.0 / penalty), np.zeros(factor.factor_size(size))
+            self.diagonal, self.factor = np.full(size, 1.0 / penalty), factor.empty_factor(size)
 
     @property
     def _block(self) -> slice:

@@ -107,7 +107,7 @@ class Subspace(Expert):
         if width:
             _test(self.basis)
         self.diagonal: Array = np.zeros(self.rank)
-        self.factor: Array = np.zeros(factor.factor_size(self.rank))
+        self.factor: Array = factor.empty_factor(self.rank)
 
     @property
     def record(self) -> Subspacing:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.features.plain import column_of
+from streamk.features.spans import add_products_to
 from streamk.threads import one_blas_thread
 
 MOST = 64  # columns with relevance, the constant's among them
@@ -72,6 +73,14 @@ class CrossMoments:
         events = max(self.sums[0, 0, 0], 1.0)
         means: Array = self.sums[1:, 0, 0] / events
         return float((self.squares / events - means**2).sum())
+
+    def variances(self, used: slice) -> Array:
+        """Return the variances of some columns, 1 before there are two events."""
+        events = self.sums[0, 0, 0]
+        if events < 2.0:
+            return np.ones(len(range(*used.indices(MOST))))
+        squares, mean = self.sums[0].diagonal()[used] / events, self.sums[0, used, 0] / events
+        return np.asarray(np.maximum(squares - mean**2, 0.0))
 
     def outer(self, used: slice) -> Array:
         """Return ``Σ g gᵀ + H²`` over all targets, for some columns."""
@@ -161,23 +170,24 @@ def _shrunk(values: Array, by: Any) -> Array:
 
 
 @njit(**INNER)
-def add_products(sections, inputs, found, count, i, unit, events, target, aim):  # type: ignore[no-untyped-def]
+def add_products(sections, inputs, found, count, i, unit, events, target, aim, weight):  # type: ignore[no-untyped-def]
     """Count row ``i`` of inputs, in units of ``unit``, whose target number ``target`` is ``aim``."""
     if sections is not None and sections.learned and events >= _FIRST:
-        places, values, known = np.zeros(count + 1, dtype=np.int64), np.ones(count + 1), 1
+        places, values, known = np.zeros(count + 1, dtype=np.int64), np.zeros(MOST), 1
+        values[0] = 1.0
         for j in range(count):
             column = column_of(sections.columns, sections.places, found[i, j], False)
             if 0 < column < MOST:
                 places[known] = column
-                values[known] = min(max(np.float64(inputs[0, i, j]) / unit, 1.0 - _CLIP), 1.0 + _CLIP)
+                values[column] = min(max(np.float64(inputs[0, i, j]) / unit, 1.0 - _CLIP), 1.0 + _CLIP)
                 known += 1
         followed = target < sections.squares.shape[0]
         if followed:
-            sections.squares[target] += aim * aim
+            sections.squares[target] += weight * aim * aim
         for j in range(known):
-            for k in range(j + 1):
-                row, column = max(places[j], places[k]), min(places[j], places[k])
-                product = values[j] * values[k]
-                sections.sums[0, row, column] += product
-                if followed:
-                    sections.sums[1 + target, row, column] += aim * product
+            row = places[j]
+            add_products_to(sections.sums, row * MOST, values, row, weight)
+            if followed:
+                add_products_to(
+                    sections.sums, (1 + target) * MOST * MOST + row * MOST, values, row, weight * aim
+                )

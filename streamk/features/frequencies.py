@@ -61,8 +61,10 @@ def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
     """Set ``where[i, j]`` to the row of the frequency table that holds the frequencies of ``keys[i, j]``.
 
     ``features`` is a :class:`streamk.features.map.MapRecord`. Missing rows are generated. If they do not fit,
-    the table is wiped first (``counts`` holds the rows in use and the number of wipes), so there must be room
-    for ``keys`` alone. Key 0 is no input and gets row −1. The radii are row 1 of the waves.
+    the table is wiped first, so there must be room for ``keys`` alone. ``counts`` are the rows in use, the
+    overflows that a larger table would have avoided, and the most rows that the table may have: one that has
+    them cannot grow, and reports no overflow. Key 0 is no input and gets row −1. The radii are row 1 of the
+    waves.
     """
     table, counts, rows = features.table, features.counts, features.frequencies
     absent = 0
@@ -81,7 +83,8 @@ def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
     if wiped:
         table[0, :] = _EMPTY
         counts[0] = 0
-        counts[1] += 1
+        if rows.shape[0] < counts[2]:
+            counts[1] += 1
     for i in range(keys.shape[0]):
         for j in range(keys.shape[1]):
             if keys[i, j] != _EMPTY and (wiped or where[i, j] < 0):
@@ -100,7 +103,7 @@ class FrequencyCache:
     """The table of frequencies in use, ``(rows, width)`` float32, at most 64 MiB or one event.
 
     It starts small and doubles each time it has overflowed, so that a model of kilobytes does not
-    hold megabytes for a handful of inputs.
+    hold megabytes for a handful of inputs. A table of the largest size is wiped, and nothing else happens.
 
     Parameters
     ----------
@@ -119,7 +122,7 @@ class FrequencyCache:
         cells = 1 << max(3, (2 * rows - 1).bit_length())
         self.rows: NDArray[np.float32] = np.empty((rows, self.width), dtype=np.float32)
         self.table: NDArray[np.uint64] = np.zeros((2, cells), dtype=np.uint64)
-        self.counts: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+        self.counts: NDArray[np.int64] = np.array([0, 0, self.most])
 
     def reserve(self, inputs: int) -> None:
         """Make room for an event of ``inputs`` inputs."""
@@ -127,6 +130,6 @@ class FrequencyCache:
             self._allocate(max(inputs, min(2 * inputs, self.most)))
 
     def grow(self) -> None:
-        """Double the table, if it has overflowed and may."""
-        if self.counts[1] and len(self.rows) < self.most:
+        """Double the table, if it has overflowed."""
+        if self.counts[1]:
             self._allocate(min(2 * len(self.rows), self.most))

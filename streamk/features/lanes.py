@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from streamk.compiling import both
 
 LANES = 16
+LINE = 64  # bytes of a line of the caches
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 _LANE = ir.IntType(32)
 Value = Any
@@ -86,6 +87,17 @@ def load(b: Any, pointer: Value, lanes: int = LANES) -> Value:
 def store(b: Any, value: Value, pointer: Value) -> None:
     """Store a vector at a pointer, aligned or not."""
     b.store(value, b.bitcast(pointer, value.type.as_pointer()), align=4)
+
+
+def fetch(b: Any, pointer: Value, lanes: int) -> None:
+    """Fetch so many numbers from a pointer on into the first cache; it may lie beyond the end of an array."""
+    byte, number = ir.IntType(8).as_pointer(), pointer.type.pointee
+    step = LINE // (4 if number == FLOAT else 8)
+    kind = ir.FunctionType(ir.VoidType(), [byte, _LANE, _LANE, _LANE])
+    function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    read, soon, numbers = (ir.Constant(_LANE, code) for code in (0, 3, 1))
+    for k in range(0, lanes, step):
+        b.call(function, [b.bitcast(at(b, pointer, index(k)), byte), read, soon, numbers])
 
 
 def spread(b: Any, number: Value, lanes: int = LANES) -> Value:
@@ -168,3 +180,11 @@ def aligned(array: NDArray[np.float32]) -> NDArray[np.float32]:
     copy: NDArray[np.float32] = empty_aligned(array.size).reshape(array.shape)
     copy[:] = array
     return copy
+
+
+def zeros_aligned(count: int) -> NDArray[np.float64]:
+    """Return float64 zeros that begin at a multiple of 64 bytes, and take memory when they are first used."""
+    more = LINE // 8
+    buffer = np.zeros(count + more)
+    skip = -(buffer.ctypes.data // 8) % more
+    return buffer[skip : skip + count]

@@ -1,9 +1,10 @@
 """Plain columns: what stands in a row before its random features, for experts that are linear in the inputs.
 
 The first column is a constant; the others are the scaled inputs, divided by the root of how many fields are
-present, each in the column that its key was given when it was first learned. There are 128; inputs met later
-than the 127th have none. After them comes room for the memory of labels (:mod:`streamk.encoding.recall`). All
-are multiplied by the root of half the features, so that they weigh in ``φᵀφ`` as random features do.
+present, each in the column that its key was given when it was first learned. There are 512; numbers met later
+than the 511th have none, and values of categories get one among the first 127 only, since least squares cost
+the square of their columns. After them comes room for the memory of labels (:mod:`streamk.encoding.recall`).
+All are multiplied by the root of half the features, so that they weigh in ``φᵀφ`` as random features do.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import CALLED, INNER
 from streamk.encoding.recall import COLUMNS, recall
+from streamk.encoding.rows import CATEGORY
+from streamk.features.spans import clear, copy
 
-LINEAR = 128
+LINEAR = 512
+_VALUES = 128  # columns, while fewer are in use than which values of categories get one
 PLAIN = LINEAR + COLUMNS
-_PLACES = 512  # of the table that finds the column of a key, open addressing
+_SPARSE = 4  # places for every column in the table that finds the column of a key, open addressing
 _COUNT = 0  # place of the number of columns in use among the keys, the constant having none
+LEAST_CATEGORY = 2**64 - 2**31  # tags from here on are those of categories
 Keys = NDArray[np.uint64]
 
 
-def empty_columns() -> Keys:
-    """Return the keys of columns when only the constant has one."""
-    keys = np.zeros(LINEAR, dtype=np.uint64)
+def empty_columns(columns: int = LINEAR) -> Keys:
+    """Return the keys of so many columns when only the constant has one."""
+    keys = np.zeros(columns, dtype=np.uint64)
     keys[_COUNT] = 1
     return keys
 
@@ -34,14 +39,14 @@ def in_use(keys: Keys) -> list[int]:
     return [int(key) for key in keys[1 : int(keys[_COUNT])]]
 
 
-def columns_of(keys: list[int]) -> Keys:
-    """Return the columns of some distinct keys; those beyond the 127th have none.
+def columns_of(keys: list[int], most: int = LINEAR) -> Keys:
+    """Return the columns of some distinct keys, at most so many with the constant; others have none.
 
     Raises a ValueError if they are not distinct keys.
     """
     if len(set(keys)) != len(keys) or 0 in keys:
         raise ValueError("its plain columns are impossible")
-    columns, kept = empty_columns(), keys[: LINEAR - 1]
+    columns, kept = empty_columns(most), keys[: most - 1]
     columns[1 : 1 + len(kept)] = kept
     columns[_COUNT] = 1 + len(kept)
     return columns
@@ -49,11 +54,11 @@ def columns_of(keys: list[int]) -> Keys:
 
 def index_of(keys: Keys) -> NDArray[np.int64]:
     """Return the table that finds the columns of keys."""
-    index = np.zeros(_PLACES, dtype=np.int64)
+    index = np.zeros(_SPARSE * len(keys), dtype=np.int64)
     for column, key in enumerate(in_use(keys), 1):
-        place = key % _PLACES
+        place = key % len(index)
         while index[place]:
-            place = (place + 1) % _PLACES
+            place = (place + 1) % len(index)
         index[place] = column
     return index
 
@@ -66,16 +71,17 @@ def columns_for(sections, width):  # type: ignore[no-untyped-def]
     return sections.width
 
 
-@njit(**INNER)
+@njit(**CALLED)
 def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
     """Return the column of an input, given one now if it is learned and there is room; 0 if it has none."""
-    place = key % np.uint64(_PLACES)
+    places = np.uint64(index.shape[0])
+    place = key % places
     while index[place] > 0:
         if keys[index[place]] == key:
             return index[place]
-        place = (place + np.uint64(1)) % np.uint64(_PLACES)
+        place = (place + np.uint64(1)) % places
     column = np.int64(keys[_COUNT])
-    if not learned or column == LINEAR:
+    if not learned or column == keys.shape[0]:
         return np.int64(0)
     keys[column], index[place] = key, column
     keys[_COUNT] += np.uint64(1)
@@ -83,28 +89,40 @@ def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def fill_plain(sections, inputs, found, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
+def tag_of(slot, key):  # type: ignore[no-untyped-def]
+    """Return the tag of the field of an input: its key, or what stands as the slot of a category."""
+    return np.uint64(np.int64(slot)) if slot <= CATEGORY else key
+
+
+@njit(**CALLED)
+def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
     """Fill row ``i`` of ``phi``: before each part of its ``features`` a constant, inputs, room for labels."""
     if sections is not None:
-        for c in range(PLAIN):
-            phi[i, c] = np.float32(0.0)
+        row, source = i * phi.shape[1], i * features.shape[1]
+        clear(phi, row, PLAIN)
         phi[i, 0] = sections.amplitude
         for j in range(count):
-            column = column_of(sections.columns, sections.places, found[i, j], learned)
+            room = of[i, j] > CATEGORY or sections.columns[_COUNT] < np.uint64(_VALUES)
+            column = column_of(sections.columns, sections.places, found[i, j], learned and room)
             if column > 0:
                 phi[i, column] = sections.amplitude * inputs[0, i, j]
+                if learned:
+                    sections.tags[column] = tag_of(of[i, j], found[i, j])
         for p in range(1, sections.starts.shape[0]):
-            for c in range(PLAIN):
-                phi[i, sections.starts[p] + c] = phi[i, c]
+            copy(phi, row + sections.starts[p], phi, row, PLAIN)
         for p in range(sections.parts.shape[0]):
             first, column, there = sections.parts[p, 0], sections.parts[p, 1], sections.parts[p, 3] > 0
-            for f in range(sections.parts[p, 2]):
-                phi[i, column + f] = features[i, first + f] if there else np.float32(0.0)
+            if there:
+                copy(phi, row + column, features, source + first, sections.parts[p, 2])
+            else:
+                clear(phi, row + column, sections.parts[p, 2])
 
 
 @njit(**INNER)
 def fill_labels(sections, memory, when, phi, i):  # type: ignore[no-untyped-def]
     """Put the memory of labels into row ``i`` of ``phi``."""
     if sections is not None:
-        for p in range(sections.starts.shape[0]):
-            recall(memory, when, sections.amplitude, phi, i, sections.starts[p] + LINEAR)
+        recall(memory, when, sections.amplitude, phi, i, LINEAR)
+        row = i * phi.shape[1] + LINEAR
+        for p in range(1, sections.starts.shape[0]):
+            copy(phi, row + sections.starts[p], phi, row, COLUMNS)

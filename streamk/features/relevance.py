@@ -8,9 +8,11 @@ of ``z`` spend themselves there::
     T = M'^½              M' = 0.98 d S/tr S + 0.02 I,   S = D M D   (a full matrix, for rotated inputs)
     T = diag(M')^½                                                  (relevance of each input by itself)
 
-``d`` being the inputs that have a column, so that the mean square of the relevance is 1, and ``D =
-diag(M)^½``: inputs count by the square of what they do, which leaves next to nothing to those that noise
-alone moves. Gradients, of standardised targets, are taken by differences, at one event of some dozens.
+``d`` being the inputs that an event has, and the trace weighed by the variances of one-hot inputs, so that
+distances keep their size, and ``D = diag(M)^½``: inputs count by the square of what they do, which leaves
+next to nothing to those that noise alone moves. Gradients, of standardised targets, are taken by differences,
+at one event of some dozens. A gradient counts as far as exchange tests find the input to be of use
+(:mod:`streamk.features.exchange`): ``M`` becomes ``√ρ M √ρ``. An input that never changed has no relevance.
 
 Between the values of an input that takes few, as yes and no, lies nothing that predictions could have
 learned: with small differences a column that is rarely 1 seems to matter most of all. So differences go to
@@ -25,7 +27,8 @@ There are two such blocks of features; until they begin, ``T`` is the identity. 
 has doubled, the older begins anew under the ``M`` of that moment: one under the diagonal and the other under
 the full matrix at first, and then as the one that has shown to be better.
 
-Only the first 63 inputs that were learned have relevance; others, and those met later, keep theirs of 1.
+Only the first 63 inputs that were learned have a row in ``M``. Others have one factor for all inputs of their
+field, made of the field's tests in the same way.
 """
 
 from __future__ import annotations
@@ -34,9 +37,11 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.compiling import INNER
+from streamk.compiling import CALLED, INNER
 from streamk.features.cross_moments import MOST
-from streamk.features.plain import column_of
+from streamk.features.exchange import FIELDS
+from streamk.features.plain import column_of, tag_of
+from streamk.features.spans import add_rows
 from streamk.threads import one_blas_thread
 
 BLOCKS = 2
@@ -50,10 +55,10 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
-def no_relevance() -> tuple[Array, Array, Floats]:
-    """Return moments of nothing ``(64, 64)``, gaps ``(3, 64)``, and transforms ``(2, 64, 64)`` of 1."""
+def no_relevance() -> tuple[Array, Array, Floats, Floats]:
+    """Return moments of nothing, no gaps, and transforms ``(2, 64, 64)`` and factors ``(2, 512)`` of 1."""
     identities = np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
-    return np.zeros((MOST, MOST)), np.zeros((3, MOST)), identities
+    return np.zeros((MOST, MOST)), np.zeros((3, MOST)), identities, np.ones((BLOCKS, FIELDS), np.float32)
 
 
 def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
@@ -64,21 +69,51 @@ def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
     gaps[GAP, columns] = np.where(known & ((mine == 0.0) | (others[GAP] < mine)), others[GAP], mine)
 
 
-def transform_of(found: Array, whole: bool) -> Floats:
-    """Return ``T`` of an outer product ``M`` ``(d, d)``, that of the first inputs with a column."""
+def transform_of(
+    found: Array,
+    fields: Array,
+    uses: tuple[Array, Array],
+    variances: tuple[Array, Array],
+    present: float,
+    whole: bool,
+) -> tuple[Floats, Floats]:
+    """Return ``T`` of an outer product ``M`` ``(d, d)``, and the factors of inputs without a column.
+
+    Parameters
+    ----------
+    found
+        ``M`` of the first inputs with a column.
+    fields
+        What stands in for the diagonal of ``M`` for inputs of each field that have no column.
+    uses
+        Of the inputs with a column, and of the fields.
+    variances
+        Of the inputs with a column, and of the rest of each field.
+    present
+        How many fields an event has in the mean.
+    whole
+        Whether ``T`` is a full matrix.
+    """
     used = slice(1, 1 + len(found))
-    transform = np.eye(MOST)
-    if np.trace(found) > 0.0:
-        worth = np.sqrt(found.diagonal() / found.diagonal().max())
+    transform, factors = np.eye(MOST), np.ones(FIELDS)
+    largest = max(found.diagonal().max(initial=0.0), fields.max(initial=0.0))
+    if largest > 0.0:
+        worth, of_fields = np.sqrt(found.diagonal() / largest), fields * fields / largest
         sharp = worth[:, None] * found * worth
-        mixed = (1.0 - _MIXED) * len(found) / np.trace(sharp) * sharp + _MIXED * np.eye(len(found))
+        total = float(sharp.diagonal() @ variances[0] + of_fields @ variances[1])
+        floor = _MIXED * uses[0]
+        mixed = (1.0 - _MIXED) * present / total * sharp + np.diag(floor)
         if whole:
             with one_blas_thread():
                 values, vectors = np.linalg.eigh(mixed)
                 transform[used, used] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+            unused = 1 + np.flatnonzero(mixed.diagonal() == 0.0)
+            transform[unused, :] = transform[:, unused] = 0.0  # what rounding left
         else:
             transform[used, used] = np.diag(np.sqrt(mixed.diagonal()))
-    return transform.astype(np.float32)
+        of_fields = (1.0 - _MIXED) * present / total * of_fields + _MIXED * uses[1]
+        factors[1 : 1 + len(fields)] = np.sqrt(of_fields)
+    return transform.astype(np.float32), factors.astype(np.float32)
 
 
 @njit(**INNER)
@@ -97,43 +132,43 @@ def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
     return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
 
 
-@njit(**INNER)
-def transform_row(sections, inputs, found, count, i):  # type: ignore[no-untyped-def]
+@njit(**CALLED)
+def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-untyped-def]
     """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``."""
     if sections is not None:
         columns, places, transforms = sections.columns, sections.places, sections.transforms
         families = inputs.shape[0] // (1 + transforms.shape[0])
-        known = np.empty(count, dtype=np.int64)
+        known, fields = np.empty(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        whole = np.empty(MOST, dtype=np.float32)
         for j in range(count):
             column = column_of(columns, places, found[i, j], False)
             known[j] = column if column < transforms.shape[1] else 0
+            if known[j] == 0:
+                tag = tag_of(of[i, j], found[i, j])
+                fields[j] = column_of(sections.field_tags, sections.field_places, tag, False)
         for q in range(transforms.shape[0]):
             for k in range(families):
-                to = families * (1 + q) + k
+                to, first = families * (1 + q) + k, (k * inputs.shape[1] + i) * inputs.shape[2]
+                add_rows(whole, transforms, q * MOST * MOST, known, inputs, first, count)
                 for j in range(count):
-                    total = inputs[k, i, j]
-                    if known[j] > 0:
-                        total = np.float32(0.0)
-                        for m in range(count):
-                            if known[m] > 0:
-                                total += transforms[q, known[j], known[m]] * inputs[k, i, m]
-                    inputs[to, i, j] = total
+                    alone = sections.factors[q, fields[j]] * inputs[k, i, j]
+                    inputs[to, i, j] = whole[known[j]] if known[j] > 0 else alone
                 for j in range(count, found.shape[1]):
                     inputs[to, i, j] = np.float32(0.0)
 
 
 @njit(**INNER)
-def add_gradients(sections, slopes, found, count, i):  # type: ignore[no-untyped-def]
+def add_gradients(sections, slopes, found, count, i, weight):  # type: ignore[no-untyped-def]
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:
-        sections.moments[0, 0] += 1.0
+        sections.moments[0, 0] += weight
         for j in range(count):
             c = column_of(sections.columns, sections.places, found[i, j], False)
             for m in range(count):
                 d = column_of(sections.columns, sections.places, found[i, m], False)
                 if 0 < c < MOST and 0 < d < MOST:
                     for k in range(slopes.shape[1]):
-                        sections.moments[c, d] += slopes[j, k] * slopes[m, k]
+                        sections.moments[c, d] += weight * slopes[j, k] * slopes[m, k]
 
 
 @njit(**INNER)
@@ -141,14 +176,16 @@ def follow_gaps(sections, rows, r, inputs, found, count, i, unit):  # type: igno
     """Note the numbers of row ``r``, of which row ``i`` of ``inputs``, in ``unit``, are the scaled ones."""
     if sections is not None and sections.learned:
         slots, keys, values = rows
-        shared, gaps = min(r, slots.shape[0] - 1), sections.gaps
+        shared, gaps, scaled_to = min(r, slots.shape[0] - 1), sections.gaps, np.zeros(MOST)
+        for j in range(count):  # an input that is 0 is not among them
+            c = column_of(sections.columns, sections.places, found[i, j], False)
+            if 0 < c < MOST:
+                scaled_to[c] = np.float64(inputs[0, i, j]) / unit
         for j in range(slots.shape[1]):
             key = keys[shared, j]
             c = column_of(sections.columns, sections.places, key, False) if slots[shared, j] >= 0 else 0
             if 0 < c < MOST:
-                place, scaled = np.searchsorted(found[i, :count], key), 0.0
-                if place < count and found[i, place] == key:  # one that is 0 is left out
-                    scaled = np.float64(inputs[0, i, place]) / unit
+                scaled = scaled_to[c]
                 if gaps[LAST, c] != 0.0 and values[r, j] != gaps[RAW, c]:
                     change, risen = abs(scaled - gaps[LAST, c]), _RISE * gaps[GAP, c]
                     gaps[GAP, c] = min(risen, change) if risen > 0.0 else change

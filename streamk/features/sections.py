@@ -18,14 +18,27 @@ from numpy.typing import NDArray
 
 from streamk.encoding.rows import typed
 from streamk.features.cross_moments import MOST, CrossMoments
-from streamk.features.plain import PLAIN, Keys, columns_of, empty_columns, in_use, index_of
+from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
+from streamk.features.plain import (
+    LEAST_CATEGORY,
+    LINEAR,
+    PLAIN,
+    Keys,
+    columns_of,
+    empty_columns,
+    in_use,
+    index_of,
+)
 from streamk.features.relevance import BLOCKS, GAP, no_relevance, pool_gaps, transform_of
+from streamk.features.sample import EventSample, SampleRecord
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
 UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
 _ADDED = 5 / 3 - 1  # of a block's features, in whole groups for both kernels
 _GROUPS = 128
 _KEPT = 0.5  # of what was found of relevance before, when a block begins
+_YOUNGER = 0.9
+_STEEPEST = 20.0  # mean squared gradient, in units of the mean square by which exchanges move predictions
 _MOST = 1e100
 _LEAST = 1e-9  # variance of targets
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
@@ -39,8 +52,9 @@ class SectionRecord(NamedTuple):
 
     ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``width``, all
     columns, and in ``starts`` where plain ones begin; ``parts``, first feature, column that it stands in, how
-    many, and whether there are any yet; ``transforms``, ``moments`` and ``gaps`` of relevance, and whether it
-    is ``learned``; ``sums`` and ``squares`` of :class:`streamk.features.cross_moments.CrossMoments`.
+    many, and whether there are any yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance,
+    and whether it is ``learned``; ``sums`` and ``squares`` of
+    :class:`streamk.features.cross_moments.CrossMoments`.
     """
 
     amplitude: np.float32
@@ -55,6 +69,11 @@ class SectionRecord(NamedTuple):
     learned: bool
     sums: Array
     squares: Array
+    tags: NDArray[np.uint64]
+    factors: NDArray[np.float32]
+    field_tags: Keys
+    field_places: NDArray[np.int64]
+    sample: SampleRecord
 
 
 class Sections:
@@ -77,16 +96,21 @@ class Sections:
         self.grown = False
         self.amplitude = float(np.float32(np.sqrt(2.0 * sixth)))
         self.keys = empty_columns()
-        self.moments, self.gaps, self.transforms = no_relevance()
-        self.cross = CrossMoments()
+        self.moments, self.gaps, self.transforms, self.factors = no_relevance()
+        self.cross, self.exchanges, self.sample = CrossMoments(), Exchanges(), EventSample()
+        self.exchange_record: ExchangeRecord = self.exchanges.record
+        self.tags: Keys = np.zeros(LINEAR, dtype=np.uint64)
         self.kinds = np.full(BLOCKS, IDENTITY)
 
     @property
     def record(self) -> SectionRecord:
         """The sections as compiled code sees them, until relevance is renewed."""
+        self.exchange_record = self.exchanges.record
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
-            self.transforms, self.moments, self.gaps, self.learned, self.cross.sums, self.cross.squares,
+            np.ascontiguousarray(self.transforms.transpose(0, 2, 1)), self.moments, self.gaps, self.learned,
+            self.cross.sums, self.cross.squares, self.tags, self.factors,
+            self.exchange_record.tags, self.exchange_record.places, self.sample.record,
         )  # fmt: skip
 
     @property
@@ -133,25 +157,61 @@ class Sections:
         """All columns."""
         return int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
 
-    def renew(self, opening: int, better: int, error: float) -> slice:
+    def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
         """Begin the older block anew under the relevance of the moment; return its columns.
 
         The first of them, at the second opening, is under the diagonal, and the other under the full matrix.
-        After that a block is of the kind of the one that is ``better``. ``error`` is the mean squared one of
-        the best expert.
+        After that a block is of the kind of the one with the smaller of the mean squared ``errors``, where
+        the younger, which has learned from a third less events, is given a tenth. ``error`` is that of the
+        best expert.
         """
         block = opening % BLOCKS
+        younger = 1 - block
+        better = younger if _YOUNGER * errors[younger] < errors[block] else block
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
-        self.transforms[block] = transform_of(self._found(error), kind == WHOLE)
+        self.transforms[block], self.factors[block] = self._transform(error, kind == WHOLE)
         self.moments *= _KEPT
         self.cross.fade(_KEPT)
+        self.exchanges.fade(_KEPT)
         return self.columns_of_part(1 + block)
 
-    def _found(self, error: float) -> Array:
-        """Return the mean of gradient outer products and, of what they do not explain, the cross moments."""
+    def pool(self, whole: bool, error: float) -> None:
+        """Put both blocks, other ones than before, under the relevance of the moment; see :meth:`renew`."""
+        for block in range(BLOCKS):
+            self.kinds[block] = WHOLE if whole else DIAGONAL
+            self.transforms[block], self.factors[block] = self._transform(error, whole)
+
+    def _transform(self, error: float, whole: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return ``T`` and factors of the moment; ``error`` is the mean squared one of the best expert."""
+        used = slice(1, self._used)
+        use, tags = self.exchanges.use(), self.tags[used].tolist()
+        uses = np.array([use.get(tag, (0.0, 0.0)) for tag in tags]).reshape(-1, 2)
+        root = np.sqrt(uses[:, 0])
+        found = root[:, None] * self._found(error, uses[:, 1]) * root
+        category = self.tags[used] >= LEAST_CATEGORY
+        variances = np.where(category, self.cross.variances(used), 1.0)
+        of_fields = np.array([0.5 * rho * moved for rho, moved in use.values()])
+        columned = dict.fromkeys(use, 0.0)
+        for tag, variance in zip(tags, variances, strict=True):
+            if tag in columned:
+                columned[tag] += variance
+        rest = np.maximum(1.0 - np.array(list(columned.values())), 0.0)
+        of_use = uses[:, 0], np.array([rho for rho, _ in use.values()])
+        return transform_of(found, of_fields, of_use, (variances, rest), self.exchanges.present, whole)
+
+    def _found(self, error: float, moved: Array) -> Array:
+        """Return the mean of gradient outer products and, of what they do not explain, the cross moments.
+
+        Categories have no gradients; half of ``moved``, the mean square by which exchanges move predictions,
+        stands for them. Where the gradient of a number is much larger than that, it is that of noise.
+        """
         used = slice(1, self._used)
         mean: Array = self.moments[used, used] / max(self.moments[0, 0], 1.0)
+        own = np.maximum(mean.diagonal(), _LEAST)
+        bound = np.sqrt(np.minimum(_STEEPEST * moved / own, 1.0))
+        mean = bound[:, None] * mean * bound
+        mean += np.diag(np.where(self.tags[used] >= LEAST_CATEGORY, 0.5 * moved, 0.0))
         unknown = min(1.0, error / max(self.cross.variance, _LEAST))
         return mean + unknown * self.cross.outer(used)
 
@@ -162,9 +222,15 @@ class Sections:
 
     def relevance(self) -> dict[int, tuple[float, ...]]:
         """Return, by key, the relevance that inputs have in each of the blocks."""
+        keys = in_use(self.keys)[: MOST - 1]
+        tested = self.exchanges.places
         return {
             key: tuple(float(np.sqrt((t[column] ** 2).sum())) for t in self.transforms)
-            for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)
+            for column, key in enumerate(keys, 1)
+        } | {
+            tag: tuple(self.factors[:, place].tolist())
+            for tag, place in tested.items()
+            if tag < LEAST_CATEGORY and tag not in keys
         }
 
     def take(
@@ -176,7 +242,12 @@ class Sections:
         learned on from ``shared`` knowledge, that of relevance, which fades, is the mean of theirs.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
+        self.exchanges.merge_from([other.exchanges for other in others])
         for other, (places, unit) in zip(others, targets, strict=True):
+            columns = {key: column for column, key in enumerate(in_use(self.keys), 1)}
+            for column, key in enumerate(in_use(other.keys), 1):
+                if key in columns:
+                    self.tags[columns[key]] = other.tags[column]
             here, there = self._shared(other)
             self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
             pool_gaps(self.gaps, here, other.gaps[:, there])
@@ -184,10 +255,11 @@ class Sections:
         if shared:
             self.moments /= len(others)
             self.cross.fade(1.0 / len(others))
+            self.exchanges.fade(1.0 / len(others))
         self.kinds = others[0].kinds.copy()
         self.grown = any(other.grown for other in others)
         for block in range(BLOCKS):
-            self.transforms[block] = self._as_ours(others[0], block)
+            self.transforms[block], self.factors[block] = self._as_ours(others[0], block)
 
     def _shared(self, other: Sections) -> tuple[list[int], list[int]]:
         """Return the columns with relevance of the inputs that both know, here and there."""
@@ -196,28 +268,39 @@ class Sections:
         shared = [(ours[key], column) for column, key in theirs if key in ours]
         return [here for here, _ in shared], [there for _, there in shared]
 
-    def _as_ours(self, other: Sections, block: int) -> NDArray[np.float32]:
-        """Return the transform of another's block in the columns of this one."""
+    def _as_ours(self, other: Sections, block: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the transform and the factors of another's block in the columns and fields of this one."""
         here, there = self._shared(other)
         transform = np.eye(MOST, dtype=np.float32)
         transform[np.ix_(here, here)] = other.transforms[block][np.ix_(there, there)]
-        return transform
+        factors = np.ones(FIELDS, dtype=np.float32)
+        ours, theirs = (e.exchanges.places for e in (self, other))
+        for tag in ours.keys() & theirs.keys():
+            factors[ours[tag]] = other.factors[block, theirs[tag]]
+        return transform, factors
 
     def has_block_of(self, other: Sections, block: int) -> bool:
         """Return whether features of a block are the same as another's."""
-        return np.array_equal(self.transforms[block], self._as_ours(other, block))
+        transform, factors = self._as_ours(other, block)
+        return np.array_equal(self.transforms[block], transform) and np.array_equal(
+            self.factors[block], factors
+        )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps: of relevance, the columns in use."""
         used = slice(0, self._used)
         return {
             "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
+            "map.tags": self.tags[1 : 1 + len(in_use(self.keys))],
+            "map.factors": self.factors[:, : 1 + len(in_use(self.exchanges.tags))],
+            **self.exchanges.arrays(),
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
             "map.kinds": self.kinds,
             **({"map.gaps": self.gaps[:, used]} if self.gaps.any() else {}),
             **({"map.grown": np.array([1])} if self.grown else {}),
             **self.cross.arrays(self._used),
+            **self.sample.arrays(),
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
@@ -236,9 +319,18 @@ class Sections:
         if not (possible and (abs(transforms) <= MOST).all()):
             raise ValueError("its relevance is impossible")
         self.keys = columns_of(keys.tolist())
-        self.moments, self.gaps, self.transforms = no_relevance()
+        self.tags[1 : 1 + len(keys)] = typed(arrays, "map.tags", np.uint64, keys.shape)
+        self.exchanges.restore(arrays)
+        if closed:
+            self.exchanges.forget()
+        fields = 1 + len(in_use(self.exchanges.tags))
+        factors = typed(arrays, "map.factors", np.float32, (BLOCKS, fields))
+        if not ((factors >= 0.0) & (factors <= FIELDS)).all():
+            raise ValueError("its relevance is impossible")
+        self.moments, self.gaps, self.transforms, self.factors = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
         self.gaps[:, :used] = gaps
+        self.factors[:, :fields] = factors
         self.kinds = kinds.copy()
         self.grown = "map.grown" in arrays
         if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.codec import Unit
-from streamk.encoding.recall import SHARED
-from streamk.experts.expert import Expert
+from streamk.encoding.recall import MEAN, NUMBERS, SHARED
+from streamk.experts.expert import Columns, Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.plain import LINEAR, PLAIN, in_use
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
+from streamk.learners.refitting import pooled, refit, share_sample
 from streamk.learners.state import LearnerState
 
 
@@ -40,6 +41,7 @@ def absorb(
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)
     columns = [_places(part, merged) for part in parts]
+    _share_memory(merged, parts, shares, columns)
     if made.sections is not None:
         made.sections.take([_sections(part) for part in parts], columns, base is not None)
         made.renew()
@@ -57,8 +59,47 @@ def absorb(
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.take([part._combiner for part in parts], shares, counts)
+    apart = base is None and _are_apart(parts, merged)
+    if apart:
+        pool = pooled(merged, parts, shares, columns)
+        refit(merged, parts, shares, columns, pool)
+        share_sample(merged, pool, shares)
+        merged._growth.count(merged._growth.openings_at(merged.events))
     if merged._asked is not None:
         merged._asked.begin(merged._live(), merged.events)
+    if merged._stale is not None and not apart:
+        combiners = [part._stale.combiner for part in parts if part._stale is not None]
+        merged._stale.combiner.take(combiners, shares, counts)
+        merged._stale.forget()
+
+
+def _share_memory(
+    merged: LearnerState, parts: Sequence[LearnerState], shares: Sequence[float], columns: Columns
+) -> None:
+    """Let the label memory begin as the mean of what the parts have in it on average.
+
+    Experts have never seen an empty one: of classes, it would be an event of no class.
+    """
+    memory = merged._codec.memory
+    for part, share, (codes, unit) in zip(parts, shares, columns, strict=True):
+        if memory is None or part._codec.memory is None:
+            return
+        mean = part._codec.memory[MEAN]
+        if not merged._classifies:
+            memory[:, :NUMBERS] += share * (unit.scale * mean[:NUMBERS] + unit.offset)
+            continue
+        for k, code in enumerate(codes[:SHARED]):
+            if code < SHARED:
+                memory[:, [code, SHARED + code]] += share * mean[[k, SHARED + k]]
+
+
+def _are_apart(parts: Sequence[LearnerState], merged: LearnerState) -> bool:
+    """Return whether blocks under relevance of some parts are different, and all have samples of events."""
+    if merged._map is None or merged._map.sections is None:
+        return False
+    ours, theirs = _sections(merged), [_sections(part) for part in parts]
+    alike = all(ours.has_block_of(other, block) for other in theirs for block in range(BLOCKS))
+    return not alike and all(len(other.sample) for other in theirs)
 
 
 def _counts(k: int, parts: Sequence[LearnerState], merged: LearnerState) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.batches import Batch
+from streamk.encoding.batches import Batch, portions, prepare_whole
 from streamk.encoding.codec import EVENTS, outputs_after
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import Rows, slices
@@ -36,12 +36,14 @@ class KernelLearner(RowLearner):
             self._codec.inputs.check(x)
             return None
         if self._run_event(made, False, rows) >= 0:
-            self._codec.inputs.check(x)
+            self._run_event(made, False, self._codec.inputs.with_missing(x, rows))
         prediction: Array = self._out[0]
         return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+        if self._is_frozen:
+            self._check_learns()
         if self._gathers:
             self._pending.put(self._encode_learned(x).copy(), np.array([[target], [weight]]))
             if len(self._pending) == self._together:
@@ -54,7 +56,7 @@ class KernelLearner(RowLearner):
         else:
             rows = self._codec.inputs.encode(x, True)
         if self._run_event(made, True, rows, target, weight) >= 0:
-            self._codec.inputs.check(x)
+            self._run_event(made, True, self._codec.inputs.with_missing(x, rows), target, weight)
         self._learned()
 
     def _predict_batch(self, rows: Batch) -> Array:
@@ -75,6 +77,13 @@ class KernelLearner(RowLearner):
         """
         most = max(outputs, self._outputs)
         out = np.zeros((len(rows) if wanted else 0, most))
+        for where, portion in portions(rows, self._codec.inputs, goal[1] > 0.0):
+            self._learn_portion(portion, goal[:, where], most, out[where] if wanted else out)
+        return out
+
+    def _learn_portion(self, rows: Batch, goal: Array, outputs: int, out: Array) -> None:
+        """Learn rows whose names are registered, and fill ``out`` with predictions unless it is empty."""
+        wanted = len(out) > 0
         for part in slices(len(rows), _PIECE):
             piece = rows.rows(self._codec.inputs, part.start, part.stop)
             goals = goal[:, part]
@@ -83,11 +92,10 @@ class KernelLearner(RowLearner):
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
             if len(learned):
-                self._ready(piece.select(learned[:1]), most)
+                self._ready(piece.select(learned[:1]), outputs)
             elif self._map is None:
                 continue
             self._learn_rows(piece, goals, learned, out[part])
-        return out
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
         """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
@@ -169,7 +177,7 @@ class KernelLearner(RowLearner):
         coding, _, _, _, combiner = self._all_but_rows(e)
         counts = codec.counts.copy()
         if first := counts[EVENTS] == 0.0:
-            observe_block(coding, rows, targets)
+            observe_block(coding, rows, targets, goal[1])
             after = codec.counts.copy()
             codec.counts[:] = counts
         aims = np.empty(len(targets))
@@ -182,17 +190,19 @@ class KernelLearner(RowLearner):
         if first:
             codec.counts[:] = after
         else:
-            observe_block(coding, rows, targets)
+            observe_block(coding, rows, targets, goal[1])
 
     def _prepare(self, rows: Batch, weights: Array) -> None:
         """Check every row and register the names of those with weight; unchanged on error."""
         learned, inputs = weights > 0.0, self._codec.inputs
+        if learned.any():
+            self._check_learns()
         with inputs.forgetting_on_error():
             if learned.any() and not inputs.settled:
                 first = int(learned.argmax())
                 rows.prepare(inputs, np.arange(len(rows)) == first)
                 self._settles(rows.rows(inputs, first, first + 1))
-            rows.prepare(inputs, learned)
+            prepare_whole(rows, inputs, learned)
 
     @property
     def _has_begun(self) -> bool:

@@ -74,13 +74,14 @@ structref.define_boxing(LoanType, Loan)
 
 
 class Whole(NamedTuple):
-    """What a learner lends to the loop over events: codec, map, experts, themselves lent, and combiner."""
+    """Handles for the loop over events: codec, map, experts (handles, too), combiner, tests of fields."""
 
     coding: Any
     source: Any
     features: Any
     groups: Any
     combiner: Any
+    exchanges: Any
 
 
 def _lend(value: Any) -> Any:
@@ -99,6 +100,7 @@ def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
             loan.features = borrowed(value.features)
             loan.groups = borrowed(value.groups)
             loan.combiner = borrowed(value.combiner)
+            loan.exchanges = borrowed(value.exchanges)
             return loan
 
         return make_whole

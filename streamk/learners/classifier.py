@@ -44,7 +44,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         Parameters
         ----------
         x
-            Field names to numbers, booleans, strings or None (missing).
+            Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
             The class: a boolean, an integer or a string; one type per learner.
         w

@@ -17,14 +17,16 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine
-from streamk.compiling import ENTRY, INNER
-from streamk.encoding.codec import EVENTS, aim_of, is_learned, observe_target, outputs_after
-from streamk.encoding.recall import NOW, THEN, remember
-from streamk.encoding.rows import first_bad
+from streamk.compiling import CALLED, ENTRY, INNER
+from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
+from streamk.encoding.recall import MEAN, NOW, THEN, remember
+from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
+from streamk.encoding.seen import mark_seen
 from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
+from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
 from streamk.features.relevance import (
@@ -35,8 +37,10 @@ from streamk.features.relevance import (
     step_of,
     transform_row,
 )
+from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.borrowed import borrowed, keep
+from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, LACKING = -1, -2, -3
 
@@ -93,7 +97,7 @@ def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, **ENTRY)
-def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyped-def]
+def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: ignore[no-untyped-def]
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -101,6 +105,8 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
     learning : bool
     late : bool
         Whether labels come late.
+    rarely : int
+        One event in so many is learned by the combiner of ``stale``; 0 for none.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     loan
@@ -110,6 +116,8 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
         a tuple for each rule, and of the combiner; changed by learning.
     before
         The same as it was when the event that is learned was asked for; ``loan`` unless labels come late.
+    stale
+        The same with copied coefficients and the combiner of these (:mod:`streamk.learners.stale`).
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
@@ -137,19 +145,25 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
         return LACKING - room
     tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
     scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
-    inputs, found, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
+    inputs, found, of, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
     for start in range(0, n, tile):
         size = min(tile, n - start)
         for i in range(size):
-            widths[i] = scale_row(rows, start + i, coding.statistics, coding.exponents, inputs, found, i)
-            transform_row(features.sections, inputs, found, widths[i], i)
+            widths[i] = scale_row(
+                rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
+            )
+            transform_row(features.sections, inputs, found, of, widths[i], i)
             if learning and goal[1, start + i] > 0.0:
-                observe_row(rows, start + i, coding.statistics, coding.horizon)
+                observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
+                mark_seen(coding.seen, rows, start + i)
         _featurize(loan, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
-            fill_plain(features.sections, inputs, found, widths[i], i, learned, raw, phi)
+            fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
+            if learned and is_drawn(rarely, coding.counts[EVENTS]):
+                _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
+                _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
             _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
@@ -157,13 +171,19 @@ def run(learning, late, rows, loan, before, goal, out):  # type: ignore[no-untyp
                 unit = scale_of(widths[i], coding.exponents[0])
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(loan, inputs, found, widths[i], i, given)
+                    _take_gradients(loan, inputs, found, of, widths[i], i, given, weight)
+                tests = borrowed(loan.exchanges)
+                _take_test(loan, tests, inputs, found, of, widths[i], i, given, target, weight)
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _adapt(loan, before, outputs, mixed, given, target)
+                _adapt(loan, before, outputs, mixed, given, target, weight)
                 if late:
                     _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                if is_learned(coding, target):
+                    sample_event(
+                        features.sections, rows, start + i, phi, i, coding.counts[EVENTS], target, weight
+                    )
                 _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
@@ -174,6 +194,7 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
         np.empty((tile, w), dtype=np.uint64),
+        np.empty((tile, w), dtype=np.int32),
         np.empty(tile, dtype=np.int64),
         empty_aligned(tile * width).reshape(tile, width),
         empty_aligned(tile * columns),
@@ -183,13 +204,13 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
     )
 
 
-@njit(**INNER)
+@njit(**CALLED)
 def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
     """Fill ``raw`` with the features of rows of scaled inputs."""
     featurize(borrowed(loan.source), borrowed(loan.features), inputs, found, widths, AMPLITUDE, raw)
 
 
-@njit(**INNER)
+@njit(**CALLED)
 def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
@@ -198,48 +219,60 @@ def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped
     combine(borrowed(loan.combiner), coding, outputs, mixed, out)
 
 
-@njit(**INNER)
-def _adapt(loan, before, outputs, mixed, given, target):  # type: ignore[no-untyped-def]
+@njit(**CALLED)
+def _adapt(loan, before, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
     combiner, asked = borrowed(loan.combiner), borrowed(before.combiner)
-    adapt(combiner, asked, borrowed(loan.coding), outputs, mixed, given, target)
+    adapt(combiner, asked, borrowed(loan.coding), outputs, mixed, given, target, weight)
 
 
-@njit(**INNER)
+@njit(**CALLED)
 def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
     """Let relevance and the experts learn row ``i`` of ``count`` inputs, of which they said ``outputs``."""
     coding = borrowed(loan.coding)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
-        _take_products(loan, inputs, found, count, i, aim)
+        _take_products(loan, inputs, found, count, i, aim, weight)
         step_all(borrowed(loan.groups), phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
-    observe_target(coding, target)
+    observe_target(coding, target, weight)
 
 
-@njit(**INNER)
-def _take_products(loan, inputs, found, count, i, aim):  # type: ignore[no-untyped-def]
+@njit(**CALLED)
+def _take_products(loan, inputs, found, count, i, aim, weight):  # type: ignore[no-untyped-def]
     """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
-    add_products(features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value)
+    add_products(
+        features.sections, inputs, found, count, i, unit, coding.counts[EVENTS], output, value, weight
+    )
 
 
-@njit(**INNER)
-def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-untyped-def]
+@njit(**CALLED)
+def _answer_changed(loan, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    """Predict one row of changed inputs, which is not learned, into ``out``."""
+    sections, row = borrowed(loan.features).sections, np.int64(0)
+    transform_row(sections, inputs, keys, slots, counts[0], row)
+    _featurize(loan, inputs, keys, counts, raw)
+    fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
+    _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
+
+
+@njit(**CALLED)
+def _take_gradients(loan, inputs, found, of, count, i, given, weight):  # type: ignore[no-untyped-def]
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
     ``count`` is that of its inputs, ``given`` its prediction.
     """
     coding, features = borrowed(loan.coding), borrowed(loan.features)
-    keys, row = found[i : i + 1], np.int64(0)
+    keys, slots = found[i : i + 1], of[i : i + 1]
     kinds, _, w = inputs.shape
     width, most = features.waves.shape[1], given.shape[0]
     slopes = np.zeros((count, most))
     columns, experts = columns_for(features.sections, width), count_all(loan.groups)
     scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
-    changed, _, counts, raw, whole, outputs, mixed, out = scratch
+    changed, _, _, counts, raw, whole, outputs, mixed, out = scratch
     counts[0], phi = count, whole.reshape(1, columns)
     families = coding.exponents.shape[0]
     for j in range(count):
@@ -248,18 +281,60 @@ def _take_gradients(loan, inputs, found, count, i, given):  # type: ignore[no-un
             for m in range(w):
                 changed[k, 0, m] = inputs[k, i, m]
         value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
-        step = step_of(features.sections, keys[0, j], value)
+        step = 0.0 if slots[0, j] <= CATEGORY else step_of(features.sections, keys[0, j], value)
         if step == 0.0:
             continue  # it stays 0: nothing is known of what this input does
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
-        transform_row(features.sections, changed, keys, count, row)
-        _featurize(loan, changed, keys, counts, raw)
-        fill_plain(features.sections, changed, keys, count, row, np.bool_(False), raw, phi)
-        _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
+        _answer_changed(loan, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
-    add_gradients(features.sections, slopes, keys, count, 0)
+    add_gradients(features.sections, slopes, keys, count, 0, weight)
+
+
+@njit(**CALLED)
+def _take_test(loan, exchanges, inputs, found, of, count, i, given, target, weight):  # type: ignore[no-untyped-def]
+    """Let relevance see whether a field of row ``i`` helps to predict its target, if its turn comes."""
+    if exchanges is not None:
+        _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight)
+
+
+@njit(**CALLED)
+def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight):  # type: ignore[no-untyped-def]
+    """Test the field whose turn it is, and put the event into the pool if that is due."""
+    coding, features = borrowed(loan.coding), borrowed(loan.features)
+    events, families = coding.counts[EVENTS], coding.exponents.shape[0]
+    j = drawn(events, count)
+    if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
+        kinds, _, w = inputs.shape
+        width, most = features.waves.shape[1], given.shape[0]
+        columns, experts = columns_for(features.sections, width), count_all(loan.groups)
+        scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
+        changed, keys, slots, counts, raw, whole, outputs, mixed, out = scratch
+        unit = np.empty(families)
+        for k in range(families):
+            unit[k] = scale_of(count, coding.exponents[k])
+        for m in range(w):
+            slots[0, m] = of[i, m]
+        counts[0] = exchange_field(
+            exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots
+        )
+        squares, products, errors = 0.0, 0.0, 0.0
+        if counts[0] >= 0:
+            phi = whole.reshape(1, columns)
+            _answer_changed(loan, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
+            for k in range(most):
+                d = aim_of(coding, out[k]) - aim_of(coding, given[k])
+                wanted = aim_of(coding, target)
+                if coding.classes:
+                    wanted = 1.0 if k == int(target) else 0.0
+                e = wanted - aim_of(coding, given[k])
+                squares += d * d
+                products += d * e
+                errors += e * e
+        moved = counts[0] >= 0
+        count_test(exchanges, of[i, j], found[i, j], squares, products, errors, weight, moved)
+    pool_event(exchanges, inputs, found, of, count, i, events, scale_of(count, coding.exponents[0]))
 
 
 @njit(**ENTRY)
@@ -282,7 +357,7 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
     for i in range(rows):
         one[:] = outputs[:, :, i]
         combine(combiner, coding, one, mixed, given)
-        adapt(combiner, combiner, coding, one, mixed, given, targets[i])
+        adapt(combiner, combiner, coding, one, mixed, given, targets[i], weights[i])
         coding.counts[0] += 1.0
         aims[i] = aim_of(coding, targets[i])
         if not is_learned(coding, targets[i]):
@@ -291,8 +366,9 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
 
 
 @njit(**ENTRY)
-def observe_block(coding, rows, targets):  # type: ignore[no-untyped-def]
+def observe_block(coding, rows, targets, weights):  # type: ignore[no-untyped-def]
     """Let scales and counters learn from a block."""
     for i in range(targets.shape[0]):
-        observe_row(rows, i, coding.statistics, coding.horizon)
-        observe_target(coding, targets[i])
+        observe_row(rows, i, coding.statistics, coding.horizon, weights[i])
+        mark_seen(coding.seen, rows, i)
+        observe_target(coding, targets[i], weights[i])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from river import base
 
 from streamk import model_file
-from streamk.encoding.batches import Batch
+from streamk.encoding.batches import Batch, portions
 from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
@@ -101,6 +101,10 @@ class Learner(base.Estimator):
 
     def _settle(self) -> None:
         """Do what is due after merging."""
+
+    @abstractmethod
+    def frozen(self) -> Self:
+        """Return the model to deploy where no labels come."""
 
     def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
         """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
@@ -225,10 +229,13 @@ class Learner(base.Estimator):
     def _observe_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
         """Let the codec learn scales from rows, given as to :meth:`_learn_batch`; no event counts."""
         codec, before = self._codec, self._codec.counts.copy()
-        for part in slices(len(rows), _PIECE):
-            learned = np.flatnonzero(goal[1, part] > 0.0)
-            piece = rows.rows(codec.inputs, part.start, part.stop).select(learned)
-            observe_block(codec.coding(_NOTHING), piece, np.ascontiguousarray(goal[0, part][learned]))
+        for where, portion in portions(rows, codec.inputs, goal[1] > 0.0):
+            targets, weights = goal[:, where]
+            for part in slices(len(portion), _PIECE):
+                learned = np.flatnonzero(weights[part] > 0.0)
+                piece = portion.rows(codec.inputs, part.start, part.stop).select(learned)
+                of_learned = (targets[part][learned], weights[part][learned])
+                observe_block(codec.coding(_NOTHING), piece, *map(np.ascontiguousarray, of_learned))
         codec.counts[[EVENTS, KNOWN]] = before[[EVENTS, KNOWN]]
         return np.zeros((0, outputs))
 

@@ -28,7 +28,7 @@ class Regressor(Learner, base.MiniBatchRegressor):
         Parameters
         ----------
         x
-            Field names to numbers, booleans, strings or None (missing).
+            Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
             The target, in its own units.
         w

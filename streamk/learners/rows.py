@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
-from streamk.encoding.rows import Rows, first_bad
+from streamk.encoding.rows import Rows
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
 from streamk.learners.borrowed import Whole, lend
@@ -75,40 +75,51 @@ class RowLearner(SavedLearner):
         return found
 
     def _lent(self, e: FeatureMap) -> Any:
-        """Return whether labels come late, the loan of these to the compiled loop, and that of when asked."""
+        """Return whether labels come late, and handles of these as they are, as when asked, and as copied."""
         coding, source, record, groups, combiner = self._all_but_rows(e)
         if self._loans is None:
+            sections = e.sections
+            tests = None if sections is None or not sections.learned else sections.exchange_record
             lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
-            loan = lend(Whole(coding, source, record, lent, combiner))
-            if self._asked is None:
-                self._loans = False, loan, loan
-            else:
+            loan = lend(Whole(coding, source, record, lent, combiner, tests))
+            late, asked = self._asked is not None, loan
+            if self._asked is not None:
                 known = iter(self._asked.arrays)
                 before = tuple(
                     tuple(lend(_with(expert, next(known))) for expert in group) for group in groups
                 )
                 combiner = self._combiner.before(list(known))
-                self._loans = True, loan, lend(Whole(coding, source, record, before, combiner))
+                asked = lend(Whole(coding, source, record, before, combiner, tests))
+            self._loans = late, loan, asked, loan
+            if self._stale is not None:
+                known = iter(self._stale.arrays)
+                copied = tuple(
+                    tuple(lend(_with(expert, next(known))) for expert in group) for group in groups
+                )
+                record_of = self._stale.combiner.record
+                self._loans = late, loan, asked, lend(Whole(coding, source, record, copied, record_of, tests))
         return self._loans
 
     def _learned(self) -> None:
         """Keep what is known now, if it will be asked for."""
         if self._asked is not None:
             self._asked.keep(self._live(), self.events)
+        if self._stale is not None:
+            self._stale.copy(self._coefficients(), self._combiner, self.events)
 
     def _until_due(self) -> float:
         """Return how many events may be learned at once."""
         events = self._codec.counts[EVENTS]
         until: float = self._growth.next - events
-        return until if self._asked is None else min(until, self._asked.until(events))
+        for copies in (self._asked, self._stale):
+            until = until if copies is None else min(until, copies.until(events))
+        return until
 
     def _encode_learned(self, x: Event) -> Rows:
         """Return an event, checked, with its names registered and its directions settled."""
         inputs = self._codec.inputs
-        rows = inputs.encode(x, True)
-        if first_bad(rows, inputs.largest) >= 0:
-            inputs.check(x)
-        return inputs.encode(x, True) if self._settles(rows) else rows
+        rows = inputs.encode_checked(x, True)
+        return inputs.encode_checked(x, True) if self._settles(rows) else rows
 
     def _settles(self, rows: Rows) -> bool:
         """Choose automatic directions by the first event learned; return whether it must be encoded again."""
@@ -127,19 +138,20 @@ class RowLearner(SavedLearner):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        late, loan, before = self._lent(e)
+        late, loan, before, stale = self._lent(e)
+        rarely = 0 if self._stale is None else self._stale.rarely
         goal, out = self._goal, self._out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, late, rows, loan, before, goal, out
+            everything = learning, late, rarely, rows, loan, before, stale, goal, out
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, late, rows, loan, before, goal, out)
+            code = self._entry.run(learning, late, rarely, rows, loan, before, stale, goal, out)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -151,8 +163,9 @@ class RowLearner(SavedLearner):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
-        late, loan, before = self._lent(e)
-        code = compiled(learning, late, rows, loan, before, goal, out)
+        late, loan, before, stale = self._lent(e)
+        rarely = 0 if self._stale is None else self._stale.rarely
+        code = compiled(learning, late, rarely, rows, loan, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

@@ -21,6 +21,8 @@ from streamk.parameters import check_map
 class SavedLearner(LearnerState):
     """A learner that has a model file."""
 
+    _is_frozen = False
+
     def averaged(self) -> Self:
         """Return a learner whose coefficients are this one's average, and which averages no more.
 
@@ -41,6 +43,38 @@ class SavedLearner(LearnerState):
         """
         return self._copied(*self._to_parts())
 
+    def frozen(self) -> Self:
+        """Return the model to deploy where no labels come: it predicts, and does not learn.
+
+        It is as small as that of :meth:`closed`. A ``Kernel…`` learner weighs its experts as experts that
+        stand still, its label memory holds the mean, and its intervals are as wide as the errors of such
+        experts (:mod:`streamk.learners.stale`); others predict as they do.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelRegressor(seed=7)
+        >>> learner.learn_many([{"a": float(i % 7)} for i in range(200)], [float(i % 7) for i in range(200)])
+        >>> model = learner.frozen()
+        >>> round(model.predict_one({"a": 3.0}), 1)
+        3.0
+        >>> model.learn_one({"a": 3.0}, 3.0)
+        Traceback (most recent call last):
+        ValueError: the learner is frozen; let the learner learn that frozen() was called on
+        """
+        made = self.closed()
+        made._freeze(self)
+        made._is_frozen = True
+        return made
+
+    def _freeze(self, learner: Self) -> None:
+        """Predict from now on without new labels, with what ``learner`` found of that."""
+
+    def _check_learns(self) -> None:
+        """Raise a ValueError if it is frozen."""
+        if self._is_frozen:
+            raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
+
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         named, arrays = self._codec.parts()
         found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
@@ -51,6 +85,8 @@ class SavedLearner(LearnerState):
                 found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
             if self._asked is not None:
                 found |= self._asked.parts(self._live())
+            if self._stale is not None:
+                found |= self._stale.parts()
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
@@ -59,6 +95,7 @@ class SavedLearner(LearnerState):
             "openings": self._growth.openings,
             "events": self.events,
             "pending": self.pending,
+            **({"frozen": True} if self._is_frozen else {}),
             **named,
         }
         return header, found | self._pending.arrays()
@@ -68,6 +105,7 @@ class SavedLearner(LearnerState):
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
     ) -> Self:
         self = cls._with_parameters(header["parameters"])
+        self._is_frozen = header.get("frozen") is True
         self._codec.restore(header, with_prefix(arrays, "codec."))
         self._combiner.restore(arrays)
         if header["seed"] is not None:
@@ -76,7 +114,8 @@ class SavedLearner(LearnerState):
             raise ValueError("it has learned, and has no seed")
         if "pending.goal" in arrays:
             inputs = self._codec.inputs
-            self._pending = Pending.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
+            waiting = Pending.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
+            self._pending = inputs.waiting = waiting
         self._check_labels(self._pending.targets())
         if not closed:
             self._check_whole(header, arrays)
@@ -104,6 +143,9 @@ class SavedLearner(LearnerState):
             made.sections.restore(arrays, closed)
             if len(made.sections.cross.squares) > outputs:
                 raise ValueError(f"moments of more than {outputs} outputs do not fit")
+            if not closed:
+                made.sections.sample.restore(arrays, inputs.slots, inputs.largest)
+                self._check_labels(made.sections.sample.events().goal[0].tolist())
             made.renew()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
@@ -113,6 +155,8 @@ class SavedLearner(LearnerState):
                 expert.close()
         if self._asked is not None:
             self._asked.restore({} if closed else arrays, self._live(), self.events)
+        if self._stale is not None:
+            self._stale.restore({} if closed else arrays, self._coefficients(), self.events)
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
 

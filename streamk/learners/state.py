@@ -20,6 +20,7 @@ from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.learners.asked import Asked
 from streamk.learners.learner import Learner
+from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_parameters, directions_of, kernels_of
 from streamk.schedules import Growth
@@ -63,6 +64,7 @@ class LearnerState(Learner):
         combiner: Any = None,
         label_memory: bool = False,
         delay: int = 0,
+        records: bool = False,
     ) -> None:
         """Begin with what knows nothing.
 
@@ -82,21 +84,28 @@ class LearnerState(Learner):
             Whether labels are inputs.
         delay
             How many events late they come.
+        records
+            Whether values of categories that were never learned are left out.
         """
         kernels = kernels_of(self.kernel)
         largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
         kept = kept_numbers(horizon_of(memory))
-        inputs = Inputs(directions_of(kernels, self.directions), self.scale_inputs, largest, kept)
+        inputs = Inputs(
+            directions_of(kernels, self.directions), self.scale_inputs, largest, kept, evicts=True
+        )
         self._growth, self._together, self._gathers = growth, together, gathers or together > 1
         self._experts = list(experts)
         if combiner is None:
             combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
         self._combiner = combiner
         self._map: FeatureMap | None = None
-        self._pending = Pending()
+        self._pending = inputs.waiting = Pending()
         labels = Labels() if self._classifies else None
-        self._codec = Codec(inputs, labels, memory, self.scale_target, delay if label_memory else None)
+        self._codec = Codec(
+            inputs, labels, memory, self.scale_target, delay if label_memory else None, records
+        )
         self._asked = Asked(delay) if delay else None
+        self._stale: StaleExperts | None = None
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
         made = FeatureMap(
@@ -104,6 +113,8 @@ class LearnerState(Learner):
             self._make_sections(),
         )  # fmt: skip
         self._map = made
+        if made.sections is not None:
+            self._codec.inputs.sample = made.sections.sample
         return made
 
     def _make_sections(self) -> Sections | None:
@@ -120,10 +131,16 @@ class LearnerState(Learner):
             expert.grow(outputs, before + self._map.features, self._map.columns)
         if self._asked is not None:
             self._asked.grow(self._live())
+        if self._stale is not None:
+            self._stale.grow(self._coefficients())
 
     def _live(self) -> list[NDArray[Any]]:
         """Return the arrays that must be known as they were, if labels come late."""
-        return [*(expert.coefficients for expert in self._experts), *self._combiner.live]
+        return [*self._coefficients(), *self._combiner.live]
+
+    def _coefficients(self) -> list[NDArray[Any]]:
+        """Return the coefficients of all experts."""
+        return [expert.coefficients for expert in self._experts]
 
     @property
     def _outputs(self) -> int:

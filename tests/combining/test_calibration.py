@@ -40,7 +40,7 @@ def test_probabilities_are_a_distribution_in_the_order_of_the_outputs(f, loss, t
     state, p = Calibration(loss).state, np.empty(len(f))
     for n, target in enumerate(targets):
         probabilities(loss, f, state, p)
-        calibrate(loss, f, p, target % len(f), float(n), state)
+        calibrate(loss, f, p, target % len(f), float(n), state, 1.0)
     probabilities(loss, f, state, p)
     assert np.isfinite(state).all()
     assert (p >= 0.0).all()
@@ -63,7 +63,7 @@ def stream(loss, make_outputs, n=20_000):
         probabilities(loss, f, state, p)
         calibrated = -np.log(p[target])
         best = -np.log(truth if target else 1 - truth)
-        calibrate(loss, f, p, target, float(i), state)
+        calibrate(loss, f, p, target, float(i), state, 1.0)
         if i > n // 2:
             losses.append((plain, calibrated, best))
     return np.mean(losses, axis=0)

@@ -16,7 +16,7 @@ def predict(combiner, coding, outputs, out):
 
 @njit
 def learn(combiner, asked, coding, outputs, target):
-    adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target)
+    adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target, 1.0)
 
 
 def forgetting_of(delay):

@@ -211,14 +211,14 @@ def test_events_that_change_afterwards_change_nothing():
 # bad input
 
 BAD = [
-    ({"a": float("nan"), "new": 1.0}, "'a' is nan"),
+    ({"a": float("-inf"), "new": 1.0}, "'a' is -inf"),
     ({"new": float("inf")}, "'new' is inf"),
     ({"a": 10**400}, "'a'"),
     ({"a": Decimal("1e200")}, "'a'"),
     ({"a": [1.0]}, "'a' is a list"),
     ({"word": b"x", "new": 3}, "'word' is a bytes"),
     ({"1": 1.0, 1: 2.0}, "same name '1'"),
-    (float("nan"), "'x' is nan"),
+    (float("inf"), "'x' is inf"),
     ("text", "must be a dict"),
     (None, "must be a dict"),
     ([1.0], "must be a dict"),

@@ -101,9 +101,9 @@ def test_a_column_of_mixed_types():
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.Table.from_pydict])
-def test_nan_is_refused_with_field_and_row(make):
-    with pytest.raises(ValueError, match="row 2: field 'x' is nan"):
-        learned(make({"x": [1.0, 2.0, float("nan")]}))
+def test_infinity_is_refused_with_field_and_row(make):
+    with pytest.raises(ValueError, match="row 3: field 'x' is inf"):
+        learned(make({"x": [1.0, 2.0, float("nan"), float("inf")]}))
 
 
 def test_null_is_missing():
@@ -167,7 +167,7 @@ def test_texts_mean_the_same_whatever_stands_beside_them(kind, other):
         ),
         (pl.LazyFrame({"a": [1]}), None, "eager data frame"),
         (3, None, "eager data frame"),
-        (pl.DataFrame({"when": [datetime.date(2026, 1, 1)]}), None, "column 'when'"),
+        (pl.DataFrame({"when": [datetime.timedelta(1)]}), None, "column 'when'"),
         (pl.DataFrame({"l": [[1, 2]]}), None, "column 'l'"),
         (pl.DataFrame({"s": [{"x": 1}]}), None, "column 's'"),
     ],

@@ -7,8 +7,9 @@ import pytest
 
 from streamk.encoding.fields import check_events
 from streamk.encoding.inputs import Inputs
+from streamk.encoding.keys import category_slot
 from streamk.encoding.names import MOST_NAMES
-from streamk.encoding.rows import RowError, Rows, missing, stack
+from streamk.encoding.rows import CATEGORY, RowError, Rows, missing, stack
 from streamk.encoding.scaling import scale_rows
 
 
@@ -51,7 +52,8 @@ def test_booleans_and_strings_are_one_hot():
     inputs = Inputs()
     encoded = row(inputs, {"flag": True, "name": "x", "z": np.bool_(False), "s": np.str_("t")})
     assert encoded.values.tolist() == [[1, 1, 1, 1]]
-    assert (encoded.slots == -1).all()
+    assert encoded.slots.tolist() == [[category_slot(name) for name in ("flag", "name", "z", "s")]]
+    assert (encoded.slots <= CATEGORY).all()
     assert row(inputs, {"flag": False}).keys[0, 0] != row(inputs, {"flag": True}).keys[0, 0]
     assert row(inputs, {"flag": "True"}).keys[0, 0] == row(inputs, {"flag": True}).keys[0, 0]
 
@@ -133,13 +135,12 @@ def test_the_number_of_names_is_bounded():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (math.nan, "field 'bad' is nan"),
         (math.inf, "field 'bad' is inf"),
         (-math.inf, "field 'bad' is -inf"),
         (1e200, "at most 1e\\+100"),
         (10**400, "field 'bad' is 1000"),
-        (Decimal("NaN"), "field 'bad' is nan"),
-        (np.float32("nan"), "field 'bad' is nan"),
+        (Decimal("sNaN"), "field 'bad' is sNaN"),
+        (np.float32("inf"), "field 'bad' is inf"),
         ([1, 2], "field 'bad' is a list"),
         ({"x": 1}, "field 'bad' is a dict"),
         (np.zeros(2), "field 'bad' is a ndarray"),
@@ -228,8 +229,8 @@ def test_nothing_is_a_row():
 
 
 def test_the_row_of_a_bad_value_is_named():
-    with pytest.raises(RowError, match="row 1: field 'a' is nan"):
-        check_events([{"a": 1.0}, {"a": math.nan}], 1e100)
+    with pytest.raises(RowError, match="row 1: field 'a' is inf"):
+        check_events([{"a": math.nan}, {"a": math.inf}], 1e100)
     with pytest.raises(RowError, match="row 1: field 'a' is a list"):
         Inputs().encode_many([{"a": 1.0}, {"a": []}], [True, True])
     for number in (10**400, Decimal("sNaN")):

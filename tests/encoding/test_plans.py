@@ -2,12 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import streamk
+from streamk.encoding import inputs
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.rows import Rows
+from streamk.encoding.rows import Rows, missing
 
 NAMES = ["a", "b", "c", "d", "e"]
 VALUES = st.one_of(
@@ -27,9 +30,9 @@ def fields_of(rows: Rows) -> set[tuple[int, int, float]]:
 
 
 def encoder(scaled, directions):
-    inputs = Inputs(directions, scaled)
-    inputs.register(NAMES)
-    return inputs
+    made = Inputs(directions, scaled)
+    made.register(NAMES)
+    return made
 
 
 @pytest.mark.parametrize(("scaled", "directions"), SETTINGS)
@@ -88,3 +91,68 @@ def test_optional_numbers_in_any_order():
         rows = kept.encode(x, False)
         assert fields_of(rows) == {(kept.numbers[n], kept.entry(n)[1], float(ord(n))) for n in names}
         assert rows.values.shape == (1, len(names))
+
+
+def changing(count, seed=0):
+    """Events whose fields come and go, are missing, and have other types later on."""
+    rng = np.random.default_rng(seed)
+    kinds = [lambda: float(rng.normal()), lambda: "xyz"[rng.integers(3)], lambda: True, lambda: None]
+    found = []
+    for i in range(count):
+        often = [0.1, 0.1, 0.1, 0.7] if i < count // 3 else [0.4, 0.3, 0.1, 0.2]
+        names = [n for n in NAMES if rng.random() < 0.9]
+        kind = {n: (k + i // (count // 2)) % 4 for k, n in enumerate(NAMES)}
+        found.append(
+            {n: kinds[rng.choice(4, p=often) if rng.random() < 0.2 else kind[n] or 3]() for n in names}
+        )
+    return found
+
+
+@pytest.mark.parametrize("directions", ["keyed", "structured"])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_plans_change_no_model(monkeypatch, scaled, directions):
+    models = []
+    for plans in (True, False):
+        if not plans:
+            monkeypatch.setattr("streamk.encoding.inputs.plan_for", lambda x, inputs: None)
+        learner = streamk.KaczmarzRegressor(features=64, seed=1, scale_inputs=scaled, directions=directions)
+        said = []
+        for i, x in enumerate(changing(600)):
+            said.append(learner.predict_one(x))
+            learner.learn_one(x, float(i % 5))
+        assert bool(learner._codec.inputs._plans) == plans
+        models.append((learner.to_bytes(), said))
+    assert models[0] == models[1]
+
+
+def test_missing_categories_have_a_plan():
+    kept = Inputs()
+    for i in range(40):
+        kept.encode({"a": 1.0, "s": "x" if i % 3 else None, "t": None}, True)
+    assert len(kept._plans) == 1
+    planned = next(iter(kept._plans.values()))
+    assert planned.failures == 0
+    assert fields_of(kept.encode({"a": 1.0, "s": None, "t": None}, True)) == {(0, kept.entry("a")[1], 1.0)}
+    kept.encode({"a": 1.0, "t": 2.0, "s": 1.0}, True)  # now they are numbers
+    found = kept.encode({"a": 1.0, "s": None, "t": None}, True)
+    assert {slot for slot, _, _ in fields_of(found)} == {0, missing(kept.numbers["s"]), missing(2)}
+
+
+def test_a_plan_that_fails_is_replaced():
+    kept = Inputs()
+    for value in (None, 3.0):
+        for _ in range(60):
+            kept.encode({"a": 1.0, "s": value}, True)
+        assert [plan.failures for plan in kept._plans.values()] == [0]
+
+
+def test_many_patterns_of_fields_make_few_plans(monkeypatch):
+    """A plan takes as long as a dozen events, so it must be used as often at least."""
+    made, make = [], inputs.plan_for
+    monkeypatch.setattr(inputs, "plan_for", lambda x, fields: made.append(1) or make(x, fields))
+    rng, kept = np.random.default_rng(0), Inputs()
+    names = [f"x{j}" for j in range(11)]
+    for _ in range(20_000):
+        kept.encode({name: 1.0 for name in names if rng.random() < 0.7}, True)
+    assert len(made) < 20_000 / 60
+    assert len(kept._plans) <= 256

@@ -48,9 +48,12 @@ def test_what_has_arrived_now_and_then(classes, labels, delay):
     reference = of_classes if classes else of_numbers
     np.testing.assert_allclose(memory[0], reference(labels), atol=1e-12)
     if delay:
-        np.testing.assert_allclose(memory[-1], reference(labels[: max(0, len(labels) - delay)]), atol=1e-12)
+        np.testing.assert_allclose(memory[1], reference(labels[: max(0, len(labels) - delay)]), atol=1e-12)
+    if labels:
+        after = [reference(labels[: n + 1]) for n in range(len(labels))]
+        np.testing.assert_allclose(memory[-1], np.mean(after, axis=0), atol=1e-12)
     assert queue[0] == len(labels)
-    assert len(memory) == (2 if delay else 1)
+    assert len(memory) == (3 if delay else 2)
 
 
 def test_it_stands_where_it_is_put():

@@ -25,7 +25,7 @@ FAST = horizon_of(100)
 @njit
 def observe_all(values, statistics, horizon, counts):
     for i in range(values.size):
-        observe(values[i], statistics, 0, horizon)
+        observe(values[i], statistics, 0, horizon, 1.0)
         counts[i] = statistics[0, 0]
 
 

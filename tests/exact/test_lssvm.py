@@ -152,7 +152,7 @@ def test_fit_keeps_everything_and_forgets_what_was_before():
     assert learner.feature_count == 300
     before = learner.to_bytes()
     with pytest.raises(ValueError, match="row 0"):
-        learner.fit(np.full((3, 2), np.nan), y[:3], names=NAMES)
+        learner.fit(np.full((3, 2), np.inf), y[:3], names=NAMES)
     assert learner.to_bytes() == before
 
 

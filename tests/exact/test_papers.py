@@ -78,7 +78,7 @@ def test_eigenpro(tmp_path):
         "Kaczmarz, one pass, 100 features", "Kaczmarz, one pass, 500 features",
     ]  # fmt: skip
     assert max(map(error_of, rows[:4])) < 4.0
-    assert all(0 < row["seconds"] < 30 and row["megabytes"] > 50 for row in rows)
+    assert all(row["seconds"] > 0 and row["megabytes"] > 50 for row in rows)
 
 
 def test_peak_memory_is_of_the_process_alone():

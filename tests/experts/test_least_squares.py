@@ -57,6 +57,26 @@ def ridge(phi, y, w):
     return np.linalg.solve(x.T @ (x * w[:, None]) + PENALTY * np.eye(COLUMNS), x.T @ (w * y))
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("known", [1, 3])
+def test_many_columns_are_ridge_regression_in_any_order(together, known):
+    rng = np.random.default_rng(known)
+    n, live = 300, 45
+    order = 32 + (np.arange(live) if together else rng.permutation(COLUMNS)[:live])
+    phi = np.zeros((n, 192), dtype=np.float32)
+    for c, column in enumerate(order):
+        phi[0 if together else c :, column] = rng.normal(size=n if together else n - c)
+    loss = NUMBER if known == 1 else CLASS
+    y = rng.integers(0, known, n).astype(np.float64) if known > 1 else phi @ rng.normal(size=192)
+    made = learned(expert(loss=loss, outputs=known), phi, y, np.ones(n))
+    assert made.joined.tolist() == (order - 32).tolist()
+    found = made.coefficients[0]
+    np.testing.assert_array_equal(found[:, made.joined], made.weights[:, :live].astype(np.float32))
+    for k in range(known):
+        aims = y if known == 1 else (y == k).astype(np.float64)
+        np.testing.assert_allclose(found[k], ridge(phi, aims, np.ones(n)), atol=2e-4)
+
+
 def test_it_is_ridge_regression():
     phi, y, w = stream(200, 0)
     made = learned(expert(), phi, y, w)

@@ -50,7 +50,8 @@ def test_steps_are_those_of_the_formula(loss, rho, gain):
         x, known = row[FIRST : FIRST + COLUMNS].astype(float), max(known, y + 1, 2)
         residual, length = LOSSES[loss](expected[:known] @ x, y)
         ridge = rho * (1.0 + n / 256) * COLUMNS / weight
-        expected[:known] += np.outer(residual, x) / (length / gain * x @ x + ridge)
+        part = 1.0 - (1.0 - gain) ** weight  # of the way that so many steps go
+        expected[:known] += np.outer(residual, x) / (length / part * x @ x + ridge)
         teach(made.record, np.stack([-row, row]), 1, float(y), known, weight)
     np.testing.assert_allclose(made.coefficients[0], expected, atol=2e-4)
     assert made.clock.tolist() == [300, 300]

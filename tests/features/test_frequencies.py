@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamk
 from streamk.features.counter import block_keys
 from streamk.features.frequencies import FrequencyCache, frequency_matrix, frequency_rows
-from streamk.features.map import MapRecord
+from streamk.features.map import FeatureMap, MapRecord
 
 BLOCKS = block_keys(3, 2)
 FAMILIES = np.array([0, 1])  # normal numbers, then Cauchy numbers
@@ -57,6 +58,27 @@ def test_the_cache_starts_small_and_is_bounded():
         rows_of(cache, keys, block_keys(3, 8), np.zeros(8, int), np.ones((2, 512), dtype=np.float32))
         cache.grow()
     assert cache.rows.nbytes <= 64 * 2**20
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_cache_of_the_largest_size_rebuilds_no_records(monkeypatch, many):
+    """A new string with every event fills it again and again, and each time it is only wiped."""
+    learner = streamk.KaczmarzRegressor(features=64, directions="keyed", scales=(1.0,), seed=1)
+    learner.learn_one({"a": "first"}, 1.0)
+    made = learner._map
+    made.cache = FrequencyCache(made.width, limit=4 * made.width * 64)
+    made.renew()
+    renewed, renew = [], FeatureMap.renew
+    monkeypatch.setattr(FeatureMap, "renew", lambda self: renewed.append(1) or renew(self))
+    for i in range(1000):
+        x = {"a": f"text {i}"}
+        if many:
+            learner.learn_many([x], [float(i % 2)])
+        else:
+            learner.predict_one(x)
+            learner.learn_one(x, float(i % 2))
+    assert len(made.cache.rows) == 64
+    assert len(renewed) == 1  # from 32 rows to 64
 
 
 def test_an_event_wider_than_the_limit_fits():

@@ -5,6 +5,7 @@ import pytest
 from numba import njit
 
 from streamk.encoding.recall import COLUMNS
+from streamk.encoding.rows import CATEGORY
 from streamk.features.plain import (
     LINEAR,
     PLAIN,
@@ -15,16 +16,16 @@ from streamk.features.plain import (
     in_use,
     index_of,
 )
-from streamk.features.sections import SectionRecord
+from streamk.features.sections import Sections
 
 
 @njit
-def fill(sections, inputs, found, count, learned, features, memory, phi):
-    fill_plain(sections, inputs, found, count, 0, learned, features, phi)
+def fill(sections, inputs, found, slots, count, learned, features, memory, phi):
+    fill_plain(sections, inputs, found, slots, count, 0, learned, features, phi)
     fill_labels(sections, memory, 1, phi, 0)
 
 
-def filled(keys, places, event, learned):
+def filled(keys, places, event, learned, slot=CATEGORY - 7):
     """The row of an event of keys to values, of seven features and its labels.
 
     Four are in the first part, and two and one in the second, which has room for three more.
@@ -36,19 +37,20 @@ def filled(keys, places, event, learned):
         (6, 2 * PLAIN + 6, 1, 1),
         (7, 2 * PLAIN + 7, 3, 0),
     ]
-    empty = np.zeros((2, 1, 1))
-    record = SectionRecord(
-        np.float32(3.0), keys, places, width, starts, np.array(places_of), empty.astype(np.float32),
-        empty[0], empty[0], True, empty, empty[0, 0],
+    record = Sections(768, True).record._replace(
+        amplitude=np.float32(3.0), columns=keys, places=places, width=width, starts=starts,
+        parts=np.array(places_of), tags=TAGS,
     )  # fmt: skip
     found = np.array([[*event, 0]], dtype=np.uint64)
     inputs = np.array([[[*event.values(), 0.0]]], dtype=np.float32)
     phi = np.full((1, width), 9.0, dtype=np.float32)
     features = np.arange(7, dtype=np.float32).reshape(1, 7)
-    fill(record, inputs, found, len(event), learned, features, MEMORY, phi)
+    slots = np.full(found.shape, slot, dtype=np.int32)
+    fill(record, inputs, found, slots, len(event), learned, features, MEMORY, phi)
     return phi[0]
 
 
+TAGS = np.zeros(LINEAR, dtype=np.uint64)
 MEMORY = np.arange(2 * COLUMNS, dtype=np.float64).reshape(2, COLUMNS)
 
 
@@ -69,19 +71,24 @@ def test_columns_are_given_by_learning_in_turn():
     np.testing.assert_array_equal(filled(keys, places, {b: 1.0, c: 4.0}, False), expected({2: 1.0}))
     np.testing.assert_array_equal(filled(keys, places, {c: 4.0, b: 1.0}, True), expected({3: 4.0, 2: 1.0}))
     assert in_use(keys) == [a, b, c]
+    assert TAGS[1:5].tolist() == [2**64 + CATEGORY - 7] * 3 + [0]  # of columns given while learning
     np.testing.assert_array_equal(index_of(keys), places)
     again = columns_of(in_use(keys))
     np.testing.assert_array_equal(again, keys)
     np.testing.assert_array_equal(filled(again, index_of(again), {c: 1.0}, False), expected({3: 1.0}))
 
 
-def test_inputs_beyond_the_last_column_have_none():
+@pytest.mark.parametrize(("slot", "most"), [(CATEGORY - 7, 128), (3, LINEAR)])
+def test_inputs_beyond_the_last_column_have_none(slot, most):
+    """Values of categories have the first 127 alone."""
     keys = empty_columns()
     places = index_of(keys)
-    for k in range(1, 300):
-        row = filled(keys, places, {k * 7919: 1.0}, True)
-        np.testing.assert_array_equal(row, expected({k: 1.0} if k < LINEAR else {}))
-    assert in_use(keys) == [k * 7919 for k in range(1, LINEAR)]
+    for k in range(1, most + 100):
+        row = filled(keys, places, {k * 7919: 1.0}, True, slot)
+        np.testing.assert_array_equal(row, expected({k: 1.0} if k < most else {}))
+    assert in_use(keys) == [k * 7919 for k in range(1, most)]
+    if most < LINEAR:
+        return
     np.testing.assert_array_equal(columns_of([*in_use(keys), 5]), keys)
 
 

@@ -6,15 +6,27 @@ from numba import njit
 
 import streamk
 from streamk.encoding.codec import Unit
+from streamk.encoding.rows import CATEGORY
 from streamk.features.cross_moments import MOST
-from streamk.features.plain import columns_of, index_of
+from streamk.features.exchange import FIELDS
+from streamk.features.plain import columns_of
 from streamk.features.relevance import transform_of, transform_row
-from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, SectionRecord, Sections
+from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, Sections
 
 
 @njit
-def transform(sections, inputs, found, count):
-    transform_row(sections, inputs, found, count, 0)
+def transform(sections, inputs, found, slots, count):
+    transform_row(sections, inputs, found, slots, count, 0)
+
+
+ONES = np.ones(4)
+NONE = np.zeros(0)
+
+
+def transform_alike(found, whole):
+    """The transform of inputs of variance 1 and use 1, all of them columns and always there."""
+    ones = np.ones(len(found))
+    return transform_of(found, NONE, (ones, NONE), (ones, NONE), float(len(found)), whole)[0]
 
 
 def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
@@ -22,10 +34,10 @@ def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
     m = gradients.T @ gradients
     sharp = np.diag(np.sqrt(np.diag(m))) @ m @ np.diag(np.sqrt(np.diag(m)))
     expected = 0.98 * 4 * sharp / np.trace(sharp) + 0.02 * np.eye(4)
-    whole = transform_of(m, True)
+    whole = transform_alike(m, True)
     np.testing.assert_allclose(whole[1:5, 1:5] @ whole[1:5, 1:5], expected, atol=1e-5)
     np.testing.assert_allclose(whole, whole.T, atol=1e-6)
-    diagonal = transform_of(m, False)
+    diagonal = transform_alike(m, False)
     np.testing.assert_allclose(diagonal[1:5, 1:5], np.diag(np.sqrt(np.diag(expected))), atol=1e-6)
     for found in (whole, diagonal):
         np.testing.assert_allclose((found[1:5, 1:5] ** 2).sum(), 4.0, rtol=1e-5)  # mean square 1
@@ -33,47 +45,97 @@ def test_the_matrix_is_the_root_of_the_sharpened_outer_product():
         np.testing.assert_array_equal(found[np.ix_(rest, rest)], np.eye(len(rest)))
 
 
+def test_distances_keep_their_size_whatever_the_variances():
+    """``Σ var T²`` over columns and the rest of fields is how many fields an event has."""
+    m, fields = np.diag([1.0, 0.5, 0.2]), np.array([0.3, 0.6])
+    variances, rest = np.array([1.0, 0.25, 0.1]), np.array([0.9, 1.0])
+    transform, factors = transform_of(m, fields, (ONES[:3], ONES[:2]), (variances, rest), 5.0, False)
+    floor = 0.02 * (variances.sum() + rest.sum())
+    size = variances @ (transform.diagonal()[1:4] ** 2) + rest @ factors[1:3] ** 2
+    np.testing.assert_allclose(size, 0.98 * 5.0 + floor, rtol=1e-5)
+    np.testing.assert_array_equal(factors[3:], 1.0)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_input_of_no_use_has_no_relevance_at_all(whole):
+    m = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    uses = np.array([1.0, 0.5, 0.0]), np.array([0.0])
+    transform, factors = transform_of(m, np.zeros(1), uses, (np.ones(3), np.ones(1)), 4.0, whole)
+    assert not transform[3].any()
+    assert not transform[:, 3].any()
+    assert factors[1] == 0.0
+    np.testing.assert_allclose(
+        (transform @ transform.T)[2, 2] if whole else transform[2, 2] ** 2,
+        0.98 * 4.0 * 0.5 / 2.5 + 0.02 * 0.5, rtol=1e-5,
+    )  # fmt: skip
+
+
 def test_nothing_found_changes_nothing():
     for columns in (0, 4, MOST - 1):
-        np.testing.assert_array_equal(transform_of(np.zeros((columns, columns)), True), np.eye(MOST))
+        np.testing.assert_array_equal(transform_alike(np.zeros((columns, columns)), True), np.eye(MOST))
 
 
 def test_inputs_are_transformed_where_they_have_relevance():
     rng = np.random.default_rng(1)
-    keys = columns_of([11, 12, 13])
-    transforms = rng.normal(size=(2, MOST, MOST)).astype(np.float32)
-    record = SectionRecord(
-        np.float32(1.0), keys, index_of(keys), 0, np.zeros(3, dtype=np.int64),
-        np.zeros((3, 4), dtype=np.int64), transforms, np.zeros((MOST, MOST)), np.zeros((3, MOST)), True,
-        np.zeros((1, MOST, MOST)), np.zeros(0),
-    )  # fmt: skip
-    inputs = rng.normal(size=(6, 1, 4)).astype(np.float32)
+    sections = Sections(768, True)
+    sections.keys = columns_of([11, 12, 13])
+    sections.transforms[:] = rng.normal(size=(2, MOST, MOST))
+    sections.exchanges.tags = columns_of([2**64 + CATEGORY - 5, 98], FIELDS)
+    sections.factors[:, 1:3] = [[0.5, 0.25], [2.0, 3.0]]
+    inputs = rng.normal(size=(6, 1, 6)).astype(np.float32)
     before = inputs.copy()
-    transform(record, inputs, np.array([[13, 99, 11, 0]], dtype=np.uint64), 3)
+    found = np.array([[13, 99, 11, 98, 97, 0]], dtype=np.uint64)
+    slots = np.array([[0, CATEGORY - 5, 1, 2, 3, 0]], dtype=np.int32)
+    transform(sections.record, inputs, found, slots, 5)
     np.testing.assert_array_equal(inputs[:2], before[:2])
     for q in range(2):
         for k in range(2):
             z = before[k, 0]
-            t = transforms[q]
-            expected = [t[3, 3] * z[0] + t[3, 1] * z[2], z[1], t[1, 3] * z[0] + t[1, 1] * z[2], 0.0]
+            t = sections.transforms[q]
+            of_field, of_number = sections.factors[q, 1:3]
+            expected = [
+                t[3, 3] * z[0] + t[3, 1] * z[2], of_field * z[1], t[1, 3] * z[0] + t[1, 1] * z[2],
+                of_number * z[3], z[4], 0.0,
+            ]  # fmt: skip
             np.testing.assert_allclose(inputs[2 * (1 + q) + k, 0], expected, atol=1e-5)
 
 
-def test_the_older_block_begins_anew_as_the_better_one():
+def sections_with(keys, use):
+    """Sections that have columns for these numbers, each tested and found to be of this use."""
     sections = Sections(768, True)
-    sections.keys = columns_of([5, 6])
+    sections.keys = columns_of(keys)
+    sections.tags[1 : 1 + len(keys)] = keys
+    sections.exchanges.tags = columns_of(keys, FIELDS)
+    sections.exchanges.tests[1 : 1 + len(keys)] = [1000.0, 1000.0, 500.0 * (1.0 - use), 1e-3]
+    sections.exchanges.pool_counts[:] = len(keys)
+    return sections
+
+
+def test_the_older_block_starts_again_as_the_better_one():
+    sections = sections_with([5, 6], 1.0)
     sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
     sections.cross.sums[0, 0, 0] = 16.0
     spans = [sections.columns_of_part(part) for part in (1, 2)]
-    assert sections.renew(2, 1, 1.0) == spans[0]
+    assert sections.renew(2, [1.0, 1.0], 1.0) == spans[0]
     assert sections.kinds.tolist() == [DIAGONAL, IDENTITY]
-    assert sections.renew(3, 0, 1.0) == spans[1]
+    assert sections.renew(3, [1.0, 1.0], 1.0) == spans[1]
     assert sections.kinds.tolist() == [DIAGONAL, WHOLE]
     assert sections.transforms[1, 1, 2] != 0.0
-    assert sections.renew(4, 1, 1.0) == spans[0]
-    assert sections.kinds.tolist() == [WHOLE, WHOLE]
-    np.testing.assert_allclose(sections.moments[1, 1], 2.0 / 8)
-    assert sections.cross.sums[0, 0, 0] == 16.0 / 8
+    np.testing.assert_allclose(sections.moments[1, 1], 2.0 / 4)
+    assert sections.cross.sums[0, 0, 0] == 16.0 / 4
+    assert sections.exchanges.tests[1, 0] == 1000.0 / 4
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind"), [([1.0, 1.2], DIAGONAL), ([1.0, 1.08], WHOLE), ([1.0, 0.9], WHOLE)]
+)
+def test_the_younger_block_is_given_a_tenth(errors, kind):
+    sections = sections_with([5, 6], 1.0)
+    sections.moments[1:3, 1:3] = [[2.0, 1.0], [1.0, 2.0]]
+    sections.renew(2, [1.0, 1.0], 1.0)
+    sections.renew(3, [1.0, 1.0], 1.0)
+    sections.renew(4, errors, 1.0)  # the first is the older one
+    assert sections.kinds.tolist() == [kind, WHOLE]
 
 
 def stream(n, seed=0, noise=6):
@@ -154,15 +216,14 @@ def test_an_impossible_file_is_refused(name):
 
 
 def test_blocks_are_the_same_whatever_the_order_of_the_columns():
-    one, other, merged = (Sections(768, True) for _ in range(3))
-    one.keys, other.keys = columns_of([5, 6, 7]), columns_of([7, 8, 5])
+    one, other, merged = sections_with([5, 6, 7], 1.0), sections_with([7, 8, 5], 1.0), Sections(768, True)
     for sections, gradient in ((one, [1.0, 0.0, 2.0]), (other, [2.0, 0.0, 1.0])):
         sections.moments[1:4, 1:4] = np.outer(gradient, gradient)
     merged.take([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert all(merged.has_block_of(part, block) for part in (one, other) for block in (0, 1))
     np.testing.assert_allclose(merged.moments[1, 3], 4.0)  # of 5 and 7, from both
     assert merged.moments[4].tolist() == [0.0] * MOST
-    one.renew(2, 0, 1.0)
+    one.renew(2, [1.0, 1.0], 1.0)
     again = Sections(768, True)
     again.take([one, other], [([0], Unit(1.0, 0.0))] * 2)
     assert [again.has_block_of(part, 0) for part in (one, other)] == [True, False]
@@ -176,8 +237,10 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     learner.learn_many(xs, y)
     again = streamk.loads(learner.to_bytes())
     ours, theirs = learner._map.sections, again._map.sections
-    for name in ("moments", "gaps", "transforms", "kinds", "keys"):
+    for name in ("moments", "gaps", "transforms", "factors", "kinds", "keys", "tags"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    for name in ("tags", "tests", "pool_keys", "pool_slots", "pool_values", "pool_counts"):
+        np.testing.assert_array_equal(getattr(ours.exchanges, name), getattr(theirs.exchanges, name))
     assert ours.arrays()["map.moments"].shape == (9, 9)
     closed = learner.closed()
     assert closed.predict_many(xs[:20]) == learner.predict_many(xs[:20])
@@ -187,14 +250,13 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
 def test_what_is_explained_needs_no_cross_moments():
     made = []
     for error in (0.0, 0.5, 2.0, 9.0):
-        sections = Sections(768, True)
-        sections.keys = columns_of([5, 6])
+        sections = sections_with([5, 6], 1.0)
         sections.moments[0, 0], sections.moments[1, 1], sections.moments[2, 2] = 1.0, 1.0, 0.1
         sections.cross.grow(1)
         sections.cross.sums[0, :3, :3] = np.diag([100.0] * 3)
         sections.cross.sums[1, 2, 0] = 100.0  # of the second input with the target, whose variance is 2
         sections.cross.squares[0] = 200.0
-        sections.renew(2, 0, error)
+        sections.renew(2, [1.0, 1.0], error)
         made.append(sections.transforms[0].diagonal()[1:3] ** 2)
     assert made[0][0] > 1.9 > 0.2 > made[0][1]
     assert made[0][1] < made[1][1] < made[2][1]

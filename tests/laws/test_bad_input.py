@@ -13,13 +13,13 @@ import streamk
 from .subjects import COMMON, LEARNERS, build, events
 
 BAD_VALUES = st.one_of(
-    st.sampled_from([math.nan, math.inf, -math.inf, 1e101, -1e300, 10**400, Decimal("inf"), b"", 1j]),
+    st.sampled_from([math.inf, -math.inf, 1e101, -1e300, 10**400, Decimal("inf"), Decimal("sNaN"), b"", 1j]),
     st.lists(st.integers(), max_size=3),
     st.dictionaries(st.text(max_size=2), st.integers(), max_size=2),
     st.builds(object),
     st.builds(set),
     st.builds(lambda: np.zeros(3)),
-    st.builds(lambda: np.float32("nan")),
+    st.builds(lambda: np.float32("inf")),
 )
 BAD_LABELS = st.one_of(
     st.sampled_from([None, 1.5, math.nan, b"x", 3, True, np.float64(2), np.int64(1)]),
@@ -129,10 +129,10 @@ def test_what_is_not_an_event(event):
 def test_bad_input_first_of_all():
     for cls, y in ((streamk.KaczmarzClassifier, "a"), (streamk.KaczmarzRegressor, 1.0)):
         learner = cls(**COMMON)
-        refuse(learner, "'x'", {"x": math.nan}, y)
-        refuse(learner, "'x'", {"x": math.nan}, y, 0.0)
-        refuse(learner, "'x'", {"x": math.nan}, method="predict_one")
-        refuse(learner, "row 0: .*'x'", [{"x": math.nan}], [y], method="learn_many")
+        refuse(learner, "'x'", {"x": math.inf}, y)
+        refuse(learner, "'x'", {"x": math.inf}, y, 0.0)
+        refuse(learner, "'x'", {"x": math.inf}, method="predict_one")
+        refuse(learner, "row 0: .*'x'", [{"x": math.inf}], [y], method="learn_many")
 
 
 def test_a_new_label_with_a_bad_value_is_not_registered():
@@ -143,7 +143,7 @@ def test_a_new_label_with_a_bad_value_is_not_registered():
 
 
 def test_too_many_names_in_a_batch_are_all_forgotten():
-    learner = streamk.KaczmarzRegressor(**COMMON)
+    learner = streamk.KaczmarzRegressor(directions="dense", **COMMON)
     learner.learn_one({"x": 1.0}, 1.0)
     rows = [{f"n{i}": 1.0 for i in range(start, start + 20_000)} for start in range(0, 80_000, 20_000)]
     refuse(learner, "row 3: .*more than 65,536 names", rows, [1.0] * 4, method="learn_many")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
+from streamk.encoding.rows import CATEGORY
 
 from .subjects import events
 
@@ -69,8 +70,12 @@ def kept(learner):
     for slots, keys, values, (y, w) in zip(
         *(np.broadcast_to(a, rows.values.shape).tolist() for a in rows), goal.T.tolist(), strict=True
     ):
-        fields = {(key, names[slot] if slot >= 0 else names[-2 - slot] if slot < -1 else "", value, slot < -1)
-                  for slot, key, value in zip(slots, keys, values, strict=True) if key}  # fmt: skip
+        fields = set()
+        for slot, key, value in zip(slots, keys, values, strict=True):
+            if key:
+                missing = CATEGORY < slot < -1
+                name = names[slot] if slot >= 0 else names[-2 - slot] if missing else ""
+                fields.add((key, name, value, missing))
         found.append((sorted(fields), learner.labels[int(y)] if hasattr(learner, "labels") else y, w))
     return found
 

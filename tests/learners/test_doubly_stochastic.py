@@ -40,7 +40,7 @@ def reference(learner, X, y, w, classes):
         aims = y[now]
         if not classes:
             past = y[: start or m]
-            scale = Scale(past)
+            scale = Scale(past, w)
             aims = np.array([scale.standardise(v) for v in aims])
         known = int(y[: now.stop].max()) + 1 if classes else 1
         kind = "class" if classes else "number"

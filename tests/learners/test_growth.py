@@ -193,9 +193,9 @@ def test_growing_changes_neither_amplitude_nor_what_blocks_become(monkeypatch):
     monkeypatch.setattr(room, "_LEFT", -1.0)
     renewed, renew = [], Sections.renew
 
-    def seen(sections, opening, better, error):
-        renewed.append((opening, better, error))
-        return renew(sections, opening, better, error)
+    def seen(sections, opening, errors, error):
+        renewed.append((opening, errors, error))
+        return renew(sections, opening, errors, error)
 
     monkeypatch.setattr(Sections, "renew", seen)
     losses = []
@@ -205,10 +205,10 @@ def test_growing_changes_neither_amplitude_nor_what_blocks_become(monkeypatch):
     assert plain._map.sections.amplitude == grown._map.sections.amplitude
     assert [opening for opening, _, _ in renewed] == [2, 3, 4]
     names = [grown._names.index(f"least squares, {name}") for name in room.RELEVANT]
-    for (_, better, error), events in zip(renewed, (1000, 2000, 4000), strict=True):
+    for (_, errors, error), events in zip(renewed, (1000, 2000, 4000), strict=True):
         then = losses[events // 100]
         assert error == then.min()
-        assert then[names[better]] == then[names].min()
+        assert errors == then[names].tolist()
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -223,18 +223,7 @@ def test_one_that_has_grown_merges_with_one_that_has_not(monkeypatch, order):
     merged = streamk.merge([parts[k] for k in order])
     assert merged.feature_count == 1536 + MORE
     assert streamk.loads(merged.to_bytes()).to_bytes() == merged.to_bytes()
-    # the second block has the same inputs in both: what they know adds up
-    place = merged._names.index(f"least squares, {room.RELEVANT[1]}")
-    known = {}
-    for name, learner in (("merged", merged), ("grown", parts[0]), ("other", parts[1])):
-        expert = learner._experts[place]
-        known[name] = np.zeros([expert.coefficients.shape[2]] * 2)
-        known[name][np.ix_(expert.joined, expert.joined)] = expert.information() - expert.penalty * np.eye(
-            len(expert.joined)
-        )
-    np.testing.assert_allclose(
-        known["merged"], known["grown"] + known["other"], atol=1e-6 * known["merged"].max()
-    )
+    # the first blocks have other inputs, so both are fitted again to the stored events of the parts
     test_xs, test_ys = stream(400, seed=5)
     errors = [np.mean((np.array(m.predict_many(test_xs)) - test_ys) ** 2) for m in (merged, *parts)]
     assert errors[0] < 1.1 * max(errors[1:])

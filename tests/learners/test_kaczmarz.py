@@ -42,7 +42,7 @@ def reference(learner, X, y, w, classes):
         target = y[n]
         if not classes:
             target = seen.standardise(y[n])
-            seen.add(y[n])
+            seen.add(y[n], w[n])
         known = max(y[: n + 1]) + 1 if classes else 1
         r = np.zeros(len(A))
         length = residuals(CODES[kind, learner.loss], f[:known].astype(np.float32), target, r[:known])
@@ -74,7 +74,7 @@ def test_regressor_is_the_rule(loss):
     A, mean = reference(learner, X, y, w, 0)
     np.testing.assert_allclose(learner._experts[0].coefficients[0], A, atol=5e-5)
     np.testing.assert_allclose(learner._experts[0].coefficients[1], mean, atol=5e-5)
-    scale = Scale(y)
+    scale = Scale(y, w)
     predicted = scale.mean + scale.spread * features(learner, X) @ mean[0]
     np.testing.assert_allclose(learner.predict_many(X, names=NAMES), predicted, atol=1e-3)
 
@@ -163,8 +163,9 @@ def test_weight_zero_is_ignored_and_weight_divides_the_regulariser(block_size):
         noisy.learn_one({"ignored": 3.0, "z": "w"}, "new", w=0.0)
         noisy.learn_one(x, y)
     assert noisy.to_bytes() == plain.to_bytes()
-    heavy = streamk.KaczmarzClassifier(seed=1, block_size=block_size, regularization=0.3)
-    light = streamk.KaczmarzClassifier(seed=1, block_size=block_size, regularization=0.6)
+    given = {"seed": 1, "block_size": block_size, "scale_inputs": False}  # scales count weights, too
+    heavy = streamk.KaczmarzClassifier(regularization=0.3, **given)
+    light = streamk.KaczmarzClassifier(regularization=0.6, **given)
     for x, y in events:
         heavy.learn_one(x, y)
         light.learn_one(x, y, w=2.0)

@@ -33,7 +33,7 @@ def reference(learner, X, y, w, classes, projects, together=1):
         if not classes:
             # a block of events is scaled by the events before it, the first by itself
             past = y[: start or (together if together > 1 else 0)]
-            scale = Scale(past)
+            scale = Scale(past, w)
             aims = np.array([[scale.standardise(float(v))] for v in aims[:, 0]])
         known = (y[: now.stop].max() + 1) if classes else 1
         residual = np.zeros_like(aims)

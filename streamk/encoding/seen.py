@@ -1,0 +1,122 @@
+"""Values of categories that have been learned: a value that never was adds nothing to an event.
+
+To a kernel a value never met before is a direction at random: nothing was learned there, so all that it does
+is noise. A column of unique strings would blur every event. So a learner that keeps a record of the values
+leaves those out that it has not learned, as it does with numbers that have no scale yet; an event that brings
+a new value is learned without it, and the next one with it.
+
+The record is a pair of Bloom filters of 2¹⁸ bits (Bloom 1970): three bits of a key are set. New and
+recurring values go into the current one; when 2¹⁵ have gone in, the other is emptied and becomes the current.
+So memory and time are bounded whatever comes, values that recur stay, and one in twenty new values at most
+is mistaken for one that was learned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.rows import ABSENT, CATEGORY, typed
+
+_WORDS = 4096  # of 64 bits, in each filter
+_MOST = 2**15  # values in a filter
+_CURRENT, _COUNT = 0, 1  # of the state
+_HASHES = 3
+Bits = NDArray[np.uint64]
+
+
+class SeenValues:
+    """The record of values.
+
+    Attributes
+    ----------
+    bits
+        The two filters, ``(2, 4096)``.
+    state
+        Which of them is the current one, and how many values have gone into it.
+    """
+
+    def __init__(self) -> None:
+        self.bits: Bits = np.zeros((2, _WORDS), dtype=np.uint64)
+        self.state: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+
+    def merge_from(self, others: list[SeenValues]) -> None:
+        """Hold what any of some records holds; the fullest current filter is the current one."""
+        for other in others:
+            current = int(other.state[_CURRENT])
+            self.bits[0] |= other.bits[current]
+            self.bits[1] |= other.bits[1 - current]
+        self.state[:] = 0, min(sum(int(other.state[_COUNT]) for other in others), _MOST - 1)
+
+    def parts(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps: of words that are not 0; none if nothing was learned."""
+        places = np.flatnonzero(self.bits).astype(np.int32)
+        if not len(places):
+            return {}
+        return {"seen.places": places, "seen.words": self.bits.ravel()[places], "seen.state": self.state}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take over the arrays of a model file, if they are possible."""
+        self.bits[:], self.state[:] = 0, 0
+        if "seen.places" not in arrays:
+            return
+        places = typed(arrays, "seen.places", np.int32, arrays["seen.places"].shape[:1])
+        words = typed(arrays, "seen.words", np.uint64, places.shape)
+        state = typed(arrays, "seen.state", np.int64, (2,))
+        if not (
+            (np.diff(places, prepend=-1) > 0).all()
+            and (places < 2 * _WORDS).all()
+            and state[_CURRENT] in (0, 1)
+            and 0 <= state[_COUNT] < _MOST
+        ):
+            raise ValueError("its record of values is impossible")
+        self.bits.ravel()[places] = words
+        self.state = state.copy()
+
+
+@njit(**INNER)
+def _place(key, hashed):  # type: ignore[no-untyped-def]
+    """Return the word and the bit of one of three hashes of a key: 18 bits of it."""
+    part = (key >> np.uint64(18 * hashed)) & np.uint64(64 * _WORDS - 1)
+    return np.int64(part >> np.uint64(6)), np.uint64(1) << (part & np.uint64(63))
+
+
+@njit(**INNER)
+def _holds(bits, which, key):  # type: ignore[no-untyped-def]
+    for h in range(_HASHES):
+        word, bit = _place(key, h)
+        if bits[which, word] & bit == np.uint64(0):
+            return False
+    return True
+
+
+@njit(**INNER)
+def is_seen(seen, key):  # type: ignore[no-untyped-def]
+    """Return whether the value of a category was learned; True where no record is kept."""
+    if seen is None:
+        return True
+    return _holds(seen[0], np.int64(0), key) or _holds(seen[0], np.int64(1), key)
+
+
+@njit(**INNER)
+def mark_seen(seen, rows, i):  # type: ignore[no-untyped-def]
+    """Record the values of categories in row ``i``."""
+    if seen is not None:
+        bits, state = seen
+        slots, keys, _ = rows
+        shared = min(i, slots.shape[0] - 1)
+        for j in range(slots.shape[1]):
+            key, category = keys[shared, j], slots[shared, j] <= CATEGORY
+            if category and key != ABSENT and not _holds(bits, state[_CURRENT], key):
+                for h in range(_HASHES):
+                    word, bit = _place(key, h)
+                    bits[state[_CURRENT], word] |= bit
+                state[_COUNT] += 1
+                if state[_COUNT] == _MOST:
+                    state[_CURRENT], state[_COUNT] = 1 - state[_CURRENT], 0
+                    for word in range(_WORDS):
+                        bits[state[_CURRENT], word] = np.uint64(0)

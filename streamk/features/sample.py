@@ -1,0 +1,182 @@
+"""The last events learned: what a merged learner fits new blocks of features to.
+
+These are the last 1,024 events: inputs as they were encoded, before any scale, label memory, target and
+weight. A uniform sample of all events would hold those from before a change. Events with more than 64 inputs
+are not stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.compiling import INNER
+from streamk.encoding.recall import COLUMNS
+from streamk.encoding.rows import (
+    ABSENT,
+    UNSCALED,
+    Rows,
+    empty_rows,
+    from_parts,
+    moved,
+    parts_of,
+    stack,
+    typed,
+)
+from streamk.features.plain import LINEAR
+
+EVENTS, WIDTH = 1024, 64  # events, and inputs of each
+_NAME = "map.sample"
+_LARGEST_LABEL = 1e6
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+
+class SampleRecord(NamedTuple):
+    """The sample as compiled code sees it; see :class:`EventSample`."""
+
+    filled: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    keys: NDArray[np.uint64]
+    values: Array
+    labels: Floats
+    goal: Array
+
+
+class Sampled(NamedTuple):
+    """Events of a sample: encoded rows, label memory ``(n, 64)``, targets and weights ``(2, n)``."""
+
+    rows: Rows
+    labels: Floats
+    goal: Array
+
+    def __len__(self) -> int:
+        return int(self.goal.shape[1])
+
+    def select(self, events: NDArray[np.intp]) -> Sampled:
+        """Return some of the events."""
+        return Sampled(self.rows.select(events), self.labels[events], self.goal[:, events])
+
+
+class EventSample:
+    """The sample; arrays have a row for every event."""
+
+    def __init__(self) -> None:
+        self.record = SampleRecord(
+            np.zeros(1, dtype=np.int64),
+            np.zeros(EVENTS, dtype=np.int64),
+            np.zeros((EVENTS, WIDTH), dtype=np.int32),
+            np.zeros((EVENTS, WIDTH), dtype=np.uint64),
+            np.zeros((EVENTS, WIDTH)),
+            np.zeros((EVENTS, COLUMNS), dtype=np.float32),
+            np.zeros((2, EVENTS)),
+        )
+
+    def __len__(self) -> int:
+        return int(self.record.filled[0])
+
+    def events(self) -> Sampled:
+        """Return the events in the order of their places."""
+        count, record = len(self), self.record
+        rows = empty_rows(count, int(record.counts[:count].max(initial=0)))
+        width = rows.keys.shape[1]
+        there = np.arange(width) < record.counts[:count, None]
+        for array, stored in zip(_arrays(rows), _arrays(record), strict=True):
+            array[there] = stored[:count, :width][there]
+        return Sampled(stack([rows]), record.labels[:count].copy(), record.goal[:, :count].copy())
+
+    def put(self, sampled: Sampled) -> None:
+        """Store these events, and no others."""
+        rows, count, record = sampled.rows, len(sampled), self.record
+        shape = rows.values.shape
+        there = np.broadcast_to(rows.keys, shape) != ABSENT
+        record.filled[0] = count
+        record.counts[:count] = there.sum(axis=1)
+        for stored, array in zip(_arrays(record), _arrays(rows), strict=True):
+            stored[:count, : shape[1]] = np.broadcast_to(array, shape)
+        record.labels[:count], record.goal[:, :count] = sampled.labels, sampled.goal
+
+    def move(self, places: NDArray[np.int32]) -> None:
+        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        if len(self):
+            sampled = self.events()
+            self.put(Sampled(stack([moved(sampled.rows, places)]), sampled.labels, sampled.goal))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that a model file keeps; none before the first event."""
+        if not len(self):
+            return {}
+        sampled = self.events()
+        used = np.flatnonzero(sampled.labels.any(axis=0)).astype(np.int32)
+        return parts_of(_NAME, sampled.rows, sampled.goal) | {
+            f"{_NAME}.labels": sampled.labels[:, used],
+            f"{_NAME}.used": used,
+        }
+
+    def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
+        """Take over the arrays of a model file, if they are possible with so many slots of numbers."""
+        if f"{_NAME}.values" not in arrays:
+            return
+        count, width = arrays[f"{_NAME}.values"].shape
+        if count > EVENTS or width > WIDTH:
+            raise ValueError("its sample of events is too large")
+        rows, goal = from_parts(_NAME, arrays, count, slots, largest)
+        used = typed(arrays, f"{_NAME}.used", np.int32, arrays[f"{_NAME}.used"].shape[:1])
+        kept = typed(arrays, f"{_NAME}.labels", np.float32, (count, len(used)))
+        possible = (np.diff(used, prepend=-1) > 0).all() and (used < COLUMNS).all()
+        if not (possible and (abs(kept) <= _LARGEST_LABEL).all()):
+            raise ValueError("the label memory of its sample of events is impossible")
+        if (rows.slots[np.broadcast_to(rows.keys == ABSENT, rows.slots.shape)] != UNSCALED).any():
+            raise ValueError("its sample of events is impossible")
+        labels = np.zeros((count, COLUMNS), dtype=np.float32)
+        labels[:, used] = kept
+        self.put(Sampled(rows, labels, goal))
+
+
+def _arrays(inputs: Any) -> list[NDArray[Any]]:
+    return [inputs.slots, inputs.keys, inputs.values]
+
+
+@njit(**INNER)
+def sample_event(sections, rows, r, phi, i, events, target, weight):  # type: ignore[no-untyped-def]
+    """Store row ``r``, whose columns are row ``i`` of ``phi``, as the event that follows so many."""
+    if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
+        sample = sections.sample
+        p = sample.filled[0] if sample.filled[0] < EVENTS else np.int64(int(events) % EVENTS)
+        _store(sample, rows, r, p)
+        for c in range(COLUMNS):
+            sample.labels[p, c] = phi[i, LINEAR + c]
+        sample.goal[0, p], sample.goal[1, p] = target, weight
+
+
+@njit(**INNER)
+def _inputs_of(rows, r):  # type: ignore[no-untyped-def]
+    """Return how many inputs row ``r`` has."""
+    keys = rows[1]
+    shared, count = min(r, keys.shape[0] - 1), 0
+    for j in range(keys.shape[1]):
+        count += keys[shared, j] != ABSENT
+    return count
+
+
+@njit(**INNER)
+def _store(sample, rows, r, p):  # type: ignore[no-untyped-def]
+    """Store the inputs of row ``r`` in place ``p``, in the order of their keys."""
+    slots, keys, values = rows
+    shared, count = min(r, slots.shape[0] - 1), 0
+    for j in range(slots.shape[1]):
+        if keys[shared, j] != ABSENT:
+            m = count
+            while m > 0 and sample.keys[p, m - 1] > keys[shared, j]:
+                sample.slots[p, m], sample.keys[p, m] = sample.slots[p, m - 1], sample.keys[p, m - 1]
+                sample.values[p, m] = sample.values[p, m - 1]
+                m -= 1
+            sample.slots[p, m], sample.keys[p, m] = slots[shared, j], keys[shared, j]
+            sample.values[p, m] = values[r, j]
+            count += 1
+    sample.counts[p] = count
+    sample.filled[0] = max(sample.filled[0], p + 1)

@@ -1,0 +1,243 @@
+"""Blocks under relevance of a merged learner, fitted to the events that its parts have sampled.
+
+Learners that began apart have different relevance, so their blocks hold different features, and least squares
+on them do not add up. But their relevance does, and so the blocks of the merged learner are put under the
+relevance of all events. Least squares are then fitted on the pooled samples
+(:mod:`streamk.features.sample`), twice: to the targets ``z``, and to what the parts predict, of every event
+the mean of those that have not learned it. What is used is the mixture of the two that errs least::
+
+    α = τ α_z + (1 − τ) α_p          τ minimises Σ w (z − τ φᵀα_z − (1 − τ) φᵀα_p)²
+
+where ``φᵀα_z`` is the prediction of an event without its own target (leave one out). Many events for few
+sampled ones speak for the parts, few for the targets. The combiner then learns its weights from predictions
+of experts that have not learned the events, or it would trust those that remember them.
+Blocks grow if the errors that it finds ask for it.
+
+Rows are put in the order of a hash of what they hold, so that no result depends on the order of the parts but
+by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from streamk.encoding.codec import Unit
+from streamk.encoding.following import MEAN
+from streamk.encoding.recall import NUMBERS, SHARED
+from streamk.encoding.rows import UNSCALED, Rows, moved, stack
+from streamk.encoding.scaling import TARGET_CLIP, spread
+from streamk.experts.expert import Columns
+from streamk.experts.least_squares import LeastSquares
+from streamk.features.relevance import BLOCKS
+from streamk.features.sample import EVENTS, Sampled
+from streamk.features.sections import WHOLE
+from streamk.learners.answering import answers, columns_of
+from streamk.learners.events import adapt_many
+from streamk.threads import one_blas_thread
+
+_MOST = 4096  # events that blocks are fitted to
+Array = NDArray[np.float64]
+Floats = NDArray[np.float32]
+
+
+class Pool(NamedTuple):
+    """Sampled events of all parts, in terms of the merged learner.
+
+    ``source`` is the part that each is from, ``weights`` those of events in a fit, ``1`` in the mean;
+    ``wanted`` ``(n, K)`` the targets, as experts see them.
+    """
+
+    events: Sampled
+    source: NDArray[np.intp]
+    weights: Array
+    wanted: Array
+
+
+def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns) -> Pool:
+    """Return as many events of every part, and the same of its sample, in an order of their own."""
+    sampled, sources, weights = [], [], []
+    for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
+        own = part._map.sections.sample.events()
+        own = own.select(_order(own)[: _MOST // len(parts)])
+        sampled.append(_as_ours(own, part, merged, places))
+        sources.append(np.full(len(own), k))
+        weights.append(np.full(len(own), share / max(len(own), 1)))
+    whole = Sampled(
+        stack([one.rows for one in sampled]),
+        np.concatenate([one.labels for one in sampled]),
+        np.concatenate([one.goal for one in sampled], axis=1),
+    )
+    order = _order(whole)
+    whole, source = whole.select(order), np.concatenate(sources)[order]
+    heavy = np.concatenate(weights)[order] * whole.goal[1]
+    return Pool(whole, source, heavy / heavy.mean(), _wanted(merged, whole.goal[0]))
+
+
+def share_sample(merged: Any, pool: Pool, shares: Sequence[float]) -> None:
+    """Give the merged learner a sample of its own: of every part as many as its share."""
+    chosen = [
+        np.flatnonzero(pool.source == k)[: int(np.ceil(share * EVENTS))] for k, share in enumerate(shares)
+    ]
+    places = np.sort(np.concatenate(chosen))[:EVENTS]
+    merged._map.sections.sample.put(pool.events.select(places))
+
+
+def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns, pool: Pool) -> None:
+    """Fit the blocks under relevance of a merged learner, and the weights of its experts."""
+    sections = merged._map.sections
+    whole = sum(share for part, share in zip(parts, shares, strict=True) if _better_kind(part) == WHOLE)
+    sections.pool(whole >= 0.5, float(merged._combiner.losses.min()))
+    taught, outputs = _taught(merged, parts, shares, columns, pool)
+    _fit(merged, pool, taught, outputs)
+    if merged._grows():
+        _fit(merged, pool, taught, outputs)
+
+
+def _fit(merged: Any, pool: Pool, taught: Array, outputs: Floats) -> None:
+    """Fit both blocks to the targets and to what is ``taught``, and then the combiner.
+
+    ``outputs`` are those of experts that have not learned the events; of the blocks, they are replaced.
+    """
+    sections, combiner, n = merged._map.sections, merged._combiner, len(pool.source)
+    for block in range(BLOCKS):
+        for expert in merged._experts:
+            expert.forget(sections.columns_of_part(1 + block))
+    merged._map.renew()
+    merged._arguments = None
+    phi = columns_of(merged, pool.events.rows, pool.events.labels)
+    for block in range(BLOCKS):
+        at = sections.columns_of_part(1 + block)
+        mine = [k for k, expert in enumerate(merged._experts) if expert.within(at)]
+        least = next(k for k in mine if isinstance(merged._experts[k], LeastSquares))
+        expert = merged._experts[least]
+        said = _fit_least_squares(expert, phi[:, at], pool, taught, merged.events)
+        honest = said - phi[:, at].astype(np.float64) @ expert.coefficients[0].T.astype(np.float64)
+        outputs[least] = said
+        for k in mine:
+            other = merged._experts[k]
+            if k != least:  # those that project begin with the coefficients of least squares
+                own = slice(other.first - at.start, other.first - at.start + other.coefficients.shape[2])
+                other.coefficients[:] = expert.coefficients[:, :, own]
+                outputs[k] = phi[:, at][:, own] @ other.coefficients[0].T + honest
+    combiner.restart()
+    coding, _, _, _, record = merged._all_but_rows(merged._map)
+    targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
+    adapt_many(coding, record, outputs, targets, weights, np.empty(n))
+    if combiner.intervals is not None:
+        combiner.away.state[:] = 0.0
+    merged._arguments = None
+
+
+def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, taught: Array, events: int) -> Array:
+    """Fit an expert; return its predictions ``(n, K)``, each without the target of its own event."""
+    joined = np.flatnonzero(phi.any(axis=0))
+    rows = phi[:, joined].astype(np.float64)
+    heavy, penalty = rows * pool.weights[:, None], expert.penalty * np.eye(len(joined))
+    with one_blas_thread():
+        known = rows.T @ heavy
+        factor = cho_factor(known + penalty, lower=True)
+        goals = np.concatenate([pool.wanted, taught], axis=1)
+        found = cho_solve(factor, heavy.T @ goals)
+        levers = np.minimum((heavy * cho_solve(factor, rows.T).T).sum(axis=1), 0.99)
+        by_targets, by_parts = np.split(rows @ found, 2, axis=1)
+    by_targets = pool.wanted - (pool.wanted - by_targets) / (1.0 - levers[:, None])
+    apart = by_targets - by_parts
+    square = float((pool.weights @ apart**2).sum())
+    tau = 0.0
+    if square > 0.0:
+        tau = float(np.clip((pool.weights @ ((pool.wanted - by_parts) * apart)).sum() / square, 0.0, 1.0))
+    weights = (tau * found[:, : len(found[0]) // 2] + (1.0 - tau) * found[:, len(found[0]) // 2 :]).T
+    counted = tau * len(phi) + (1.0 - tau) * max(events, len(phi))
+    expert.become(joined, counted / len(phi) * known + penalty, weights, counted)
+    return np.asarray(by_parts + tau * apart)
+
+
+def _taught(
+    merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns, pool: Pool
+) -> tuple[Array, Floats]:
+    """Return predictions and outputs of experts: the means of parts that have not learned an event."""
+    total, weight = np.zeros_like(pool.wanted), np.zeros((len(pool.source), 1))
+    outputs = np.zeros((len(merged._experts), 2, *total.shape))
+    for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
+        others, (codes, unit) = np.flatnonzero(pool.source != k), places
+        events = _as_theirs(pool.events.select(others), part, merged, places)
+        found, said = answers(part, events.rows, events.labels)
+        at = others[:, None], np.array(codes)
+        scaled = found[..., : len(codes)] * unit.scale + unit.offset
+        outputs[:, :, *at] += share * scaled
+        total[at] += share * (said[:, : len(codes)] if merged._classifies else _standard(merged, said))
+        weight[others] += share
+    return total / weight, (outputs / weight).astype(np.float32)
+
+
+def _wanted(merged: Any, targets: Array) -> Array:
+    if not merged._classifies:
+        return _standard(merged, targets[:, None])
+    return np.asarray(np.arange(merged._outputs) == targets[:, None], dtype=np.float64)
+
+
+def _standard(merged: Any, values: Array) -> Array:
+    unit = merged._codec.target
+    return np.asarray(np.clip((values - unit[0, MEAN]) / (spread(unit, 0) or 1.0), -TARGET_CLIP, TARGET_CLIP))
+
+
+def _better_kind(part: Any) -> int:
+    """Return the kind of the block under relevance that errs less."""
+    kinds = part._map.sections.kinds
+    return int(kinds[int(np.argmin(part._relevant_losses()))])
+
+
+def _order(events: Sampled) -> NDArray[np.intp]:
+    """Return the order of a hash of what events hold."""
+    rows = events.rows
+    keys = np.broadcast_to(rows.keys, rows.values.shape)
+    hashes = [
+        blake2b(key.tobytes() + value.tobytes() + goal.tobytes(), digest_size=8).digest()
+        for key, value, goal in zip(keys, rows.values, events.goal.T.copy(), strict=True)
+    ]
+    return np.argsort(np.array(hashes, dtype="S8"), kind="stable")
+
+
+def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], Unit]) -> Sampled:
+    """Return events of a part in terms of the merged learner."""
+    codes, unit = places
+    rows = _in_slots(events.rows, part._codec.inputs.numbers, merged._codec.inputs.numbers)
+    goal, labels = events.goal.copy(), np.zeros_like(events.labels)
+    if merged._classifies:
+        goal[0] = np.array(codes, dtype=np.float64)[events.goal[0].astype(np.intp)]
+        for k, code in enumerate(codes[:SHARED]):
+            if code < SHARED:
+                labels[:, [code, SHARED + code]] = events.labels[:, [k, SHARED + k]]
+    elif merged._codec.memory is not None:
+        used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
+        labels[:, used] = unit.scale * events.labels[:, used] + constant
+    return Sampled(rows, labels, goal)
+
+
+def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int], Unit]) -> Sampled:
+    """Return events of the merged learner in terms of a part."""
+    codes, unit = places
+    rows = _in_slots(events.rows, merged._codec.inputs.numbers, part._codec.inputs.numbers)
+    labels = np.zeros_like(events.labels)
+    if merged._classifies:
+        for k, code in enumerate(codes[:SHARED]):
+            if code < SHARED:
+                labels[:, [k, SHARED + k]] = events.labels[:, [code, SHARED + code]]
+    elif merged._codec.memory is not None and unit.scale:
+        used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
+        labels[:, used] = (events.labels[:, used] - constant) / unit.scale
+    return Sampled(rows, labels, events.goal)
+
+
+def _in_slots(rows: Rows, before: dict[str, int], after: dict[str, int]) -> Rows:
+    """Return rows whose numbers stand in other slots; those without one are absent."""
+    places = np.full(max(before.values(), default=-1) + 1, UNSCALED, dtype=np.int32)
+    for name, slot in before.items():
+        places[slot] = after.get(name, UNSCALED)
+    return moved(rows, places)

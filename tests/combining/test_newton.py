@@ -1,0 +1,62 @@
+"""Newton steps of three sets of weights side by side: the bits of one set after the other."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from streamk.combining.newton import SETS, newton_steps
+
+
+@njit
+def side_by_side(weights, curvature, slopes):
+    newton_steps(weights, curvature, slopes)
+
+
+@njit(error_model="numpy")
+def by_itself(weights, curvature, slope):
+    size = weights.shape[0]
+    lower = np.empty((size, size))
+    for e in range(size):
+        for d in range(e + 1):
+            rest = curvature[e, d]
+            for k in range(d):
+                rest -= lower[e, k] * lower[d, k]
+            lower[e, d] = rest / lower[d, d] if d < e else np.sqrt(max(rest, 1e-9))
+            curvature[d, e] = curvature[e, d]
+    for e in range(size):
+        for k in range(e):
+            slope[e] -= lower[e, k] * slope[k]
+        slope[e] /= lower[e, e]
+    for e in range(size - 1, -1, -1):
+        for k in range(e + 1, size):
+            slope[e] -= lower[k, e] * slope[k]
+        slope[e] /= lower[e, e]
+        weights[e] = min(max(weights[e] - slope[e], -1e3), 1e3)
+
+
+def problem(size, seed, rank=60):
+    rng = np.random.default_rng(seed)
+    parts = rng.normal(size=(SETS, size, rank))
+    curvature = np.tril(parts @ parts.transpose(0, 2, 1))
+    return rng.normal(size=(SETS, size)), curvature, rng.normal(size=(SETS, size))
+
+
+@pytest.mark.parametrize("rank", [60, 2])  # with 2 most pivots are held at the least one
+@pytest.mark.parametrize("size", [*range(1, 20), 24, 31])
+def test_sets_side_by_side_find_the_bits_of_one_by_itself(size, rank):
+    weights, curvature, slopes = problem(size, size, rank)
+    expected = weights.copy(), curvature.copy(), slopes.copy()
+    for own in zip(*expected, strict=True):
+        by_itself(*own)
+    side_by_side(weights, curvature, slopes)
+    assert weights.tobytes() == expected[0].tobytes()
+    assert curvature.tobytes() == expected[1].tobytes()
+
+
+def test_a_step_solves_for_the_slope():
+    weights, curvature, slopes = problem(7, 1)
+    whole = curvature + np.tril(curvature, -1).transpose(0, 2, 1)
+    expected = weights - np.linalg.solve(whole, slopes[:, :, None])[:, :, 0]
+    side_by_side(weights, curvature, slopes)
+    np.testing.assert_allclose(weights, expected, rtol=1e-9)
+    np.testing.assert_array_equal(curvature, whole)
