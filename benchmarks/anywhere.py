@@ -159,25 +159,32 @@ def unlabelled(data: Path) -> Iterator[Row]:
 
 def batches(data: Path) -> Iterator[Row]:
     """Batches of 1,024: predict all by ``frozen()``, then learn all."""
-    for name, rows in (("Elec2", None), ("bike", None), ("CoverType", 60_000), ("kin40k", None)):
-        frame, y = load(data, name, rows)
-        model, found, losses = make(name, seed=SEEDS[0]), [], []
-        for start in range(0, len(y), 1024):
-            part = slice(start, start + 1024)
-            if start:
-                frozen = model.frozen()
-                found += list(frozen.predict_many(frame[part]))
-                if name not in NUMBERS:
-                    given = frozen.predict_proba_many(frame[part]).to_numpy()
-                    losses.append((len(given), log_loss(frozen, y[part], given)))
-            model.learn_many(frame[part], y[part].tolist())
+    wanted = {"Elec2": (0.0, 0.5), "bike": (0.597,), "CoverType": (0.0, 0.754), "kin40k": (0.885,)}
+    for name, bounds in wanted.items():
+        frame, y = load(data, name, 60_000 if name == "CoverType" else None)
+        scores, losses = [], []
+        for seed in SEEDS:
+            model, found, given = make(name, seed=seed), [], []
+            for start in range(0, len(y), 1024):
+                part = slice(start, start + 1024)
+                if start:
+                    frozen = model.frozen()
+                    found += list(frozen.predict_many(frame[part]))
+                    if name not in NUMBERS:
+                        shares = frozen.predict_proba_many(frame[part]).to_numpy()
+                        given.append(log_loss(frozen, y[part], shares) * len(shares))
+                model.learn_many(frame[part], y[part].tolist())
+            scores.append((r2 if name in NUMBERS else accuracy)(y[1024:], found))
+            losses.append(sum(given) / len(found))
         if name in NUMBERS:
-            yield f"{name}, batches of 1,024", f"R² {r2(y[1024:], found):.3f}", "", True
-            continue
-        loss = sum(n * each for n, each in losses) / sum(n for n, _ in losses)
-        shown = f"accuracy {accuracy(y[1024:], found):.3f}, log loss {loss:.3f}"
-        wanted = "≤ 0.5" if name == "Elec2" else ""
-        yield f"{name}, batches of 1,024", shown, wanted, not wanted or loss <= 0.5
+            shown, met = f"R² {mean(scores):.3f}", mean(scores) >= bounds[0]
+        else:
+            shown, met = (
+                f"accuracy {mean(scores):.3f}, log loss {mean(losses):.3f}",
+                mean(losses) <= bounds[1],
+            )
+        shown += f" ({min(scores):.3f} to {max(scores):.3f})"
+        yield f"{name}, batches of 1,024", shown, f"{'≥' if name in NUMBERS else '≤'} {bounds[-1]}", met
 
 
 def gaps(data: Path) -> Iterator[Row]:

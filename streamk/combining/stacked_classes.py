@@ -29,6 +29,7 @@ class StackedClasses(NamedTuple):
     error: Array
     losses: Array
     pace: float
+    penalty: float
     logits: NDArray[np.bool_]
 
 
@@ -95,7 +96,7 @@ def _learn_class(combiner, asked, outputs, known, y, weight):  # type: ignore[no
             _probabilities(combiner, s, outputs, known, given)
         total += combiner.shares[s]
         curvature, slope = combiner.curvature[s], slopes[s]
-        fade(curvature, combiner.forgetting[s], weight)
+        fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
         for e in range(experts):
             mean = 0.0
             for k in range(known):

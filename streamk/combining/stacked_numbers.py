@@ -33,6 +33,7 @@ class StackedNumbers(NamedTuple):
     error: Array
     losses: Array
     pace: float
+    penalty: float
     intervals: Intervening
     away: Watching
 
@@ -109,7 +110,7 @@ def _learn_number(combiner, asked, outputs, mixed, aim, weight):  # type: ignore
         total += combiner.shares[s]
     for s in range(sets):
         curvature, slope, said = combiner.curvature[s], slopes[s], 0.0
-        fade(curvature, combiner.forgetting[s], weight)
+        fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
         for e in range(experts):
             slope[e] = clipped(outputs, e, 0, CLIP)
             said += combiner.weights[s, e] * slope[e]

@@ -61,6 +61,8 @@ class Stacking:
         Events that each set of weights remembers.
     settled
         By which steps of intervals are shortened, as if labels came so many events later.
+    penalty
+        Of a squared weight, in units of one event.
     """
 
     def __init__(
@@ -71,12 +73,13 @@ class Stacking:
         logits: Sequence[bool] | None = None,
         spans: Sequence[float] = SPANS,
         settled: int = 0,
+        penalty: float = PENALTY,
     ) -> None:
-        sets = len(spans)
+        sets, self.penalty = len(spans), penalty
         self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
         self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in spans])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
-        self.curvature: Array = np.array([PENALTY * np.eye(experts)] * sets)
+        self.curvature: Array = np.array([penalty * np.eye(experts)] * sets)
         self.logits = np.array(logits or [False] * experts)
         mixed = sets if classes else sets + experts
         self.shares: Array = np.full(mixed, 1.0 / mixed)
@@ -90,6 +93,7 @@ class Stacking:
         """The combiner as compiled code sees it."""
         shared = (
             self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses, self.pace,
+            self.penalty,
         )  # fmt: skip
         return (
             StackedClasses(*shared, self.logits)
@@ -110,19 +114,19 @@ class Stacking:
         """Start again with equal weights; errors and intervals stay."""
         experts = self.weights.shape[1]
         self.weights[:] = (2.0 if self.classes else 1.0) / experts
-        self.curvature[:] = PENALTY * np.eye(experts)
+        self.curvature[:] = self.penalty * np.eye(experts)
         self.shares[:] = 1.0 / len(self.shares)
 
-    def start_from(self, other: Stacking) -> None:
-        """Begin with the weights of another combiner, and its intervals."""
-        self.weights[:] = other.mean_weights
+    def start_intervals(self, other: Stacking) -> None:
+        """Begin with the intervals of another combiner."""
         if self.intervals is not None and other.intervals is not None:
             self.intervals.offsets[:] = other.intervals.offsets
             self.intervals.errors[:] = other.intervals.errors
 
     def follow_weights(self, other: Stacking) -> None:
         """Let the last set of weights start again with those of another combiner, as well known as they."""
-        self.weights[-1], self.curvature[-1] = other.mean_weights, other.curvature[0]
+        firmer = (self.penalty - other.penalty) * np.eye(self.weights.shape[1])
+        self.weights[-1], self.curvature[-1] = other.mean_weights, other.curvature[0] + firmer
 
     @property
     def mean_weights(self) -> Array:
@@ -153,7 +157,7 @@ class Stacking:
         None of them has seen the last target of all, so none is taken to be out of reach. Where all have
         learned on from the last of them, what never fades is added ``counts`` times, and the rest averaged.
         """
-        penalty = PENALTY * np.eye(self.weights.shape[1])
+        penalty = self.penalty * np.eye(self.weights.shape[1])
         for s in range(len(self.weights)):
             before = penalty @ self.weights[s]
             known, moved = penalty.copy(), before.copy()

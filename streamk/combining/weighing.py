@@ -43,7 +43,7 @@ def relative(error, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def fade(curvature, forgetting, weight):  # type: ignore[no-untyped-def]
+def fade(curvature, forgetting, penalty, weight):  # type: ignore[no-untyped-def]
     """Forget, towards what was known before the first event (the lower triangle; so below)."""
     if forgetting < 1.0:
         if weight != 1.0:
@@ -51,7 +51,7 @@ def fade(curvature, forgetting, weight):  # type: ignore[no-untyped-def]
         for e in range(curvature.shape[0]):
             for d in range(e + 1):
                 curvature[e, d] *= forgetting
-            curvature[e, e] += (1.0 - forgetting) * PENALTY
+            curvature[e, e] += (1.0 - forgetting) * penalty
 
 
 @njit(**INNER)

@@ -69,7 +69,8 @@ def absorb(
         merged._asked.begin(merged._live(), merged.events)
     if merged._stale is not None and not apart:
         combiners = [part._stale.combiner for part in parts if part._stale is not None]
-        merged._stale.combiner.take(combiners, shares, counts)
+        if any(combiner.has_learned for combiner in combiners):
+            merged._stale.combiner.take(combiners, shares, counts)
         merged._stale.forget()
 
 

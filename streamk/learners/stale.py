@@ -2,9 +2,10 @@
 
 The weights of a combiner are those of experts that have just learned the event before. Where no labels come,
 the experts stand still, the label memory says nothing, and those weights are wrong: on the last quarter of
-Elec2 log loss was 4.4. So a second combiner learns what to expect of experts that stand still. Every 1,024
-events their coefficients are copied; at one event in 16, drawn at random, it learns from what the copies
-predict, with the label memory at its running mean. It starts from the weights of the first combiner, and has
+Elec2 log loss was 4.4. So a second combiner learns what to expect of experts that stand still. After 64,
+128, 256, 512 events, and then after every 1,024, their coefficients are copied; at one event in 16, drawn at
+random, it learns from what the copies predict, with the label memory at its running mean. Two of its sets of
+weights begin as equal ones; the third takes the weights of the first combiner with every copy. It has
 intervals of its own, which are as wide as the errors of the copies.
 
 When a block of features starts again, its copied coefficients mean nothing any more, and the second combiner
@@ -13,6 +14,7 @@ waits for the next copies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +29,10 @@ from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
 
-PERIOD, RARELY = 1024, 16
+FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
+_PENALTY = 100.0  # of a squared weight: few events are learned, and they resemble each other
+_FOLLOWED = 0.01  # share that the weights for fresh labels begin with
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _UNKNOWN = -1.0
 Live = Sequence[NDArray[Any]]
@@ -47,13 +51,15 @@ class StaleExperts:
     combiner
         Its weights are those for experts that stand still.
     arrays : list
-        Coefficients as they were at the last multiple of 1,024 events.
+        Coefficients as they were when they were copied last.
     since
         The event count at that moment, −1 while there are no copies of use.
     """
 
     def __init__(self, experts: int, classes: bool, logits: Sequence[bool]) -> None:
-        self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED)
+        self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED, _PENALTY)
+        if classes:
+            self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
         self.combiner.away.patience = np.inf
         self.arrays: list[NDArray[Any]] = []
         self.since = _UNKNOWN
@@ -65,7 +71,8 @@ class StaleExperts:
 
     def until(self, events: float) -> float:
         """Return after how many more events copies are due."""
-        return PERIOD - events % PERIOD
+        period = _period(events)
+        return period - events % period
 
     def grow(self, live: Live) -> None:
         """Make room as in the arrays of coefficients; what is new is 0 in the copies, too."""
@@ -82,10 +89,10 @@ class StaleExperts:
 
     def copy(self, live: Live, combiner: Stacking, events: int) -> bool:
         """Copy coefficients if that is due; return whether ``rarely`` has changed."""
-        if events % PERIOD or events == self.since:
+        if events % _period(events) or events == self.since:
             return False
         if not self.combiner.has_learned:
-            self.combiner.start_from(combiner)
+            self.combiner.start_intervals(combiner)
         self.combiner.follow_weights(combiner)
         for copied, array in zip(self.arrays, live, strict=True):
             copied[:] = array
@@ -113,7 +120,10 @@ class StaleExperts:
         kept = {n.removeprefix("stale."): a for n, a in arrays.items() if n.startswith("stale.")}
         self.combiner.restore(kept)
         self.since = float(typed(arrays, "stale.since", np.float64, (1,))[0])
-        if not (self.since == _UNKNOWN or (0.0 <= self.since <= events and self.since % PERIOD == 0.0)):
+        if not (
+            self.since == _UNKNOWN
+            or (0.0 <= self.since <= events and self.since % _period(self.since) == 0.0)
+        ):
             raise ValueError("the age of its copies is impossible")
         for k, now in enumerate(live if self.since >= 0.0 else ()):
             used = typed(arrays, f"stale.used{k}", np.int32, arrays[f"stale.used{k}"].shape[:1])
@@ -124,6 +134,11 @@ class StaleExperts:
                 raise ValueError("its copied coefficients are impossible")
             self.arrays[k][:] = 0.0
             self.arrays[k][..., used] = values
+
+
+def _period(events: float) -> float:
+    """Return how many events lie between copies: of early ones as many as came before, at least 64."""
+    return min(max(2.0 ** math.floor(math.log2(max(events, 1.0))), FIRST), PERIOD)
 
 
 @njit(**INNER)

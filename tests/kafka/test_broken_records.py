@@ -52,7 +52,8 @@ def test_the_position_follows_the_library_where_it_reads_the_batch():
     """The library reads batches whose offsets are beyond 62 bits; its position ends one poll later."""
     log = fetch(records=batch([record(), record()], offset=2**63 - 2**40, last=2), committed=False)
     records, error = agree(log, 1)
-    assert len(records) == 2 and error is None
+    assert len(records) == 2
+    assert error is None
 
 
 def mend(data):
