@@ -188,20 +188,20 @@ def batches(data: Path) -> Iterator[Row]:
 
 
 def gaps(data: Path) -> Iterator[Row]:
-    """1,000 events of Elec2 without labels, at five places, against Kaczmarz."""
+    """1,000 events of Elec2 without labels in a pass, at five places, against Kaczmarz; means of the seeds."""
     frame, y = load(data, "Elec2")
     for start in range(5000, 45_000, 9000):
-        gap, losses = slice(start, start + 1000), {}
-        for name, model in (
-            ("kaczmarz", streamk.KaczmarzClassifier(seed=7)),
-            ("kernel", streamk.KernelClassifier(seed=7)),
-        ):
-            model.learn_many(frame[:start], y[:start].tolist())
-            model = model.frozen()
-            losses[name] = log_loss(model, y[gap], model.predict_proba_many(frame[gap]).to_numpy())
-        shown = f"log loss {losses['kernel']:.2f}, Kaczmarz {losses['kaczmarz']:.2f}"
-        met = losses["kernel"] <= losses["kaczmarz"]
-        yield f"Elec2, 1,000 events without labels from {start:,}", shown, "≤ Kaczmarz", met
+        gap, missing = slice(start, start + 1000), [None] * 1000
+        losses: dict[Any, list[float]] = {streamk.KaczmarzClassifier: [], streamk.KernelClassifier: []}
+        for cls, found in losses.items():
+            for seed in SEEDS:
+                model = cls(seed=seed)
+                model.learn_many(frame[:start], y[:start].tolist())
+                given = model.predict_proba_learn_many(frame[gap], missing).to_numpy()
+                found.append(log_loss(model, y[gap], given))
+        theirs, ours = map(mean, losses.values())
+        shown = f"log loss {ours:.2f}, Kaczmarz {theirs:.2f}"
+        yield f"Elec2, 1,000 events without labels from {start:,}", shown, "≤ Kaczmarz", ours <= theirs
 
 
 def weights(data: Path) -> Iterator[Row]:

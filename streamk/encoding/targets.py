@@ -62,6 +62,13 @@ def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float
     return checked
 
 
+def without_label(values: Sequence[Any], weights: Array) -> NDArray[np.bool_]:
+    """Return which rows have no label, but a weight; they lose it."""
+    found = np.array([value is None for value in values], dtype=bool) & (weights > 0.0)
+    weights[found] = 0.0
+    return found
+
+
 def number(value: Any) -> float:
     """Return a number as a float, NaN if it is none or has no float."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, np.timedelta64):

@@ -13,7 +13,7 @@ from river import base
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
-from streamk.encoding.targets import check_weight, check_weights, targets
+from streamk.encoding.targets import check_weight, check_weights, targets, without_label
 from streamk.learners.learner import Learner
 
 Array = NDArray[np.float64]
@@ -46,7 +46,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
         x
             Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
-            The class: a boolean, an integer or a string; one type per learner.
+            The class: a boolean, an integer or a string; one type per learner. None if there is no label:
+            nothing is learned, but ``Kernel…`` learners rely less on the labels before
+            (:mod:`streamk.learners.stale`).
         w
             Sample weight: divides the regulariser, so a heavier event is fitted more closely.
             An event of weight 0 is ignored.
@@ -61,6 +63,10 @@ class Classifier(Learner, base.MiniBatchClassifier):
             w = check_weight(w)
         code = labels.codes.get(y) if type(y) is labels.type else None
         if code is None or w == 0.0:
+            if y is None:
+                codec.inputs.check(x)
+                self._pass_by(w > 0.0)
+                return
             label = labels.check(y)
             codec.inputs.check(x)
             if w == 0.0:
@@ -113,8 +119,8 @@ class Classifier(Learner, base.MiniBatchClassifier):
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
         :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
-        A row met before any label is known gets None. A row of weight 0 is predicted only, and its label may
-        be None.
+        A row met before any label is known gets None. A row of weight 0, or whose label is None, is predicted
+        only.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(self._decide(out))
@@ -124,8 +130,8 @@ class Classifier(Learner, base.MiniBatchClassifier):
     ) -> Any:
         """Learn many events, and return the probabilities given to each *before* it was learned.
 
-        Classes that were not yet known to a row have probability 0 there. A row of weight 0 is predicted
-        only, and its label may be None.
+        Classes that were not yet known to a row have probability 0 there. A row of weight 0, or
+        whose label is None, is predicted only.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.table(self._labels.values, out[:, : len(self._labels)])
@@ -138,14 +144,16 @@ class Classifier(Learner, base.MiniBatchClassifier):
         self, X: Any, y: Any, w: Any, names: Any, wanted: bool, scales_only: bool = False
     ) -> tuple[Any, Array]:
         rows = batch(X, names)
-        weights = check_weights(w, len(rows))
+        values, weights = targets(y, len(rows)), check_weights(w, len(rows))
+        unlabelled = without_label(values, weights)
         learned = weights > 0.0
-        labels = self._labels.check_many(targets(y, len(rows)), learned.tolist())
+        labels = self._labels.check_many(values, learned.tolist())
         self._prepare(rows, weights)
         before = len(self._labels)
         self._codec.register(list(itertools.compress(labels, learned.tolist())))
         codes = list(map(self._labels.codes.get, labels, itertools.repeat(0)))
         goal = np.array([codes, weights], dtype=np.float64)
+        goal[0, unlabelled] = np.nan
         learn = self._observe_batch if scales_only else self._learn_batch
         out = learn(rows, goal, len(self._labels), wanted)
         if wanted:

@@ -5,12 +5,14 @@ The experts are those of :mod:`streamk.learners.mixture`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from river.conf.interval import Interval
 
 from streamk.combining.stacking import Stacking
@@ -18,6 +20,7 @@ from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
 from streamk.encoding.following import MEAN
 from streamk.encoding.frames import batch
+from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import spread
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.sections import COARSE, UNIT, Sections
@@ -25,12 +28,13 @@ from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.mixture import RELEVANT, experts_on
 from streamk.learners.regressor import Regressor
-from streamk.learners.stale import StaleExperts
+from streamk.learners.stale import StaleExperts, unlabelled_before
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
 
 _FIRST = 1000  # events before relevance is used
+Array = NDArray[np.float64]
 _HORIZON = 10_000_000  # events that scales count: they follow a shift or another unit, and fade hardly at all
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
@@ -114,6 +118,54 @@ class _Kernel(KernelLearner):
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events come before the next block under relevance of their own."""
         return self._growth.until_next(self.events)
+
+    def _pass_by(self, counts: bool) -> None:
+        if counts and self._map is not None and not self._is_frozen:
+            stale = self._standing
+            stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
+
+    def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
+        """Learn rows one by one; a target that is NaN is none."""
+        stale, unlabelled = self._standing, np.isnan(goal[0])
+        before = stale.unlabelled(self.events)
+        if not before and not unlabelled.any():
+            super()._learn_rows(rows, goal, learned, out)
+            return
+        counts = unlabelled_before(unlabelled, goal[1] > 0.0, before)
+        shares = stale.share(counts[:-1])
+        cuts = np.flatnonzero(np.diff(shares > 0.0)) + 1
+        for start, stop in itertools.pairwise([0, *cuts.tolist(), len(shares)]):
+            part = slice(start, stop)
+            some, goals, given = rows.select(part), np.ascontiguousarray(goal[:, part]), out[part]
+            if shares[start] > 0.0 and len(out):
+                given = np.zeros((stop - start, self._outputs))
+                self._predict_rows(some, given, shares[part])
+                out[part, : given.shape[1]] = given
+                given = np.zeros((0, out.shape[1]))
+            super()._learn_rows(some, goals, np.flatnonzero(goals[1] > 0.0), given)
+        stale.count_unlabelled(int(counts[-1]), self.events)
+
+    def _predict_event(self, x: Event) -> Array | None:
+        if self._standing.unlabelled(self.events):
+            found = self._predict_batch(batch([x]))
+            return found[0] if found.size else None
+        return super()._predict_event(x)
+
+    def _predict_rows(self, rows: Rows, out: Array, shares: Any = None) -> None:
+        """Fill ``out`` with predictions, ``shares`` of which are those of experts that stand still."""
+        super()._predict_rows(rows, out)
+        stale = self._standing
+        if shares is None:
+            shares = np.full(len(out), stale.share(stale.unlabelled(self.events)))
+        if self._map is not None and shares.any():
+            standing = np.zeros_like(out)
+            self._run_standing(self._map, rows, stale.combiner.record, standing)
+            out += shares[:, None] * (standing - out)
+
+    @property
+    def _standing(self) -> StaleExperts:
+        assert self._stale is not None
+        return self._stale
 
     def _open_due(self) -> None:
         """Begin the block anew whose turn it is, under the relevance that was found."""
@@ -306,5 +358,11 @@ class KernelRegressor(_Kernel, Regressor):
         deviation = float(spread(unit, 0))
         if deviation == 0.0:
             return said, said
-        below, above = self._combiner.intervals.around((said - unit[0, MEAN]) / deviation, level)
+        standard = (said - unit[0, MEAN]) / deviation
+        stale, own = self._standing, self._standing.combiner.intervals
+        below, above = self._combiner.intervals.around(standard, level)
+        if own is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
+            still_below, still_above = own.around(standard, level)
+            below += share * (still_below - below)
+            above += share * (still_above - above)
         return said - deviation * below, said + deviation * above

@@ -102,6 +102,9 @@ class Learner(base.Estimator):
     def _settle(self) -> None:
         """Do what is due after merging."""
 
+    def _pass_by(self, counts: bool) -> None:
+        """Take note of an event without a label, if it ``counts``."""
+
     @abstractmethod
     def frozen(self) -> Self:
         """Return the model to deploy where no labels come."""
@@ -114,7 +117,7 @@ class Learner(base.Estimator):
         X
             A pandas, polars or pyarrow frame, a NumPy array with ``names``, or a list of dicts.
         y
-            The targets: a series, an array or a list.
+            The targets: a series, an array or a list. None for an event without one, which is not learned.
         w
             Sample weights, all 1 by default.
         names

@@ -11,7 +11,14 @@ from river import base
 
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
-from streamk.encoding.targets import check_target, check_targets, check_weight, check_weights, targets
+from streamk.encoding.targets import (
+    check_target,
+    check_targets,
+    check_weight,
+    check_weights,
+    targets,
+    without_label,
+)
 from streamk.learners.learner import Learner
 
 Array = NDArray[np.float64]
@@ -30,7 +37,8 @@ class Regressor(Learner, base.MiniBatchRegressor):
         x
             Field names to numbers, booleans, strings, dates or times; None and NaN are missing values.
         y
-            The target, in its own units.
+            The target, in its own units. None if there is none: nothing is learned, but ``Kernel…`` learners
+            rely less on the targets before (:mod:`streamk.learners.stale`).
         w
             Sample weight: divides the regulariser, so a heavier event is fitted more closely.
             An event of weight 0 is ignored.
@@ -40,6 +48,10 @@ class Regressor(Learner, base.MiniBatchRegressor):
         ValueError
             If a value, the target or the weight cannot be taken; nothing was then learned.
         """
+        if y is None:
+            self._codec.inputs.check(x)
+            self._pass_by(check_weight(w) > 0.0)
+            return
         target = check_target(y)
         if (type(w) is not float or w != 1.0) and (w := check_weight(w)) == 0.0:
             self._codec.inputs.check(x)
@@ -61,7 +73,7 @@ class Regressor(Learner, base.MiniBatchRegressor):
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
         :meth:`predict_one` and :meth:`learn_one` (to rounding, if blocks of events are learned).
-        An event of weight 0 is predicted only; its target may be None.
+        An event of weight 0, or whose target is None, is predicted only.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)))
@@ -77,7 +89,9 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows = batch(X, names)
         values = targets(y, len(rows))
         weights = check_weights(w, len(rows))
+        unlabelled = without_label(values, weights)
         goal = np.array([check_targets(values, weights.tolist()), weights], dtype=np.float64)
+        goal[0, unlabelled] = np.nan
         self._prepare(rows, goal[1])
         learn = self._observe_batch if scales_only else self._learn_batch
         return rows, learn(rows, goal, 1, wanted)

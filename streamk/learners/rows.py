@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
+from streamk.encoding.recall import MEAN
 from streamk.encoding.rows import Rows
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap
@@ -170,6 +171,19 @@ class RowLearner(SavedLearner):
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, rows, goal, out)
+
+    def _run_standing(self, e: FeatureMap, rows: Rows, combiner: Any, out: Array) -> None:
+        """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
+        coding, source, record, groups, _ = self._all_but_rows(e)
+        if coding.memory is not None:
+            coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
+        sections = e.sections
+        tests = None if sections is None or not sections.learned else sections.exchange_record
+        lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
+        loan = lend(Whole(coding, source, record, lent, combiner, tests))
+        code = compiled(False, False, 0, rows, loan, loan, loan, np.zeros((2, len(out))), out)
+        if code != DONE and self._makes_room(e, code):
+            self._run_standing(e, rows, combiner, out)
 
     def _makes_room(self, e: FeatureMap, code: int) -> bool:
         """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""

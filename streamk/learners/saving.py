@@ -86,7 +86,7 @@ class SavedLearner(LearnerState):
             if self._asked is not None:
                 found |= self._asked.parts(self._live())
             if self._stale is not None:
-                found |= self._stale.parts()
+                found |= self._stale.parts(self.events)
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),

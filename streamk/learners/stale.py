@@ -8,6 +8,10 @@ random, it learns from what the copies predict, with the label memory at its run
 weights begin as equal ones; the third takes the weights of the first combiner with every copy. It has
 intervals of its own, which are as wide as the errors of the copies.
 
+Events that have no label make experts stand still, too. While ``a`` of them, more than 16, have come since
+the last label, a prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner, ``g`` of the second,
+with the experts as they are. After so many events the two err alike on Elec2.
+
 When a block of features starts again, its copied coefficients mean nothing any more, and the second combiner
 waits for the next copies.
 """
@@ -34,6 +38,7 @@ _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weig
 _PENALTY = 100.0  # of a squared weight: few events are learned, and they resemble each other
 _FOLLOWED = 0.01  # share that the weights for fresh labels begin with
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
+_TRUSTED = 16.0  # events without a label before predictions change
 _UNKNOWN = -1.0
 Live = Sequence[NDArray[Any]]
 
@@ -63,11 +68,25 @@ class StaleExperts:
         self.combiner.away.patience = np.inf
         self.arrays: list[NDArray[Any]] = []
         self.since = _UNKNOWN
+        self._unlabelled = self._at = 0
 
     @property
     def rarely(self) -> int:
         """One event in so many is learned; 0 for none."""
         return RARELY if self.since >= 0.0 else 0
+
+    def unlabelled(self, events: int) -> int:
+        """Return how many events without a label came after the last of so many that were learned."""
+        return self._unlabelled if self._at == events else 0
+
+    def count_unlabelled(self, count: int, events: int) -> None:
+        """Let ``count`` events without a label have come after the last of so many that were learned."""
+        self._unlabelled, self._at = count, events
+
+    def share(self, unlabelled: Any) -> Any:
+        """Return the part of a prediction that is this combiner's, after so many events without a label."""
+        trusted = not self.combiner.has_learned
+        return np.where(trusted, 0.0, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED))
 
     def until(self, events: float) -> float:
         """Return after how many more events copies are due."""
@@ -99,11 +118,13 @@ class StaleExperts:
         waited, self.since = self.since < 0.0, float(events)
         return waited
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def parts(self, events: int) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; none before the first copies."""
+        unlabelled = self.unlabelled(events)
+        waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
         if not self.combiner.has_learned and self.since < 0.0:
-            return {}
-        found = {f"stale.{name}": array for name, array in self.combiner.parts().items()}
+            return waiting
+        found = waiting | {f"stale.{name}": array for name, array in self.combiner.parts().items()}
         found["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
             for k, array in enumerate(self.arrays):
@@ -115,6 +136,11 @@ class StaleExperts:
         """Take over the arrays of a model file, if they are possible."""
         self.arrays = []
         self.grow(live)
+        if "stale.unlabelled" in arrays:
+            count = int(typed(arrays, "stale.unlabelled", np.int64, (1,))[0])
+            if count <= 0:
+                raise ValueError("its count of events without a label is impossible")
+            self.count_unlabelled(count, events)
         if "stale.since" not in arrays:
             return
         kept = {n.removeprefix("stale."): a for n, a in arrays.items() if n.startswith("stale.")}
@@ -139,6 +165,18 @@ class StaleExperts:
 def _period(events: float) -> float:
     """Return how many events lie between copies: of early ones as many as came before, at least 64."""
     return min(max(2.0 ** math.floor(math.log2(max(events, 1.0))), FIRST), PERIOD)
+
+
+def unlabelled_before(
+    unlabelled: NDArray[np.bool_], learned: NDArray[np.bool_], count: int
+) -> NDArray[np.int64]:
+    """Return for ``n`` rows, and after them, how many events without a label came since the last learned.
+
+    ``count`` is that before the first, and the result has ``n + 1`` numbers.
+    """
+    counts = count + np.concatenate([[0], np.cumsum(unlabelled)])
+    at_last = np.maximum.accumulate(np.concatenate([[0], np.where(learned, counts[1:], 0)]))
+    return counts - at_last
 
 
 @njit(**INNER)
