@@ -188,7 +188,7 @@ def batches(data: Path) -> Iterator[Row]:
 
 
 def gaps(data: Path) -> Iterator[Row]:
-    """1,000 events of Elec2 without labels in a pass, at five places, against Kaczmarz; means of the seeds."""
+    """1,000 events of Elec2 without labels in a pass, at five places, beside Kaczmarz."""
     frame, y = load(data, "Elec2")
     for start in range(5000, 45_000, 9000):
         gap, missing = slice(start, start + 1000), [None] * 1000

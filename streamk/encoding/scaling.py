@@ -105,21 +105,15 @@ def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
 def observe(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
     """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
     if horizon is None:
-        _observe_fixed(value, statistics, at, weight)
+        _observe_one(value, statistics, at, np.inf, weight)
     else:
-        _observe_followed(value, statistics, at, horizon, weight)
-
-
-@njit(inline="always", **INNER)
-def _observe_fixed(value, statistics, at, weight):  # type: ignore[no-untyped-def]
-    if statistics[at, HELD] != GIVEN:
-        _count(value, statistics, at, np.inf, weight)
+        _observe_one(value, statistics, at, horizon, weight)
 
 
 @njit(**CALLED)
-def _observe_followed(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+def _observe_one(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
     if statistics[at, HELD] != GIVEN:
-        if departs(value, statistics, at):
+        if horizon < np.inf and departs(value, statistics, at):
             statistics[at, COUNT] = 0.0
         _count(value, statistics, at, horizon, weight)
 
@@ -232,30 +226,12 @@ def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):  # type
 @njit(**INNER)
 def observe_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untyped-def]
     """Add row ``i`` to the statistics of its inputs."""
-    if horizon is None:
-        _observe_fixed_row(rows, i, statistics, weight)
-    else:
-        _observe_followed_row(rows, i, statistics, horizon, weight)
-
-
-@njit(**INNER)
-def _observe_fixed_row(rows, i, statistics, weight):  # type: ignore[no-untyped-def]
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
     for j in range(slots.shape[1]):
         at = np.int64(slots[shared, j])
         if at >= 0:
-            _observe_fixed(values[i, j], statistics, at, weight)
-
-
-@njit(**INNER)
-def _observe_followed_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untyped-def]
-    slots, _, values = rows
-    shared = min(i, slots.shape[0] - 1)
-    for j in range(slots.shape[1]):
-        at = np.int64(slots[shared, j])
-        if at >= 0:
-            _observe_followed(values[i, j], statistics, at, horizon, weight)
+            observe(values[i, j], statistics, at, horizon, weight)
 
 
 @njit(nogil=True, **ENTRY)
