@@ -14,12 +14,12 @@ from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, sprea
 @njit
 def learn(record, said, aims):
     for i in range(len(said)):
-        follow(record, record, said[i], aims[i], 1.0)
+        follow(record, record, said[i], 0.0, aims[i], 1.0)
 
 
 @njit
 def learn_late(record, asked, said, aim):
-    follow(record, asked, said, aim, 1.0)
+    follow(record, asked, said, 0.0, aim, 1.0)
 
 
 def learned(said, aims):
