@@ -15,6 +15,7 @@ features cost more than experts. So one map feeds them all:
 * the label that came last, and how often each class came.
 
 On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
+For numbers, one more expert learns the size of errors, for intervals; it has no weight in predictions.
 """
 
 from __future__ import annotations
