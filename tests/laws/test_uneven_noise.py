@@ -9,7 +9,7 @@ NAMES = ["a", "b", "c"]
 
 
 def stream(n, loud, quiet, seed):
-    """Noise is ``loud`` where the first input is positive, ``quiet`` elsewhere; the target does not use it."""
+    """Noise is ``loud`` where the first input is positive, ``quiet`` elsewhere; the rest is in the second."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 3))
     noise = np.where(z[:, 0] > 0.0, loud, quiet) * rng.normal(size=n)
