@@ -1,15 +1,23 @@
 """Prediction intervals that keep their promise on streams that change.
 
-The interval of a prediction ``f`` at level ``l`` is ``f − σ(f) q⁻ … f + σ(f) q⁺``. ``σ(f)`` is how large
-errors are where predictions are like this one: running means of the absolute error at knots along the
-standardised predictions, weighed linearly between them. The offsets ``q`` of a tail of probability
-``p = (1 − l)/2`` follow the errors ``e = ±(y − f)/σ(f)``, each side by itself::
+The interval of a prediction ``f`` at level ``l`` is ``f − σ q⁻ … f + σ q⁺``, with ``σ = σ(f) s(x)``. ``σ(f)``
+is how large errors are where predictions are like this one: running means of the absolute error divided by
+``s(x)``, at knots along the standardised predictions, weighed linearly between them. ``s(x)`` is how many
+times larger they are where inputs are like these. The offsets ``q`` of a tail of probability
+``p = (1 − l)/2`` follow the errors ``e = ±(y − f)/σ``, each side by itself::
 
     q ← q + η ([e > q] − p)
 
 Whatever the stream does, of ``n`` events a part ``p ± (max |e| + η)/(η n)`` lies beyond, since what ``q``
 gains and loses must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile
 tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side.
+
+``s(x) = exp(γ u(x))``, ``u`` being the output of an expert (:mod:`streamk.experts.error_scale`). The
+*calibration slope* ``γ`` (Cox 1958) is learned from outputs for events that the expert has not learned: it
+is 0 while the expert finds nothing but noise, and 1 where errors are as it expects. With ``a = |y − f|/σ``,
+whose mean should be 1, an event of weight ``w`` is one step of Newton's method::
+
+    A ← 10 + λʷ (A − 10) + w u²          γ ← γ + w u (min(a, 4) − 1)/A          0 ≤ γ ≤ 1.25
 
 Where targets come ``D`` events late, errors are compared with the ``q`` and ``σ`` of the time of asking, and
 ``η = 1/(20 + D)``: with longer steps ``q`` would go far too far before the first answer came, and swing.
@@ -37,9 +45,14 @@ _STEPS = 20.0  # 1/η
 _MEMORY = 200.0  # events that running means of errors remember
 _PRIOR = 10.0  # events' worth of the error everywhere, in the error at a knot
 _CLIP = 10.0  # of an error, in units of σ
+_LARGEST = 4.0  # of an error, in the same units, where its size is learned
+STEEPEST = 1.25  # slope
+_PRIOR_SLOPE = 10.0  # squared outputs' worth of a slope of 0
+_FADING = 0.999  # λ of what is known of the slope
 _LEAST = 1e-12
 _EVENTS, _ERRORS = 0, 1
-_MOST = 1e6
+_SLOPE, _KNOWN = 0, 1
+_MOST, _MOST_KNOWN = 1e6, 1e100
 Array = NDArray[np.float64]
 
 
@@ -50,6 +63,8 @@ class Intervening(NamedTuple):
     errors: Array
     tails: Array
     step: float
+    slope: Array
+    response: Array
 
 
 class Intervals:
@@ -66,6 +81,10 @@ class Intervals:
         ``q`` below and above, ``(2, 12)``, in units of ``σ``.
     errors
         Events and sums of absolute errors at each knot, and last of all of them, ``(2, 10)``.
+    slope
+        ``γ`` and ``A``.
+    response
+        What the expert for the size of errors is to learn from this event, ``(1,)``.
     """
 
     def __init__(self, delay: int = 0) -> None:
@@ -74,31 +93,46 @@ class Intervals:
         self.offsets: Array = np.array([normal, normal]) / NormalDist().pdf(0.0) / 2.0
         self.errors: Array = np.zeros((2, _KNOTS + 1))
         self.errors[:, -1] = 1.0
+        self.slope: Array = np.array([0.0, _PRIOR_SLOPE])
+        self.response: Array = np.zeros(1)
         self._tails = np.array(TAILS)
 
     @property
     def record(self) -> Intervening:
         """Intervals as compiled code sees them."""
-        return Intervening(self.offsets, self.errors, self._tails, self.step)
+        return Intervening(self.offsets, self.errors, self._tails, self.step, self.slope, self.response)
 
-    def around(self, said: float, level: float) -> tuple[float, float]:
-        """Return how far below and above a standardised prediction the interval ends."""
+    def around(self, said: float, level: float, scale: float = 1.0) -> tuple[float, float]:
+        """Return how far below and above a standardised prediction the interval ends; ``scale`` is ``s``."""
         tail = (1.0 - level) / 2.0
         outward = np.maximum.accumulate(self.offsets, axis=1)
-        spread = float(spread_at(self.record, said))
+        spread = scale * float(spread_at(self.record, said))
         below, above = (
             spread * float(np.interp(-np.log(tail), -np.log(self._tails), side)) for side in outward
         )
         return (below, above) if below + above >= 0.0 else (-above, -below)
 
+    @property
+    def live(self) -> list[Array]:
+        """What intervals are made with: if labels come late, it must be known as it was."""
+        return [self.offsets, self.errors, self.slope]
+
+    def become(self, other: Self) -> None:
+        """Make the intervals that another would."""
+        self.take([other], [1.0])
+
     def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
-        """Become the merge of several: offsets are averaged, errors add up."""
-        self.offsets[:] = sum(share * other.offsets for share, other in zip(shares, others, strict=True))
-        self.errors[:] = sum(share * other.errors for share, other in zip(shares, others, strict=True))
+        """Become the merge of several: their mean."""
+        for k, own in enumerate(self.live):
+            own[:] = sum(share * other.live[k] for share, other in zip(shares, others, strict=True))
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
-        return {"intervals.offsets": self.offsets, "intervals.errors": self.errors}
+        return {
+            "intervals.offsets": self.offsets,
+            "intervals.errors": self.errors,
+            "intervals.slope": self.slope,
+        }
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
@@ -106,9 +140,11 @@ class Intervals:
         errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)
         if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST)).all()):
             raise ValueError("its intervals are impossible")
-        if not errors[_EVENTS, -1] > 0.0:
+        slope = typed(arrays, "intervals.slope", np.float64, self.slope.shape)
+        known = _PRIOR_SLOPE <= slope[_KNOWN] <= _MOST_KNOWN
+        if not (errors[_EVENTS, -1] > 0.0 and known and 0.0 <= slope[_SLOPE] <= STEEPEST):
             raise ValueError("its intervals are impossible")
-        self.offsets, self.errors = offsets.copy(), errors.copy()
+        self.offsets, self.errors, self.slope = offsets.copy(), errors.copy(), slope.copy()
 
 
 @njit(**INNER)
@@ -134,11 +170,33 @@ def spread_at(intervals, said):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def follow(intervals, asked, said, aim, weight):  # type: ignore[no-untyped-def]
-    """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier."""
+def scale_at(intervals, output):  # type: ignore[no-untyped-def]
+    """Return ``s`` where the expert for the size of errors has this output."""
+    return np.exp(intervals.slope[_SLOPE] * output)
+
+
+@njit(**INNER)
+def _follow_slope(slope, output, size, weight):  # type: ignore[no-untyped-def]
+    """Learn how far the outputs of the expert can be trusted; ``size`` is what should be 1 in the mean."""
+    fading = _FADING if weight == 1.0 else _FADING**weight
+    before = fading * (slope[_KNOWN] - _PRIOR_SLOPE)
+    slope[_KNOWN] = min(_PRIOR_SLOPE + before + weight * output * output, _MOST_KNOWN)
+    moved = slope[_SLOPE] + weight * output * (min(size, _LARGEST) - 1.0) / slope[_KNOWN]
+    slope[_SLOPE] = min(max(moved, 0.0), STEEPEST)
+
+
+@njit(**INNER)
+def follow(intervals, asked, said, output, aim, weight):  # type: ignore[no-untyped-def]
+    """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier.
+
+    ``output`` is that of the expert for the size of errors.
+    """
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
     spread = spread_at(asked, said)
-    error = min(max((aim - said) / spread, -_CLIP), _CLIP)
+    error = min(max((aim - said) / (spread * scale_at(asked, output)), -_CLIP), _CLIP)
+    whole = abs(aim - said) / (spread * np.exp(output))
+    intervals.response[0] = output + min(whole, _LARGEST) - 1.0
+    _follow_slope(intervals.slope, output, abs(error), weight)
     for p in range(tails.shape[0]):
         for side in range(2):
             beyond = error if side == 1 else -error

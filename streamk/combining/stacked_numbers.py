@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from streamk.combining.away import Watching, last_of, stays_away, watch
 from streamk.combining.combiner import adapt, combine
-from streamk.combining.intervals import Intervening, follow
+from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 
 CLIP = 6.0  # of outputs
+_SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
 _ERROR = 0  # place in a running mean
 Array = NDArray[np.float64]
@@ -58,6 +59,13 @@ def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
     return said
 
 
+@njit(**INNER)
+def _error_scale(combiner, outputs):  # type: ignore[no-untyped-def]
+    """Return the output of the expert for the size of errors, which stands after the others, or 0."""
+    experts = combiner.weights.shape[1]
+    return clipped(outputs, experts, 0, _SCALE) if outputs.shape[0] > experts else 0.0
+
+
 @overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedNumbers:
@@ -66,6 +74,8 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
     def number(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
         away = stays_away(combiner.away)
         out[0] = last_of(combiner.away) if away else decode(coding, _mixed(combiner, outputs))
+        if out.shape[0] > 1:  # for an interval
+            out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
 
     return number
 
@@ -77,12 +87,12 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
 
     def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
         aim = aim_of(coding, target)
-        together = _mixed(asked, outputs)
+        together, size = _mixed(asked, outputs), _error_scale(asked, outputs)
         if stays_away(combiner.away):
             said, came = unclipped(coding, last_of(combiner.away)), unclipped(coding, target)
-            follow(combiner.intervals, asked.intervals, said, came, weight)
+            follow(combiner.intervals, asked.intervals, said, size, came, weight)
         else:
-            follow(combiner.intervals, asked.intervals, together, aim, weight)
+            follow(combiner.intervals, asked.intervals, together, size, aim, weight)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
             _learn_number(combiner, asked, outputs, together, aim, weight)

@@ -120,8 +120,7 @@ class Stacking:
     def start_intervals(self, other: Stacking) -> None:
         """Begin with the intervals of another combiner."""
         if self.intervals is not None and other.intervals is not None:
-            self.intervals.offsets[:] = other.intervals.offsets
-            self.intervals.errors[:] = other.intervals.errors
+            self.intervals.become(other.intervals)
 
     def follow_weights(self, other: Stacking) -> None:
         """Let the last set of weights start again with those of another combiner, as well known as they."""
@@ -138,14 +137,13 @@ class Stacking:
     @property
     def live(self) -> list[Array]:
         """What predictions are made with: if labels come late, it must be known as it was."""
-        intervals = self.intervals
-        return [self.weights] if intervals is None else [self.weights, intervals.offsets, intervals.errors]
+        return [self.weights, *([] if self.intervals is None else self.intervals.live)]
 
     def before(self, live: Sequence[Array]) -> StackedClasses | StackedNumbers:
         """Return the record of when it was made of these."""
         record = self.record._replace(weights=live[0])
         if isinstance(record, StackedNumbers):
-            old = record.intervals._replace(offsets=live[1], errors=live[2])
+            old = record.intervals._replace(offsets=live[1], errors=live[2], slope=live[3])
             return record._replace(intervals=old)
         return record
 

@@ -28,16 +28,19 @@ Array = NDArray[np.float64]
 class KernelLearner(RowLearner):
     """The river face's common part: checked, encoded, and on to the compiled loop or to blocks."""
 
-    def _predict_event(self, x: Event) -> Array | None:
-        """Return the compiled prediction of one event, ``(K,)``, or None before any learning."""
+    def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
+        """Return the compiled prediction of one event, ``(K,)``, or None before any learning.
+
+        ``out`` ``(1, ·)`` is filled with it, if there is one.
+        """
         rows = self._codec.inputs.encode(x, False)
         made = self._map
         if made is None:
             self._codec.inputs.check(x)
             return None
-        if self._run_event(made, False, rows) >= 0:
-            self._run_event(made, False, self._codec.inputs.with_missing(x, rows))
-        prediction: Array = self._out[0]
+        if self._run_event(made, False, rows, out=out) >= 0:
+            self._run_event(made, False, self._codec.inputs.with_missing(x, rows), out=out)
+        prediction: Array = (self._out if out is None else out)[0]
         return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
@@ -59,13 +62,13 @@ class KernelLearner(RowLearner):
             self._run_event(made, True, self._codec.inputs.with_missing(x, rows), target, weight)
         self._learned()
 
-    def _predict_batch(self, rows: Batch) -> Array:
-        """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
+    def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
+        """Return predictions of every row, ``(n, K + more)``; K is 0 before any learning."""
         inputs = self._codec.inputs
         rows.prepare(inputs, None)
         if self._map is None:
             return np.zeros((len(rows), 0))
-        out = np.zeros((len(rows), self._outputs))
+        out = np.zeros((len(rows), self._outputs + more))
         for part in slices(len(rows), _PIECE):
             self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part])
         return out
@@ -118,7 +121,7 @@ class KernelLearner(RowLearner):
         e = self._map
         if e is None:
             return
-        if out.shape[1] > self._outputs:
+        if self._classifies and out.shape[1] > self._outputs:
             narrow = np.zeros((len(out), self._outputs))
             self._predict_rows(rows, narrow)
             out[:, : self._outputs] = narrow

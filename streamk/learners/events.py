@@ -121,7 +121,8 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
-        ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted.
+        ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted. Of numbers predicted and not learned
+        there may be a second column, which stacked experts fill with the size of errors.
 
     Returns
     -------
@@ -137,7 +138,7 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
     if bad >= 0:
         return bad
     n, w = rows.values.shape
-    width, most = features.waves.shape[1], out.shape[1]
+    width, most = features.waves.shape[1], out.shape[1] if coding.classes else 1
     columns = columns_for(features.sections, width)
     kinds = coding.exponents.shape[0] * inputs_for(features.sections)
     room = room_for_row(source, rows.keys)

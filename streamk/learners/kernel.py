@@ -26,7 +26,7 @@ from streamk.experts.least_squares import LeastSquares
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
-from streamk.learners.mixture import RELEVANT, experts_on
+from streamk.learners.mixture import RELEVANT, error_scale, experts_on
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts, unlabelled_before
 from streamk.losses import LOGISTIC
@@ -39,6 +39,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
 _OF_OTHERS, _LEFT = 0.5, 0.05
+_UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
 
 
 @dataclass(eq=False, repr=False)
@@ -58,20 +59,20 @@ class _Kernel(KernelLearner):
         check_mixture(self._get_params(), UNIT * len(self.kernel))
         named = experts_on(self._make_sections(), self._classifies, self.label_memory)
         self._names, experts = list(named), list(named.values())
+        count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
+        combiner = Stacking(count, self._classifies, self.delay, logits)
+        if combiner.intervals is not None:
+            experts.append(error_scale(combiner.intervals.response))
         self._begin(
             experts,
             Growth(DOUBLING if self.relevance else "fixed", _FIRST, self.features, self.features),
-            combiner=Stacking(
-                len(experts), self._classifies, self.delay, [expert.loss == LOGISTIC for expert in experts]
-            ),
+            combiner=combiner,
             delay=self.delay,
             label_memory=self.label_memory,
             records=True,
             memory=_HORIZON,
         )
-        self._stale = StaleExperts(
-            len(experts), self._classifies, [expert.loss == LOGISTIC for expert in experts]
-        )
+        self._stale = StaleExperts(count, self._classifies, logits)
 
     def summary(self) -> dict[str, Any]:
         """Return what the learner knows of itself, as values that JSON takes.
@@ -89,7 +90,7 @@ class _Kernel(KernelLearner):
             {"expert": name, "weight": round(float(weight), 4), "error": float(f"{error:.4g}")}
             for name, weight, error in zip(self._names, weights, stacking.losses, strict=True)
         ]
-        for shown, expert in zip(experts, self._experts, strict=True):
+        for shown, expert in zip(experts, self._experts[: len(experts)], strict=True):
             if isinstance(expert, LeastSquares) and expert.watched:
                 shown["restarts"] = expert.restarts
         return {
@@ -145,11 +146,13 @@ class _Kernel(KernelLearner):
             super()._learn_rows(some, goals, np.flatnonzero(goals[1] > 0.0), given)
         stale.count_unlabelled(int(counts[-1]), self.events)
 
-    def _predict_event(self, x: Event) -> Array | None:
-        if self._standing.unlabelled(self.events):
-            found = self._predict_batch(batch([x]))
-            return found[0] if found.size else None
-        return super()._predict_event(x)
+    def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
+        if not self._standing.unlabelled(self.events):
+            return super()._predict_event(x, out)
+        found = self._predict_batch(batch([x]), 0 if out is None else 1)
+        if out is not None and found.size:
+            out[:] = found
+        return found[0] if found.size else None
 
     def _predict_rows(self, rows: Rows, out: Array, shares: Any = None) -> None:
         """Fill ``out`` with predictions, ``shares`` of which are those of experts that stand still."""
@@ -316,8 +319,8 @@ class KernelRegressor(_Kernel, Regressor):
         """Return an interval that holds the target with probability ``level``.
 
         Of the targets that come, a part ``level`` lies within such intervals, also where the stream drifts
-        (:mod:`streamk.combining.intervals`); where errors depend on the size of the prediction, so does the
-        width.
+        (:mod:`streamk.combining.intervals`); where errors depend on the prediction or on the inputs, so does
+        the width.
 
         Parameters
         ----------
@@ -337,7 +340,9 @@ class KernelRegressor(_Kernel, Regressor):
             If the level or a value cannot be taken.
         """
         check_level(level)
-        return Interval(*self._around(self.predict_one(x), level))
+        found = self._predict_event(x, np.empty((1, 2)))
+        said, scale = _UNKNOWN if found is None else found.tolist()
+        return Interval(*self._around(said, scale, level))
 
     def predict_interval_many(self, X: Any, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
         """Return ``lower`` and ``upper`` of every row, as a table that goes with ``X``.
@@ -346,12 +351,16 @@ class KernelRegressor(_Kernel, Regressor):
         """
         check_level(level)
         rows = batch(X, names)
-        said = self._predict_batch(rows)
-        ends = [self._around(float(one), level) for one in (said[:, 0] if said.size else np.zeros(len(rows)))]
+        found = self._predict_batch(rows, 1)
+        pairs = found.tolist() if found.size else [_UNKNOWN] * len(rows)
+        ends = [self._around(said, scale, level) for said, scale in pairs]
         return rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
 
-    def _around(self, said: float, level: float) -> tuple[float, float]:
-        """Return the ends of the interval of a prediction, in the units of the target."""
+    def _around(self, said: float, scale: float, level: float) -> tuple[float, float]:
+        """Return the ends of the interval of a prediction, in the units of the target.
+
+        Errors are expected to be ``scale`` times as large as they usually are with such predictions.
+        """
         if self.events < 2:
             return -math.inf, math.inf
         unit = self._codec.target
@@ -360,9 +369,9 @@ class KernelRegressor(_Kernel, Regressor):
             return said, said
         standard = (said - unit[0, MEAN]) / deviation
         stale, own = self._standing, self._standing.combiner.intervals
-        below, above = self._combiner.intervals.around(standard, level)
+        below, above = self._combiner.intervals.around(standard, level, scale)
         if own is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
-            still_below, still_above = own.around(standard, level)
+            still_below, still_above = own.around(standard, level, scale)
             below += share * (still_below - below)
             above += share * (still_above - above)
         return said - deviation * below, said + deviation * above

@@ -15,11 +15,13 @@ features cost more than experts. So one map feeds them all:
 * the label that came last, and how often each class came.
 
 On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
+For numbers, one more expert learns the size of errors, for intervals; it has no weight in predictions.
 """
 
 from __future__ import annotations
 
-from streamk.experts.expert import Expert
+from streamk.experts.error_scale import ErrorScale
+from streamk.experts.expert import Array, Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
@@ -31,6 +33,9 @@ from streamk.losses import CODES
 _PENALTY = 0.5  # of a squared coefficient of least squares, in units of one event
 _LOGISTIC_PENALTY = 200.0  # a 1 is 22.6 in plain columns of 1,536 features, so 0.4 for an input itself
 _RANK = 32
+_SMOOTH = slice(
+    PLAIN, PLAIN + 96
+)  # the first coarse features: 64 of the Laplacian kernel, 32 of the Gaussian
 RELEVANT = "first block under relevance", "second block under relevance"
 
 
@@ -84,3 +89,8 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
     if classes:
         experts["prior"] = Prior(CODES["class", "logistic"])
     return experts
+
+
+def error_scale(response: Array) -> Expert:
+    """Return the expert for the size of errors, which stands after those that are weighed."""
+    return ErrorScale(CODES["number", "squared"], _SMOOTH, response)

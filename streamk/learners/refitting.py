@@ -163,13 +163,14 @@ def _taught(
 ) -> tuple[Array, Floats]:
     """Return predictions and outputs of experts: the means of parts that have not learned an event."""
     total, weight = np.zeros_like(pool.wanted), np.zeros((len(pool.source), 1))
-    outputs = np.zeros((len(merged._experts), 2, *total.shape))
+    outputs, weighed = np.zeros((len(merged._experts), 2, *total.shape)), len(merged._combiner.losses)
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         others, (codes, unit) = np.flatnonzero(pool.source != k), places
         events = _as_theirs(pool.events.select(others), part, merged, places)
         found, said = answers(part, events.rows, events.labels)
         at = others[:, None], np.array(codes)
         scaled = found[..., : len(codes)] * unit.scale + unit.offset
+        scaled[weighed:] = found[weighed:, ..., : len(codes)]  # the size of errors, which is relative
         outputs[:, :, *at] += share * scaled
         total[at] += share * (said[:, : len(codes)] if merged._classifies else _standard(merged, said))
         weight[others] += share

@@ -131,32 +131,39 @@ class RowLearner(SavedLearner):
         return chosen == KEYED
 
     def _run_event(
-        self, e: FeatureMap, learning: bool, rows: Rows, target: float = 0.0, weight: float = 1.0
+        self,
+        e: FeatureMap,
+        learning: bool,
+        rows: Rows,
+        target: float = 0.0,
+        weight: float = 1.0,
+        out: Array | None = None,
     ) -> int:
         """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
 
+        The prediction is in ``out``, or in ``_out`` if there is none.
         It is entered directly, since finding out the types of its arguments would take as long as an event.
         """
         if e.slots is not None:
             self._cover(e, rows)
         late, loan, before, stale = self._lent(e)
         rarely = 0 if self._stale is None else self._stale.rarely
-        goal, out = self._goal, self._out  # made with it
+        goal, given = self._goal, self._out if out is None else out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, late, rarely, rows, loan, before, stale, goal, out
+            everything = learning, late, rarely, rows, loan, before, stale, goal, given
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, late, rarely, rows, loan, before, stale, goal, out)
+            code = self._entry.run(learning, late, rarely, rows, loan, before, stale, goal, given)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
-            return self._run_event(e, learning, rows, target, weight)
+            return self._run_event(e, learning, rows, target, weight, out)
         return DONE
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:

@@ -14,12 +14,12 @@ from streamk.combining.intervals import HIGHEST, TAILS, Intervals, follow, sprea
 @njit
 def learn(record, said, aims):
     for i in range(len(said)):
-        follow(record, record, said[i], aims[i], 1.0)
+        follow(record, record, said[i], 0.0, aims[i], 1.0)
 
 
 @njit
 def learn_late(record, asked, said, aim):
-    follow(record, asked, said, aim, 1.0)
+    follow(record, asked, said, 0.0, aim, 1.0)
 
 
 def learned(said, aims):
@@ -112,6 +112,45 @@ def test_they_are_wide_where_errors_are_large():
     assert wide > 5 * narrow
 
 
+@njit
+def learn_sizes(record, outputs, aims, weights, responses):
+    for i in range(len(outputs)):
+        follow(record, record, 0.0, outputs[i], aims[i], weights[i])
+        responses[i] = record.response[0]
+
+
+def sizes(n, trusted, seed):
+    """Outputs of an expert for the size of errors, and errors that follow them so far."""
+    rng = np.random.default_rng(seed)
+    outputs = 0.7 * rng.normal(size=n)
+    return outputs, np.exp(trusted * outputs) * rng.normal(size=n)
+
+
+def test_the_slope_and_the_response_are_the_formulas():
+    outputs, aims = sizes(1000, 1.0, 11)
+    weights = np.random.default_rng(12).uniform(0.5, 2.0, size=1000)
+    made, again, responses = Intervals(), Intervals(), np.empty(1000)
+    learn_sizes(made.record, outputs, aims, weights, responses)
+    slope, known = 0.0, 10.0
+    for u, y, w, response in zip(outputs, aims, weights, responses, strict=True):
+        spread = spread_at(again.record, 0.0)
+        a = abs(y) / spread / np.exp(slope * u)
+        known = 10 + 0.999**w * (known - 10) + w * u * u
+        slope = min(max(slope + w * u * (min(a, 4) - 1) / known, 0.0), 1.25)
+        assert response == pytest.approx(u + min(abs(y) / spread / np.exp(u), 4) - 1)
+        learn_sizes(again.record, np.array([u]), np.array([y]), np.array([w]), np.empty(1))
+    np.testing.assert_allclose(made.slope, [slope, known])
+    np.testing.assert_array_equal(made.slope, again.slope)
+
+
+@pytest.mark.parametrize("trusted", [0.0, 0.5, 1.0])
+def test_the_slope_is_how_far_outputs_can_be_trusted(trusted):
+    made = Intervals()
+    outputs, aims = sizes(5000, trusted, 13)
+    learn_sizes(made.record, outputs, aims, np.ones(5000), np.empty(5000))
+    assert made.slope[0] == pytest.approx(trusted, abs=0.15)
+
+
 def test_a_higher_level_is_never_narrower():
     made = learned(*stream(500, 4))
     made.offsets[:, 8:] *= 0.5  # the tails are followed one by one, and may cross for a while
@@ -170,11 +209,16 @@ def test_merging_is_between():
     merged.take(parts, [0.25, 0.75])
     np.testing.assert_allclose(merged.offsets, 0.25 * parts[0].offsets + 0.75 * parts[1].offsets)
     np.testing.assert_allclose(merged.errors, 0.25 * parts[0].errors + 0.75 * parts[1].errors)
+    np.testing.assert_allclose(merged.slope, 0.25 * parts[0].slope + 0.75 * parts[1].slope)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("offsets", np.nan), ("errors", -1.0), ("errors", np.inf), ("errors", 0.0)]
-)
+    ("name", "value"),
+    [
+        ("offsets", np.nan), ("errors", -1.0), ("errors", np.inf), ("errors", 0.0), ("slope", -0.1),
+        ("slope", 1.3), ("slope", np.nan),
+    ],
+)  # fmt: skip
 def test_an_impossible_file_is_refused(name, value):
     arrays = {k: v.copy() for k, v in learned(*stream(50, 7)).parts().items()}
     arrays[f"intervals.{name}"].flat[Intervals().errors.shape[1] - 1 if name == "errors" else 0] = value

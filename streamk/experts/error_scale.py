@@ -1,0 +1,78 @@
+"""The expert for the size of errors: how many times larger than usual they are where inputs are like these.
+
+The combiner measures errors in units of how large they are at such predictions, ``b = |e|/σ(f)``
+(:mod:`streamk.combining.intervals`). The expert's output ``u = v·φ`` is the logarithm of the mean of ``b``,
+and follows the *working response*
+
+    z = u + min(b exp(−u), 4) − 1
+
+by recursive least squares with forgetting (:mod:`streamk.experts.least_squares`). This is Fisher scoring,
+event by event, of a generalised linear model with a logarithmic link, whose responses have a variance that
+grows with the square of their mean (McCullagh and Nelder 1989, chapters 2.5 and 8).
+
+It stands on the coarsest features of the map. They are the same for the life of a learner: no relevance
+changes them, and labels are not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+from numba.extending import overload
+
+from streamk.compiling import INNER
+from streamk.encoding.codec import Unit
+from streamk.experts.expert import Array, Columns, Counts, Floats, Shares, step
+from streamk.experts.least_squares import Fitting, LeastSquares
+
+_PENALTY = 20.0  # of a squared coefficient, in units of one event
+_FORGETTING = 0.9995
+
+
+class ErrorScaling(NamedTuple):
+    """The expert as compiled code sees it; see :class:`ErrorScale`."""
+
+    first: int
+    coefficients: Floats
+    fitting: Fitting
+    response: Array
+
+
+class ErrorScale(LeastSquares):
+    """The logarithm of how large errors are, by the inputs.
+
+    Parameters
+    ----------
+    loss, columns
+        As for :class:`streamk.experts.expert.Expert`; the loss is squared.
+    response
+        Where the combiner leaves ``z``, ``(1,)``.
+    """
+
+    rule = "error scale"
+
+    def __init__(self, loss: int, columns: slice, response: Array) -> None:
+        super().__init__(loss, _PENALTY, _FORGETTING, columns, 1.0)
+        self.response = response
+
+    @property
+    def record(self) -> Any:
+        """The expert as compiled code sees it."""
+        return ErrorScaling(self.first, self.coefficients, super().record, self.response)
+
+    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+        """Become the merge by information; its outputs are relative, whatever the units of targets are."""
+        same = [([0], Unit(1.0, 0.0))] * len(experts)
+        super().take(experts, shares, same, counts)
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+    if expert.instance_class is not ErrorScaling:
+        return None
+
+    def learn(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        step(expert.fitting, phi, i, outputs, e, expert.response[0], known, weight, residual)
+
+    return learn
