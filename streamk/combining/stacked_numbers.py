@@ -10,8 +10,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.away import Watching, last_of, stays_away, watch
-from streamk.combining.combiner import adapt, combine
-from streamk.combining.intervals import Intervening, follow
+from streamk.combining.combiner import adapt, combine, limit
+from streamk.combining.intervals import Intervening, follow, spread_at
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
@@ -35,6 +35,7 @@ class StackedNumbers(NamedTuple):
     pace: float
     intervals: Intervening
     away: Watching
+    reach: Array
 
 
 @njit(**INNER)
@@ -55,6 +56,28 @@ def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
     for s in range(combiner.shares.shape[0]):
         said += combiner.shares[s] * _number(combiner, s, outputs)
     return said
+
+
+@njit(**INNER)
+def _limited(combiner, said, came):  # type: ignore[no-untyped-def]
+    """Return a standardised target within ``reach`` mean absolute errors of its prediction (Huber 1964)."""
+    farthest = combiner.reach[0] * spread_at(combiner.intervals, said)
+    return min(max(came, said - farthest), said + farthest)
+
+
+@overload(limit, jit_options=INNER)
+def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedNumbers:
+        return None
+
+    def limited(combiner, coding, given, target):  # type: ignore[no-untyped-def]
+        if combiner.reach[0] == np.inf:
+            return target
+        came = unclipped(coding, target)
+        within = _limited(combiner, unclipped(coding, given[0]), came)
+        return target if within == came else decode(coding, within)
+
+    return limited
 
 
 @overload(combine, jit_options=INNER)
@@ -82,6 +105,9 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
             follow(combiner.intervals, asked.intervals, said, came, weight)
         else:
             follow(combiner.intervals, asked.intervals, together, aim, weight)
+        if combiner.reach[0] != np.inf:
+            target = decode(coding, _limited(combiner, together, unclipped(coding, target)))
+            aim = aim_of(coding, target)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
             _learn_number(combiner, asked, outputs, together, aim, weight)

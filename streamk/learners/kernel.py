@@ -26,6 +26,7 @@ from streamk.learners.classifier import Classifier
 from streamk.learners.mixture import RELEVANT, experts_on
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts
+from streamk.learners.tails import EARLY, look
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
@@ -48,6 +49,7 @@ class _Kernel(KernelLearner):
     bandwidth = None
     scales = COARSE  # of the first section
     directions, average, scale_inputs = "keyed", False, True
+    _looked = 0  # events after which tails were looked at last
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -114,6 +116,18 @@ class _Kernel(KernelLearner):
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events come before the next block under relevance of their own."""
         return self._growth.until_next(self.events)
+
+    def _learned(self) -> None:
+        """Look at the tails of inputs and errors when that is due, once; keep copies."""
+        events = self.events
+        if (events == EARLY or self._growth.due(events)) and events > self._looked:
+            self._looked = events
+            look(self)
+        super()._learned()
+
+    def _until_due(self) -> float:
+        until, events = super()._until_due(), self._codec.counts[EVENTS]
+        return min(until, EARLY - events) if events < EARLY else until
 
     def _open_due(self) -> None:
         """Begin the block anew whose turn it is, under the relevance that was found."""

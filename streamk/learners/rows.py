@@ -138,6 +138,7 @@ class RowLearner(SavedLearner):
         """
         if e.slots is not None:
             self._cover(e, rows)
+        encoded, rows = rows, self._codec.inputs.transform(rows)
         late, loan, before, stale = self._lent(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         goal, out = self._goal, self._out  # made with it
@@ -155,7 +156,7 @@ class RowLearner(SavedLearner):
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
-            return self._run_event(e, learning, rows, target, weight)
+            return self._run_event(e, learning, encoded, target, weight)
         return DONE
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
@@ -163,13 +164,14 @@ class RowLearner(SavedLearner):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
+        encoded, rows = rows, self._codec.inputs.transform(rows)
         late, loan, before, stale = self._lent(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         code = compiled(learning, late, rarely, rows, loan, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
-            self._run(e, learning, rows, goal, out)
+            self._run(e, learning, encoded, goal, out)
 
     def _makes_room(self, e: FeatureMap, code: int) -> bool:
         """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""

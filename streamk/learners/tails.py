@@ -1,0 +1,119 @@
+"""Heavy tails: inputs are transformed, and errors limited, from the event on after which that is found.
+
+**Inputs.** After 256 events and after 1,000, the sample of events (:mod:`streamk.features.sample`) still holds
+all that were learned. If it shows inputs with heavy tails, these get a transform
+(:mod:`streamk.encoding.transforms`), and the learner starts again: it learns the events of the sample once more
+as the transform shows them. From then on nothing changes any more; an input whose tails become heavy later is
+taken as it is.
+
+**Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the errors of
+the sampled predictions say whether the noise of the target has heavy tails on *both* sides. Then the learner
+limits errors as it learns (:mod:`streamk.combining.stacking`): the mean is hardly moved by that, and no longer
+spoiled by a few targets. Where only one side is heavy, as in amounts of money, the limit would pull the
+prediction away from the mean, and so there is none. Errors are compared within groups of like predictions,
+since errors that are larger where predictions are larger are no heavy tails. The learner starts again only
+after 1,000 events, with targets within twice the range of the middle half: before, one target could have made
+the unit of all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import EVENTS, KNOWN
+from streamk.encoding.rows import Rows
+from streamk.encoding.scaling import GIVEN
+from streamk.encoding.following import HELD
+from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
+from streamk.features.sample import EVENTS as MOST
+from streamk.features.sample import Sampled
+
+EARLY = 256  # events after which inputs are looked at first
+_GROUP = 64  # like predictions
+_HEAVY, _LIGHT = 6.0, 4.5  # of a tail: its percentile in quartiles; 3.4 of a normal one
+_FENCE = 2.0  # ranges of the middle half
+_WHOLE = 0.9  # of the events, that the sample must hold
+Array = NDArray[np.float64]
+
+
+def look(learner: Any) -> None:
+    """Look at the sampled events of a default learner, and do what their tails ask for."""
+    sections = learner._map.sections
+    if sections is None or not sections.learned or len(sections.sample) < LEAST:
+        return
+    sampled, inputs, combiner = sections.sample.events(), learner._codec.inputs, learner._combiner
+    all_there = _WHOLE * learner.events <= len(sampled) < MOST
+    transforms = _transforms_for(sampled.rows, learner) if all_there else {}
+    robust = combiner.is_robust
+    if not learner._classifies and learner.events > EARLY:
+        robust = errors_are_heavy(sampled, _LIGHT if robust else _HEAVY, not all_there)
+    begins = robust and not combiner.is_robust
+    if transforms or (begins and all_there):
+        everything = inputs.transforms | transforms
+        goal = _within_fences(sampled.goal) if begins else sampled.goal
+        inputs.set_transforms(transforms)
+        sampled = Sampled(inputs.transform(sampled.rows), sampled.labels, goal, sampled.said)
+        inputs.set_transforms({})
+        _start_again(learner, sampled)
+        inputs.set_transforms(everything)
+    for stacking in (learner._combiner, learner._stale.combiner):
+        stacking.be_robust(robust)
+
+
+def errors_are_heavy(sampled: Sampled, least: float, unordered: bool) -> bool:
+    """Return whether errors have heavy tails on both sides.
+
+    Of events in their order, the first half is left out: errors fall as the learner learns.
+    """
+    said, came = sampled.said if unordered else sampled.said[:, len(sampled) // 2 :]
+    errors = came - said
+    for group in np.array_split(np.argsort(said, kind="stable"), max(2, len(said) // _GROUP)):
+        apart = errors[group] - np.median(errors[group])
+        errors[group] = apart / (np.median(abs(apart)) or 1.0)
+    lowest, low, middle, high, highest = np.quantile(errors, (0.01, 0.25, 0.5, 0.75, 0.99))
+    above, below = highest - middle > least * (high - middle), middle - lowest > least * (middle - low)
+    return bool(low < middle < high and above and below)
+
+
+def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
+    """Return transforms of the numbers that have none so far and have heavy tails."""
+    inputs, found = learner._codec.inputs, {}
+    slots = np.broadcast_to(rows.slots, rows.values.shape)
+    counts = np.bincount(slots[slots >= 0], minlength=len(inputs.numbers))
+    for name, slot in inputs.numbers.items():
+        if counts[slot] < LEAST or name in inputs.transforms or inputs.statistics[slot, HELD] == GIVEN:
+            continue
+        values = rows.values[slots == slot]
+        if has_heavy_tails(values):
+            found[name] = Transform.fit(values)
+    return found
+
+
+def _within_fences(goal: Array) -> Array:
+    """Return goals whose targets lie within the fences of Tukey (1977)."""
+    low, high = np.quantile(goal[0], (0.25, 0.75))
+    apart = _FENCE * (high - low)
+    return np.array([np.clip(goal[0], low - apart, high + apart), goal[1]])
+
+
+def _start_again(learner: Any, sampled: Sampled) -> None:
+    """Forget everything but names, labels and seed, and learn the events of a sample."""
+    made, codec = learner._map, learner._codec
+    fresh = type(learner)(**learner._get_params())
+    fresh._looked = learner._looked
+    inputs, again = codec.inputs, fresh._codec
+    inputs.statistics[inputs.statistics[:, HELD] != GIVEN] = 0.0
+    if codec.target[0, HELD] == GIVEN:
+        again.target[:] = codec.target
+    again.inputs, again.labels, inputs.waiting = inputs, codec.labels, fresh._pending
+    counts = codec.counts.copy()
+    again.counts[2] = counts[2]
+    fresh._make_map(made.seed, made.slots)
+    fresh._grow(learner._outputs, made.features)
+    fresh._learn_rows(sampled.rows, sampled.goal, np.arange(len(sampled)), np.zeros((0, learner._outputs)))
+    again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
+    codec.__dict__.update(again.__dict__)
+    learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_arguments": None})
