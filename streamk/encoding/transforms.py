@@ -27,7 +27,6 @@ from streamk.encoding.rows import LARGEST
 LEAST = 128  # values, before which nothing is said of tails
 _RANGES = 0.01, 0.05, 0.25, 0.75, 0.95, 0.99
 _OF_HALF, _OF_MOST = 12.0, 3.0  # ranges of 98 % in those of the middle half and of 90 %
-_OF_HALF_ALONE = 100.0  # where the first alone suffices
 _KNOTS = 33
 _FARTHEST = 100.0  # a score beyond the knots
 Array = NDArray[np.float64]
@@ -90,8 +89,7 @@ def has_heavy_tails(values: Array) -> bool:
         return False
     lowest, low, first, third, high, highest = np.quantile(values, _RANGES)
     whole, half, most = highest - lowest, third - first, high - low
-    heavy = whole > _OF_HALF_ALONE * half or (whole > _OF_HALF * half and whole > _OF_MOST * most)
-    return bool(half > 0.0 and heavy)
+    return bool(half > 0.0 and whole > _OF_HALF * half and whole > _OF_MOST * most)
 
 
 def mean_of(transforms: list[Transform], weights: list[float]) -> Transform:

@@ -46,19 +46,16 @@ def look(learner: Any) -> None:
         return
     sampled, inputs, combiner = sections.sample.events(), learner._codec.inputs, learner._combiner
     all_there = _WHOLE * learner.events <= len(sampled) < MOST
-    transforms = _transforms_for(sampled.rows, learner) if all_there else {}
+    rows = inputs.restore_values(sampled.rows)
+    transforms = _transforms_for(rows, learner) if all_there else {}
     robust = combiner.is_robust
     if not learner._classifies and learner.events > EARLY:
         robust = errors_are_heavy(sampled, _LIGHT if robust else _HEAVY, not all_there)
     begins = robust and not combiner.is_robust
     if transforms or (begins and all_there):
-        everything = inputs.transforms | transforms
         goal = _within_fences(sampled.goal) if begins else sampled.goal
-        inputs.set_transforms(transforms)
-        sampled = Sampled(inputs.transform(sampled.rows), sampled.labels, goal, sampled.said)
-        inputs.set_transforms({})
-        _start_again(learner, sampled)
-        inputs.set_transforms(everything)
+        inputs.set_transforms(inputs.transforms | transforms)
+        _start_again(learner, rows, goal)
     for stacking in (learner._combiner, learner._stale.combiner):
         stacking.be_robust(robust)
 
@@ -84,10 +81,10 @@ def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
     slots = np.broadcast_to(rows.slots, rows.values.shape)
     counts = np.bincount(slots[slots >= 0], minlength=len(inputs.numbers))
     for name, slot in inputs.numbers.items():
-        if counts[slot] < LEAST or name in inputs.transforms or inputs.statistics[slot, HELD] == GIVEN:
+        if counts[slot] < LEAST or inputs.statistics[slot, HELD] == GIVEN:
             continue
         values = rows.values[slots == slot]
-        if has_heavy_tails(values):
+        if name in inputs.transforms or has_heavy_tails(values):
             found[name] = Transform.fit(values)
     return found
 
@@ -99,8 +96,8 @@ def _within_fences(goal: Array) -> Array:
     return np.array([np.clip(goal[0], low - apart, high + apart), goal[1]])
 
 
-def _start_again(learner: Any, sampled: Sampled) -> None:
-    """Forget everything but names, labels and seed, and learn the events of a sample."""
+def _start_again(learner: Any, rows: Rows, goal: Array) -> None:
+    """Forget everything but names, transforms, labels and seed, and learn some events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())
     fresh._looked = learner._looked
@@ -113,7 +110,7 @@ def _start_again(learner: Any, sampled: Sampled) -> None:
     again.counts[2] = counts[2]
     fresh._make_map(made.seed, made.slots)
     fresh._grow(learner._outputs, made.features)
-    fresh._learn_rows(sampled.rows, sampled.goal, np.arange(len(sampled)), np.zeros((0, learner._outputs)))
+    fresh._learn_rows(rows, goal, np.arange(goal.shape[1]), np.zeros((0, learner._outputs)))
     again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
     codec.__dict__.update(again.__dict__)
     learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_arguments": None})
