@@ -73,6 +73,10 @@ class Transform(NamedTuple):
         with np.errstate(over="ignore"):
             return np.clip(_interpolate(scores, self.scores, self.values), -LARGEST, LARGEST)
 
+    def is_same(self, other: Transform) -> bool:
+        """Return whether another has the same knots."""
+        return np.array_equal(self.values, other.values) and np.array_equal(self.scores, other.scores)
+
     def is_possible(self) -> bool:
         """Return whether a model file may hold it."""
         return (
@@ -95,7 +99,7 @@ def has_heavy_tails(values: Array) -> bool:
 def mean_of(transforms: list[Transform], weights: list[float]) -> Transform:
     """Return one transform of several of the same input: the mean of their scores at the knots of all."""
     first = transforms[0]
-    if all(_same(other, first) for other in transforms[1:]):
+    if all(first.is_same(other) for other in transforms[1:]):
         return first
     knots = np.unique(np.concatenate([one.values for one in transforms]))
     knots = knots[np.unique(np.linspace(0, len(knots) - 1, _KNOTS).round().astype(np.intp))]
@@ -103,10 +107,6 @@ def mean_of(transforms: list[Transform], weights: list[float]) -> Transform:
     scores = sum(share * one.apply(knots) for share, one in zip(shares, transforms, strict=True))
     increasing = np.concatenate([[True], np.diff(scores) > 0.0])
     return Transform(knots[increasing], np.asarray(scores)[increasing])
-
-
-def _same(one: Transform, other: Transform) -> bool:
-    return np.array_equal(one.values, other.values) and np.array_equal(one.scores, other.scores)
 
 
 def _interpolate(at: Array, x: Array, y: Array) -> Array:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from river.conf.interval import Interval
 
 from streamk.combining.stacking import Stacking
@@ -77,9 +78,10 @@ class _Kernel(KernelLearner):
         ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
         its outputs, and its mean squared ``error`` over the last thousand events (of standardised targets,
         or of outputs that should be 1 for the class and 0 for others; of logits, of their softmax), and of
-        those that do so the ``restarts``, how often they began anew since their error had risen; and
+        those that do so the ``restarts``, how often they began anew since their error had risen;
         ``relevance``, for every input that has one, in the two blocks of features
-        (:mod:`streamk.features.relevance`).
+        (:mod:`streamk.features.relevance`); and the names ``transformed``, inputs with heavy tails, and
+        whether it is ``robust`` to errors with heavy tails (:mod:`streamk.learners.tails`).
         """
         stacking = self._combiner
         weights = stacking.mean_weights
@@ -96,6 +98,8 @@ class _Kernel(KernelLearner):
             "bytes": len(self.to_bytes()),
             "experts": experts,
             "relevance": {} if self._map is None else self._relevance(),
+            "transformed": sorted(self._codec.inputs.transforms),
+            "robust": stacking.is_robust,
         }
 
     def _relevance(self) -> dict[str, list[float]]:
@@ -124,6 +128,18 @@ class _Kernel(KernelLearner):
             self._looked = events
             look(self)
         super()._learned()
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        made = super()._from_parts(header, arrays, closed)
+        made._looked = made.events
+        return made
+
+    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+        super()._absorb(parts, shares, base)
+        self._looked = self.events
 
     def _until_due(self) -> float:
         until, events = super()._until_due(), self._codec.counts[EVENTS]

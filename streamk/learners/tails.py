@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.codec import EVENTS, KNOWN
+from streamk.encoding.following import HELD
 from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import GIVEN
-from streamk.encoding.following import HELD
 from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
 from streamk.features.sample import EVENTS as MOST
 from streamk.features.sample import Sampled
@@ -58,6 +58,16 @@ def look(learner: Any) -> None:
         _start_again(learner, rows, goal)
     for stacking in (learner._combiner, learner._stale.combiner):
         stacking.be_robust(robust)
+
+
+def started_again(learner: Any, base: Any) -> bool:
+    """Return whether a learner that has learned on from ``base`` has started again since."""
+    now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
+    if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
+        return True
+    if learner._classifies or base.events >= MOST or learner._map.sections is None:
+        return False
+    return bool(learner._combiner.is_robust and not base._combiner.is_robust)
 
 
 def errors_are_heavy(sampled: Sampled, least: float, unordered: bool) -> bool:
