@@ -323,6 +323,7 @@ def tails(data: Path) -> Iterator[Row]:
         score = statistics.fmean(scores)
         yield f"{name} noise, R² of the clean function", f"{score:.3f}", f"≥ {least}", score >= least
 
+
 def noise(data: Path) -> Iterator[Row]:
     """Intervals where noise is four times as large on one side of an input."""
     rng = np.random.default_rng(7)

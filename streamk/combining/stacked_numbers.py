@@ -14,12 +14,16 @@ from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import Intervening, follow, spread_at
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
-from streamk.compiling import INNER
+from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
+from streamk.encoding.following import MEAN
+from streamk.encoding.scaling import spread
 
 CLIP = 6.0  # of outputs
 _RATE = 0.5
 _ERROR = 0  # place in a running mean
+_REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
+IN_A_ROW = 8.0
 Array = NDArray[np.float64]
 
 
@@ -58,11 +62,18 @@ def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
     return said
 
 
+@njit(**CALLED)
+def _limited(reach, intervals, statistics, said, target):  # type: ignore[no-untyped-def]
+    """Return a target within ``reach`` mean absolute errors of ``said``, standardised (Huber 1964)."""
+    farthest, unit = reach[_REACH] * spread_at(intervals, said), spread(statistics, 0)
+    middle = statistics[0, MEAN] + unit * said
+    return min(max(target, middle - unit * farthest), middle + unit * farthest)
+
+
 @njit(**INNER)
-def _limited(combiner, said, came):  # type: ignore[no-untyped-def]
-    """Return a standardised target within ``reach`` mean absolute errors of its prediction (Huber 1964)."""
-    farthest = combiner.reach[0] * spread_at(combiner.intervals, said)
-    return min(max(came, said - farthest), said + farthest)
+def _is_limiting(combiner):  # type: ignore[no-untyped-def]
+    """Return whether targets far off are limited: not if so many in a row were far off on the same side."""
+    return combiner.reach[_REACH] != np.inf and abs(combiner.reach[_RUN]) < IN_A_ROW
 
 
 @overload(limit, jit_options=INNER)
@@ -71,11 +82,13 @@ def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-d
         return None
 
     def limited(combiner, coding, given, target):  # type: ignore[no-untyped-def]
-        if combiner.reach[0] == np.inf:
+        if combiner.reach[_REACH] == np.inf:
             return target
-        came = unclipped(coding, target)
-        within = _limited(combiner, unclipped(coding, given[0]), came)
-        return target if within == came else decode(coding, within)
+        said = unclipped(coding, given[0])
+        limited = _limited(combiner.reach, combiner.intervals, coding.target, said, target)
+        side = np.sign(target - limited)
+        combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
+        return limited if _is_limiting(combiner) else target
 
     return limited
 
@@ -105,8 +118,8 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
             follow(combiner.intervals, asked.intervals, said, came, weight)
         else:
             follow(combiner.intervals, asked.intervals, together, aim, weight)
-        if combiner.reach[0] != np.inf:
-            target = decode(coding, _limited(combiner, together, unclipped(coding, target)))
+        if _is_limiting(combiner):
+            target = _limited(combiner.reach, combiner.intervals, coding.target, together, target)
             aim = aim_of(coding, target)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):

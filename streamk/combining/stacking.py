@@ -19,7 +19,8 @@ Shares move by the weight in units of the mean weight.
 
 **Heavy tails.** Where the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), a
 target is learned as if it were at most ``reach`` = 2 mean absolute errors from its prediction, by experts and
-weights alike: the residuals of Huber (1964). Intervals follow the targets as they are.
+weights alike: the residuals of Huber (1964). Intervals follow the targets as they are. Eight targets in a row
+that are farther off on the same side are believed, as a level shift.
 
 **Late labels.** What came ``D`` events ago says less of what will come now: sets remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares follow with the power ``1/√(1 + D)``.
@@ -89,7 +90,7 @@ class Stacking:
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay + settled)
         self.away = Away(delay)
-        self.reach: Array = np.array([np.inf])
+        self.reach: Array = np.array([np.inf, 0.0])
 
     @property
     def record(self) -> StackedClasses | StackedNumbers:
@@ -115,7 +116,8 @@ class Stacking:
 
     def be_robust(self, robust: bool) -> None:
         """Limit how far from their predictions targets are, or do not."""
-        self.reach[0] = _REACH if robust else np.inf
+        if robust != self.is_robust:
+            self.reach[:] = _REACH if robust else np.inf, 0.0
 
     def forget_shift(self) -> None:
         """Expect the next target within reach of the scales."""
@@ -208,8 +210,8 @@ class Stacking:
             self.intervals.restore(arrays)
             self.away.restore(arrays)
             self.be_robust("stacking.reach" in arrays)
-            if self.is_robust and typed(arrays, "stacking.reach", np.float64, (1,)) != self.reach:
-                raise ValueError("the limit of its errors is impossible")
+            if self.is_robust:
+                self._restore_reach(typed(arrays, "stacking.reach", np.float64, (2,)))
         for key, expected in self._arrays().items():
             name, kept = key.removeprefix("stacking."), typed(arrays, key, np.float64, expected.shape)
             if not (abs(kept) <= _MOST).all() or (name in _POSITIVE and (kept < 0.0).any()):
@@ -221,6 +223,11 @@ class Stacking:
                 setattr(self, name, kept.copy())
         if not self.shares.sum() > 0.0 or any(np.linalg.eigvalsh(a)[0] <= 0.0 for a in self.curvature):
             raise ValueError("the weights of its experts are impossible")
+
+    def _restore_reach(self, reach: Array) -> None:
+        if reach[0] != _REACH or reach[1] % 1.0 or not abs(reach[1]) <= _MOST:
+            raise ValueError("the limit of its errors is impossible")
+        self.reach[:] = reach
 
 
 _POSITIVE = ("shares", "error", "losses")

@@ -235,7 +235,9 @@ class Codec:
             arrays["uses"] = inputs.uses
         if inputs.transforms:
             header["transforms"] = [[name, len(one.values)] for name, one in inputs.transforms.items()]
-            arrays["transforms"] = np.concatenate([np.array(one) for one in inputs.transforms.values()], axis=1)
+            arrays["transforms"] = np.concatenate(
+                [np.array(one) for one in inputs.transforms.values()], axis=1
+            )
         return header, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:

@@ -44,7 +44,7 @@ class Transform(NamedTuple):
         normal, count = NormalDist(), len(values)
         last = normal.inv_cdf(1.0 - 0.5 / count)
         scores = np.linspace(-last, last, _KNOTS)
-        knots = np.quantile(values, [normal.cdf(score) for score in scores], method="hazen")
+        knots = np.quantile(values, [normal.cdf(score) for score in scores], method="inverted_cdf")
         distinct, of = np.unique(knots, return_inverse=True)
         return cls(distinct, np.bincount(of, scores) / np.bincount(of))
 

@@ -64,7 +64,9 @@ class Sampled(NamedTuple):
 
     def select(self, events: NDArray[np.intp]) -> Sampled:
         """Return some of the events."""
-        return Sampled(self.rows.select(events), self.labels[events], self.goal[:, events], self.said[:, events])
+        return Sampled(
+            self.rows.select(events), self.labels[events], self.goal[:, events], self.said[:, events]
+        )
 
 
 class EventSample:

@@ -184,8 +184,16 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
                     _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
                 if is_learned(coding, target):
                     sample_event(
-                        features.sections, rows, start + i, phi, i, coding.counts[EVENTS], target, weight,
-                        said, 0.0 if coding.classes else came,
+                        features.sections,
+                        rows,
+                        start + i,
+                        phi,
+                        i,
+                        coding.counts[EVENTS],
+                        target,
+                        weight,
+                        said,
+                        0.0 if coding.classes else came,
                     )
                 _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
     keep(scratch)

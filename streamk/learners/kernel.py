@@ -71,6 +71,7 @@ class _Kernel(KernelLearner):
         self._stale = StaleExperts(
             len(experts), self._classifies, [expert.loss == LOGISTIC for expert in experts]
         )
+        self._stale.combiner.reach = self._combiner.reach  # one for both
 
     def summary(self) -> dict[str, Any]:
         """Return what the learner knows of itself, as values that JSON takes.

@@ -56,8 +56,7 @@ def look(learner: Any) -> None:
         goal = _within_fences(sampled.goal) if begins else sampled.goal
         inputs.set_transforms(inputs.transforms | transforms)
         _start_again(learner, rows, goal)
-    for stacking in (learner._combiner, learner._stale.combiner):
-        stacking.be_robust(robust)
+    learner._combiner.be_robust(robust)
 
 
 def started_again(learner: Any, base: Any) -> bool:
