@@ -1,19 +1,16 @@
-"""Heavy tails: inputs are transformed, and errors limited, from the event on after which that is found.
+"""Heavy tails: inputs are transformed and errors limited once that is found.
 
-**Inputs.** After 256 events and after 1,000, the sample of events (:mod:`streamk.features.sample`) still holds
-all that were learned. If it shows inputs with heavy tails, these get a transform
-(:mod:`streamk.encoding.transforms`), and the learner starts again: it learns the events of the sample once more
-as the transform shows them. From then on nothing changes any more; an input whose tails become heavy later is
-taken as it is.
+**Inputs.** After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds all
+events. Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the learner
+restarts: it learns the sampled events once more, transformed. After 1,000 events transforms stay as they are;
+inputs whose tails become heavy later get none.
 
-**Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the errors of
-the sampled predictions say whether the noise of the target has heavy tails on *both* sides. Then the learner
-limits errors as it learns (:mod:`streamk.combining.stacking`): the mean is hardly moved by that, and no longer
-spoiled by a few targets. Where only one side is heavy, as in amounts of money, the limit would pull the
-prediction away from the mean, and so there is none. Errors are compared within groups of like predictions,
-since errors that are larger where predictions are larger are no heavy tails. The learner starts again only
-after 1,000 events, with targets within twice the range of the middle half: before, one target could have made
-the unit of all of them.
+**Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
+predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
+(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts of
+money, a limit would move the mean, and there is none. Errors are compared within groups of like predictions:
+errors that grow with the prediction are no heavy tails. After 1,000 events the learner restarts here too, with
+targets clipped to twice the range of the middle half beyond it: one target may have spoiled the unit of all.
 """
 
 from __future__ import annotations
@@ -55,12 +52,12 @@ def look(learner: Any) -> None:
     if transforms or (begins and all_there):
         goal = _within_fences(sampled.goal) if begins else sampled.goal
         inputs.set_transforms(inputs.transforms | transforms)
-        _start_again(learner, rows, goal)
+        _restart(learner, rows, goal)
     learner._combiner.be_robust(robust)
 
 
-def started_again(learner: Any, base: Any) -> bool:
-    """Return whether a learner that has learned on from ``base`` has started again since."""
+def restarted_since(learner: Any, base: Any) -> bool:
+    """Return whether a learner that has learned on from ``base`` has restarted since."""
     now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
     if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
         return True
@@ -105,7 +102,7 @@ def _within_fences(goal: Array) -> Array:
     return np.array([np.clip(goal[0], low - apart, high + apart), goal[1]])
 
 
-def _start_again(learner: Any, rows: Rows, goal: Array) -> None:
+def _restart(learner: Any, rows: Rows, goal: Array) -> None:
     """Forget everything but names, transforms, labels and seed, and learn some events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())

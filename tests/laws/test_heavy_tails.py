@@ -132,7 +132,7 @@ def test_the_mean_of_targets_with_one_heavy_tail_is_not_moved():
 
 
 def test_ordinary_streams_are_left_as_they_are(monkeypatch):
-    z, clean, y = noisy(2500, lambda rng, n: rng.normal(size=n))
+    z, _, y = noisy(2500, lambda rng, n: rng.normal(size=n))
     with_look = streamk.KernelRegressor(features=768, seed=3)
     found = with_look.predict_learn_many(z, y, names=ABC)
     assert with_look.summary()["transformed"] == []
@@ -185,7 +185,7 @@ def test_numbers_of_heavy_noise_are_the_same_one_by_one_and_at_once():
     assert many.to_bytes() == loop.to_bytes()
 
 
-def test_rows_without_weight_do_not_start_it_again():
+def test_rows_without_weight_do_not_restart_it():
     z, labels = lognormal(300)
     plain, other = (streamk.KernelClassifier(features=768, seed=3) for _ in range(2))
     plain.learn_many(z, labels, names=AB)
