@@ -16,8 +16,6 @@ from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
-from streamk.encoding.following import MEAN
-from streamk.encoding.scaling import spread
 
 CLIP = 6.0  # of outputs
 _RATE = 0.5
@@ -63,11 +61,11 @@ def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
 
 
 @njit(**CALLED)
-def _limited(reach, intervals, statistics, said, target):  # type: ignore[no-untyped-def]
+def _limited(reach, intervals, coding, said, target):  # type: ignore[no-untyped-def]
     """Return a target within ``reach`` mean absolute errors of ``said``, standardised (Huber 1964)."""
-    farthest, unit = reach[_REACH] * spread_at(intervals, said), spread(statistics, 0)
-    middle = statistics[0, MEAN] + unit * said
-    return min(max(target, middle - unit * farthest), middle + unit * farthest)
+    came, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, said)
+    limited = min(max(came, said - farthest), said + farthest)
+    return target if limited == came else decode(coding, limited)
 
 
 @njit(**INNER)
@@ -85,7 +83,7 @@ def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-d
         if combiner.reach[_REACH] == np.inf:
             return target
         said = unclipped(coding, given[0])
-        limited = _limited(combiner.reach, combiner.intervals, coding.target, said, target)
+        limited = _limited(combiner.reach, combiner.intervals, coding, said, target)
         side = np.sign(target - limited)
         combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
         return limited if _is_limiting(combiner) else target
@@ -119,7 +117,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
         else:
             follow(combiner.intervals, asked.intervals, together, aim, weight)
         if _is_limiting(combiner):
-            target = _limited(combiner.reach, combiner.intervals, coding.target, together, target)
+            target = _limited(combiner.reach, combiner.intervals, coding, together, target)
             aim = aim_of(coding, target)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):

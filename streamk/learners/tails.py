@@ -1,16 +1,17 @@
 """Heavy tails: inputs are transformed and errors limited once that is found.
 
-**Inputs.** After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds all
-events. Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the learner
-restarts: it learns the sampled events once more, transformed. After 1,000 events transforms stay as they are;
-inputs whose tails become heavy later get none.
+**Inputs.** After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds
+all events. Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the
+learner restarts: it learns the sampled events once more, transformed. After 1,000 events transforms stay as
+they are; inputs whose tails become heavy later get none.
 
 **Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
 predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
-(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts of
-money, a limit would move the mean, and there is none. Errors are compared within groups of like predictions:
-errors that grow with the prediction are no heavy tails. After 1,000 events the learner restarts here too, with
-targets clipped to twice the range of the middle half beyond it: one target may have spoiled the unit of all.
+(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts
+of money, a limit would move the mean, and there is none. Errors are compared within groups of like
+predictions: errors that grow with the prediction are no heavy tails. After 1,000 events the learner restarts
+here too, with targets clipped to twice the range of the middle half beyond it: one target may have spoiled
+the unit of all.
 """
 
 from __future__ import annotations
