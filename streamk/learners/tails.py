@@ -8,8 +8,7 @@ they are; inputs whose tails become heavy later get none.
 **Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
 predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
 (:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts
-of money, a limit would move the mean, and there is none. Errors are compared within groups of like
-predictions: errors that grow with the prediction are no heavy tails. After 1,000 events the learner restarts
+of XX 1,000 events the learner restarts
 here too, with targets clipped to twice the range of the middle half beyond it: one target may have spoiled
 the unit of all.
 """
@@ -24,14 +23,19 @@ from numpy.typing import NDArray
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.following import HELD
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import GIVEN
+from streamk.encoding.scaling import CLIP, GIVEN
 from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
 from streamk.features.sample import EVENTS as MOST
 from streamk.features.sample import Sampled
+from streamk.threads import one_blas_thread
 
 EARLY = 256  # events after which inputs are looked at first
 _GROUP = 64  # like predictions
 _HEAVY, _LIGHT = 6.0, 4.5  # of a tail: its percentile in quartiles; 3.4 of a normal one
+_ENDS = 0.01, 0.5, 0.99
+_MATTERS = 0.25  # an error's percentile in that of predictions
+_SMALL = 0.05  # an error whose logarithm is not looked at closer
+_PENALTY = 10.0
 _FENCE = 2.0  # ranges of the middle half
 _WHOLE = 0.9  # of the events, that the sample must hold
 Array = NDArray[np.float64]
@@ -48,7 +52,8 @@ def look(learner: Any) -> None:
     transforms = _transforms_for(rows, learner) if all_there else {}
     robust = combiner.is_robust
     if not learner._classifies and learner.events > EARLY:
-        robust = errors_are_heavy(sampled, _LIGHT if robust else _HEAVY, not all_there)
+        late = sampled.select(np.arange(len(sampled) // 2 if all_there else 0, len(sampled)))
+        robust = errors_are_heavy(late, _LIGHT if robust else _HEAVY)
     begins = robust and not combiner.is_robust
     if transforms or (begins and all_there):
         goal = _within_fences(sampled.goal) if begins else sampled.goal
@@ -67,19 +72,54 @@ def restarted_since(learner: Any, base: Any) -> bool:
     return bool(learner._combiner.is_robust and not base._combiner.is_robust)
 
 
-def errors_are_heavy(sampled: Sampled, least: float, unordered: bool) -> bool:
-    """Return whether errors have heavy tails on both sides.
+def errors_are_heavy(sampled: Sampled, least: float) -> bool:
+    """Return whether errors have heavy tails on both sides that the inputs do not explain.
 
-    Of events in their order, the first half is left out: errors fall as the learner learns.
+    Percentiles of scaled errors must be ``least`` times their quartiles, and those of errors a quarter of
+    those of predictions: smaller ones spoil little.
     """
-    said, came = sampled.said if unordered else sampled.said[:, len(sampled) // 2 :]
+    said, came = sampled.said
     errors = came - said
+    low, middle, high = np.quantile(errors, _ENDS)
+    lowest, median, highest = np.quantile(said, _ENDS)
+    matters = high - middle > _MATTERS * (highest - median) and middle - low > _MATTERS * (median - lowest)
+    scaled = _scaled(errors, said, _sizes(sampled.rows))
+    lowest, low, middle, high, highest = np.quantile(scaled, (0.01, 0.25, 0.5, 0.75, 0.99))
+    above, below = highest - middle > least * (high - middle), middle - lowest > least * (middle - low)
+    return bool(matters and low < middle < high and above and below)
+
+
+def _scaled(errors: Array, said: Array, sizes: Array) -> Array:
+    """Return errors divided by how large they are where predictions and ``sizes`` of inputs are like these.
+
+    Groups of like predictions are divided by their median absolute error, and all then by the exponential
+    of a ridge regression of the logarithm on the sizes.
+    """
+    scaled = errors.copy()
     for group in np.array_split(np.argsort(said, kind="stable"), max(2, len(said) // _GROUP)):
         apart = errors[group] - np.median(errors[group])
-        errors[group] = apart / (np.median(abs(apart)) or 1.0)
-    lowest, low, middle, high, highest = np.quantile(errors, (0.01, 0.25, 0.5, 0.75, 0.99))
-    above, below = highest - middle > least * (high - middle), middle - lowest > least * (middle - low)
-    return bool(low < middle < high and above and below)
+        scaled[group] = apart / (np.median(abs(apart)) or 1.0)
+    logarithms = np.log(abs(scaled) + _SMALL)
+    logarithms -= logarithms.mean()
+    with one_blas_thread():
+        known = sizes.T @ sizes + _PENALTY * np.eye(sizes.shape[1])
+        explained = sizes @ np.linalg.solve(known, sizes.T @ logarithms)
+    return np.asarray(scaled / np.exp(explained))
+
+
+def _sizes(rows: Rows) -> Array:
+    """Return distances of numbers from their means and the squares of these, standardised ``(n, 2 d)``."""
+    slots = np.broadcast_to(rows.slots, rows.values.shape)
+    columns = [np.zeros((len(slots), 0))]
+    for slot in np.unique(slots[slots >= 0]):
+        there = slots == slot
+        values = rows.values[there]
+        distances = np.zeros(len(slots))
+        apart = values - values.mean()
+        distances[there.any(axis=1)] = np.minimum(abs(apart) / (apart.std() or 1.0), CLIP)
+        columns.append(np.column_stack([distances, distances**2]))
+    sizes = np.concatenate(columns, axis=1)
+    return np.asarray(sizes - sizes.mean(axis=0))
 
 
 def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
