@@ -31,7 +31,7 @@ from streamk.threads import one_blas_thread
 
 EARLY = 256  # events after which inputs are looked at first
 _GROUP = 64  # like predictions
-_HEAVY, _LIGHT = 6.0, 4.5  # of a tail: its percentile in quartiles; 3.4 of a normal one
+_HEAVY, _LIGHT = 7.0, 5.0  # of a tail: its percentile in quartiles; 3.4 of a normal one
 _ENDS = 0.01, 0.5, 0.99
 _MATTERS = 0.25  # an error's percentile in that of predictions
 _SMALL = 0.05  # an error whose logarithm is not looked at closer

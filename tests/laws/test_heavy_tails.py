@@ -302,3 +302,11 @@ def test_a_level_shift_is_followed_where_noise_is_heavy():
     model = streamk.KernelRegressor(features=768, seed=3)
     found = model.predict_learn_many(z, y, names=ABC)
     assert explained(clean[5000:], found[5000:]) > 0.8
+
+
+def test_errors_of_a_smooth_target_are_not_limited():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(4100, 6))
+    model = streamk.KernelRegressor(features=768, seed=3)
+    model.learn_many(z, np.sin(3.0 * z[:, 0] + 1.5 * z[:, 1]), names=list("abcdef"))
+    assert not model.summary()["robust"]
