@@ -307,21 +307,27 @@ def wide(data: Path) -> Iterator[Row]:
 
 def tails(data: Path) -> Iterator[Row]:
     """Heavy tails of inputs, and of the noise on targets."""
-    rng = np.random.default_rng(7)
-    z = np.exp(3.0 * rng.normal(size=(12_000, 2)))
-    labels = (z[:, 0] > z[:, 1]).tolist()
-    for name, given, least in (("lognormal(0, 3)", z, 0.98), ("its logarithm", np.log(z), 0.98)):
-        found = streamk.KernelClassifier(seed=7).predict_learn_many(given, labels, names=["a", "b"])
-        score = accuracy(np.array(labels), found)
+    for name, least in (("lognormal(0, 3)", 0.98), ("its logarithm", 0.98)):
+        scores = []
+        for seed in SEEDS:
+            z = np.exp(3.0 * np.random.default_rng(seed).normal(size=(12_000, 2)))
+            labels = (z[:, 0] > z[:, 1]).tolist()
+            given = np.log(z) if name == "its logarithm" else z
+            found = streamk.KernelClassifier(seed=seed).predict_learn_many(given, labels, names=["a", "b"])
+            scores.append(accuracy(np.array(labels), found))
+        score = statistics.fmean(scores)
         yield f"{name} inputs, a > b", f"{score:.3f}", f"≥ {least}", score >= least
-    z = rng.normal(size=(12_000, 3))
-    clean = np.sin(2.0 * z[:, 0]) + z[:, 1] * z[:, 2]
-    for name, noise_, least in (
-        ("Student t(2)", rng.standard_t(2, 12_000), 0.90),
-        ("Cauchy", rng.standard_cauchy(12_000), 0.80),
-    ):
-        found = streamk.KernelRegressor(seed=7).predict_learn_many(z, clean + 0.5 * noise_, names=list("abc"))
-        score = r2(clean[6000:], found[6000:])
+    for name, least in (("Student t(2)", 0.90), ("Cauchy", 0.80)):
+        scores = []
+        for seed in SEEDS:
+            rng = np.random.default_rng(seed)
+            z = rng.normal(size=(12_000, 3))
+            clean = np.sin(2.0 * z[:, 0]) + z[:, 1] * z[:, 2]
+            noise_ = rng.standard_cauchy(12_000) if name == "Cauchy" else rng.standard_t(2, 12_000)
+            y = clean + 0.5 * noise_
+            found = streamk.KernelRegressor(seed=seed).predict_learn_many(z, y, names=list("abc"))
+            scores.append(r2(clean[6000:], found[6000:]))
+        score = statistics.fmean(scores)
         yield f"{name} noise, R² of the clean function", f"{score:.3f}", f"≥ {least}", score >= least
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine, mean_output, softmax
+from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
@@ -166,3 +166,10 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
             )
 
     return learn
+
+
+@overload(limit, jit_options=INNER)
+def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Calibrating:
+        return None
+    return lambda combiner, coding, given, target: target

@@ -34,6 +34,14 @@ def adapt(
     raise NotImplementedError("for compiled code")
 
 
+def limit(combiner: Any, coding: Any, given: Any, target: Any) -> Any:
+    """Return a target as it is learned where ``given`` was predicted: itself, or one less far away.
+
+    In compiled code.
+    """
+    raise NotImplementedError("for compiled code")
+
+
 @njit(**INNER)
 def softmax(scores):  # type: ignore[no-untyped-def]
     """Turn scores (float64) into the probabilities that are their softmax, in place."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine, mean_output
+from streamk.combining.combiner import adapt, combine, limit, mean_output
 from streamk.compiling import INNER
 from streamk.encoding.codec import decode
 
@@ -55,3 +55,10 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
     if combiner.instance_class is not Averaging:
         return None
     return lambda combiner, asked, coding, outputs, mixed, given, target, weight: None
+
+
+@overload(limit, jit_options=INNER)
+def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not Averaging:
+        return None
+    return lambda combiner, coding, given, target: target

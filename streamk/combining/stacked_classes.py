@@ -9,7 +9,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.combiner import adapt, combine, softmax
+from streamk.combining.combiner import adapt, combine, limit, softmax
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
@@ -111,3 +111,10 @@ def _learn_class(combiner, asked, outputs, known, y, weight):  # type: ignore[no
             slope[e] = weight * (slope[e] - said[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes)
     share(combiner.shares, total, weight)
+
+
+@overload(limit, jit_options=INNER)
+def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedClasses:
+        return None
+    return lambda combiner, coding, given, target: target

@@ -10,17 +10,19 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.combining.away import Watching, last_of, stays_away, watch
-from streamk.combining.combiner import adapt, combine
-from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at
+from streamk.combining.combiner import adapt, combine, limit
+from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
-from streamk.compiling import INNER
+from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 
 CLIP = 6.0  # of outputs
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
 _ERROR = 0  # place in a running mean
+_REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
+IN_A_ROW = 8.0
 Array = NDArray[np.float64]
 
 
@@ -37,6 +39,7 @@ class StackedNumbers(NamedTuple):
     penalty: float
     intervals: Intervening
     away: Watching
+    reach: Array
 
 
 @njit(**INNER)
@@ -66,6 +69,37 @@ def _error_scale(combiner, outputs):  # type: ignore[no-untyped-def]
     return clipped(outputs, experts, 0, _SCALE) if outputs.shape[0] > experts else 0.0
 
 
+@njit(**CALLED)
+def _limited(reach, intervals, coding, said, target):  # type: ignore[no-untyped-def]
+    """Return a target within ``reach`` mean absolute errors of ``said``, standardised (Huber 1964)."""
+    came, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, said)
+    limited = min(max(came, said - farthest), said + farthest)
+    return target if limited == came else decode(coding, limited)
+
+
+@njit(**INNER)
+def _is_limiting(combiner):  # type: ignore[no-untyped-def]
+    """Return whether targets far off are limited: not if so many in a row were far off on the same side."""
+    return combiner.reach[_REACH] != np.inf and abs(combiner.reach[_RUN]) < IN_A_ROW
+
+
+@overload(limit, jit_options=INNER)
+def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+    if combiner.instance_class is not StackedNumbers:
+        return None
+
+    def limited(combiner, coding, given, target):  # type: ignore[no-untyped-def]
+        if combiner.reach[_REACH] == np.inf:
+            return target
+        said = unclipped(coding, given[0])
+        limited = _limited(combiner.reach, combiner.intervals, coding, said, target)
+        side = np.sign(target - limited)
+        combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
+        return limited if _is_limiting(combiner) else target
+
+    return limited
+
+
 @overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
     if combiner.instance_class is not StackedNumbers:
@@ -93,6 +127,9 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
             follow(combiner.intervals, asked.intervals, said, size, came, weight)
         else:
             follow(combiner.intervals, asked.intervals, together, size, aim, weight)
+        if _is_limiting(combiner):
+            target = _limited(combiner.reach, combiner.intervals, coding, together, target)
+            aim = aim_of(coding, target)
         watch(combiner.away, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
             _learn_number(combiner, asked, outputs, together, aim, weight)

@@ -17,6 +17,11 @@ of every expert is tracked, too.
 **Weights.** An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``.
 Shares move by the weight in units of the mean weight.
 
+**Heavy tails.** Where the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), a
+target is learned as if it were at most ``reach`` = 2 mean absolute errors from its prediction, by experts and
+weights alike: the residuals of Huber (1964). Intervals follow the targets as they are. Eight targets in a row
+that are farther off on the same side are believed, as a level shift.
+
 **Late labels.** What came ``D`` events ago says less of what will come now: sets remember ``D`` events more,
 ``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares follow with the power ``1/√(1 + D)``.
 """
@@ -41,6 +46,7 @@ from streamk.encoding.rows import typed
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
 _MOST = 1e100
+_REACH = 2.0  # mean absolute errors
 Array = NDArray[np.float64]
 
 
@@ -87,6 +93,7 @@ class Stacking:
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay + settled)
         self.away = Away(delay)
+        self.reach: Array = np.array([np.inf, 0.0])
 
     @property
     def record(self) -> StackedClasses | StackedNumbers:
@@ -98,13 +105,23 @@ class Stacking:
         return (
             StackedClasses(*shared, self.logits)
             if self.intervals is None
-            else StackedNumbers(*shared, self.intervals.record, self.away.record)
+            else StackedNumbers(*shared, self.intervals.record, self.away.record, self.reach)
         )
 
     @property
     def has_learned(self) -> bool:
         """Whether it has learned from any event."""
         return bool(self.error[1])
+
+    @property
+    def is_robust(self) -> bool:
+        """Whether targets far from their predictions are learned as if they were nearer."""
+        return bool(self.reach[0] < np.inf)
+
+    def be_robust(self, robust: bool) -> None:
+        """Limit how far from their predictions targets are, or do not."""
+        if robust != self.is_robust:
+            self.reach[:] = _REACH if robust else np.inf, 0.0
 
     def forget_shift(self) -> None:
         """Expect the next target within reach of the scales."""
@@ -169,13 +186,18 @@ class Stacking:
         self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
         self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))
         self.losses[:] = sum(share * other.losses for share, other in zip(shares, others, strict=True))
+        robust = sum(share for share, other in zip(shares, others, strict=True) if other.is_robust)
+        self.be_robust(robust >= 0.5)
         if self.intervals is not None:
             self.intervals.take([other.intervals for other in others if other.intervals], shares)
 
     def parts(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; of the curvature, which is symmetric, one half."""
         kept = self._arrays()
-        return kept if self.intervals is None else kept | self.intervals.parts() | self.away.parts()
+        if self.intervals is None:
+            return kept
+        robust = {"stacking.reach": self.reach} if self.is_robust else {}
+        return kept | self.intervals.parts() | self.away.parts() | robust
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         kept = {f"stacking.{name}": getattr(self, name) for name in _KEPT}
@@ -189,6 +211,9 @@ class Stacking:
         if self.intervals is not None:
             self.intervals.restore(arrays)
             self.away.restore(arrays)
+            self.be_robust("stacking.reach" in arrays)
+            if self.is_robust:
+                self._restore_reach(typed(arrays, "stacking.reach", np.float64, (2,)))
         for key, expected in self._arrays().items():
             name, kept = key.removeprefix("stacking."), typed(arrays, key, np.float64, expected.shape)
             if not (abs(kept) <= _MOST).all() or (name in _POSITIVE and (kept < 0.0).any()):
@@ -200,6 +225,11 @@ class Stacking:
                 setattr(self, name, kept.copy())
         if not self.shares.sum() > 0.0 or any(np.linalg.eigvalsh(a)[0] <= 0.0 for a in self.curvature):
             raise ValueError("the weights of its experts are impossible")
+
+    def _restore_reach(self, reach: Array) -> None:
+        if reach[0] != _REACH or reach[1] % 1.0 or not abs(reach[1]) <= _MOST:
+            raise ValueError("the limit of its errors is impossible")
+        self.reach[:] = reach
 
 
 _POSITIVE = ("shares", "error", "losses")

@@ -38,6 +38,7 @@ from streamk.encoding.scaling import (
     standardise,
 )
 from streamk.encoding.seen import SeenValues
+from streamk.encoding.transforms import Transform, mean_of
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
 _MOST_EVENTS = 2.0**53
@@ -232,6 +233,11 @@ class Codec:
             arrays |= self.seen.parts()
         if len(inputs.uses):
             arrays["uses"] = inputs.uses
+        if inputs.transforms:
+            header["transforms"] = [[name, len(one.values)] for name, one in inputs.transforms.items()]
+            arrays["transforms"] = np.concatenate(
+                [np.array(one) for one in inputs.transforms.values()], axis=1
+            )
         return header, arrays
 
     def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -250,6 +256,7 @@ class Codec:
             if not np.isfinite(known).all() or values[COUNT] < 0.0 or (held != GIVEN and abs(held) > LARGEST):
                 raise ValueError("its statistics are impossible")
         inputs.set_names(names, statistics, check_uses(arrays.get("uses"), len(names)))
+        inputs.set_transforms(_transforms_of(header, arrays, names))
         counts = typed(arrays, "counts", np.float64, (3,))
         if not (counts == np.clip(counts.round(), 0.0, _MOST_EVENTS)).all():
             raise ValueError("its counters are impossible")
@@ -284,10 +291,12 @@ class Codec:
                 if other.inputs.settled:
                     inputs.settle(other.inputs.directions)
         names, use = most_used([other.inputs for other in others], inputs.most)
+        transforms = {name: one for name in names if (one := _transform(name, others)) is not None}
         statistics = np.zeros((len(names) if inputs.scaled else 0, self.target.shape[1]))
         for slot in range(len(statistics)):
-            statistics[slot] = self._pooled(names[slot], others, base)
+            statistics[slot] = self._pooled(names[slot], others, base, names[slot] in transforms)
         inputs.set_names(names if inputs.registers else [], statistics, pooled_uses(statistics, names, use))
+        inputs.set_transforms(transforms)
         targets = [other.target[0] for other in others]
         self.target[0] = pooled(targets, self.horizon, None if base is None else base.target[0])
         if self.labels is not None:
@@ -300,11 +309,14 @@ class Codec:
         if self.seen is not None:
             self.seen.merge_from([other.seen for other in others if other.seen is not None])
 
-    def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None) -> Array:
-        """Return the statistics of a number that some of them know."""
+    def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None, transformed: bool) -> Array:
+        """Return the statistics of a number that some of them know, of those that transform it alike."""
         seen = [o.inputs.statistics[place] for o in others
-                if (place := o.inputs.numbers.get(name)) is not None]  # fmt: skip
+                if (place := o.inputs.numbers.get(name)) is not None
+                and (name in o.inputs.transforms) == transformed]  # fmt: skip
         place = None if base is None else base.inputs.numbers.get(name)
+        if base is not None and (name in base.inputs.transforms) != transformed:
+            place = None
         before = None if base is None or place is None else base.inputs.statistics[place]
         return pooled(seen, self.horizon, before)
 
@@ -315,3 +327,32 @@ class Codec:
             label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]
         }
         return max((self.labels.codes[label] + 1 for label in learned), default=0)
+
+
+def _transform(name: str, codecs: Sequence[Codec]) -> Transform | None:
+    """Return the transform of a number whose tails are heavy to those who saw at least half of the events."""
+    transforms, weights, total = [], [], 0.0
+    for codec in codecs:
+        if name in codec.inputs.numbers:
+            total += codec.counts[EVENTS]
+            if name in codec.inputs.transforms:
+                transforms.append(codec.inputs.transforms[name])
+                weights.append(float(codec.counts[EVENTS]))
+    return mean_of(transforms, weights) if transforms and 2.0 * sum(weights) >= total else None
+
+
+def _transforms_of(
+    header: dict[str, Any], arrays: dict[str, NDArray[Any]], names: Sequence[str]
+) -> dict[str, Transform]:
+    """Return the transforms that a model file kept, if they are possible."""
+    if "transforms" not in arrays:
+        return {}
+    counts = dict(header["transforms"])
+    if not {*map(type, counts.values())} <= {int} or not {*counts} <= {*names}:
+        raise ValueError("its transforms are impossible")
+    knots = typed(arrays, "transforms", np.float64, (2, sum(counts.values())))
+    parts = np.split(knots, np.cumsum(list(counts.values()))[:-1], axis=1)
+    found = {name: Transform(*part.copy()) for name, part in zip(counts, parts, strict=True)}
+    if not all(one.is_possible() for one in found.values()):
+        raise ValueError("its transforms are impossible")
+    return found

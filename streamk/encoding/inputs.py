@@ -11,7 +11,7 @@ of a dict. Dates and times are numbers (:mod:`streamk.encoding.calendar_inputs`)
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -35,6 +35,7 @@ from streamk.encoding.names import Names
 from streamk.encoding.plans import Plan, Room, getter, plan_for
 from streamk.encoding.rare_names import NamesFullError
 from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, first_bad, missing, without_nan
+from streamk.encoding.transforms import Transform
 
 _MOST_PLANS = 256
 _LOOKED_AT = 4  # one in so many events without a plan
@@ -113,6 +114,34 @@ class Inputs(Names):
         """Return the row of ``x``, in which a number is bad: missing if it is NaN, else a ValueError."""
         self.check(x)
         return without_nan(rows)
+
+    def transform(self, rows: Rows) -> Rows:
+        """Return encoded rows in which numbers of heavy tails are transformed, before they are scaled."""
+        if not self.transforms:
+            return rows
+        if len(rows.values) > 1:
+            return self._with_values(rows, Transform.apply)
+        transforms, values = self._transforms_by_slot(), rows.values.copy()
+        for j, slot in enumerate(rows.slots[0].tolist()):
+            if slot in transforms:
+                values[0, j] = transforms[slot].apply_one(float(values[0, j]))
+        return Rows(rows.slots, rows.keys, values)
+
+    def restore_values(self, rows: Rows) -> Rows:
+        """Return rows as they were before :meth:`transform`, but for rounding."""
+        return self._with_values(rows, Transform.invert) if self.transforms else rows
+
+    def _with_values(self, rows: Rows, change: Callable[[Transform, Any], Any]) -> Rows:
+        values, slots = rows.values.copy(), np.broadcast_to(rows.slots, rows.values.shape)
+        for slot, one in self._transforms_by_slot().items():
+            at = slots == slot
+            values[at] = change(one, values[at])
+        return Rows(rows.slots, rows.keys, values)
+
+    def _transforms_by_slot(self) -> dict[int, Transform]:
+        if len(self._transforms) != len(self.transforms):
+            self._transforms = {self.numbers[name]: one for name, one in self.transforms.items()}
+        return self._transforms
 
     def _encode_numbers(self, x: Event) -> Rows:
         """Return an encoded event of numbers; a KeyError says that a name is not known."""

@@ -22,6 +22,7 @@ from streamk.encoding.pending import Pending
 from streamk.encoding.rare_names import SHARE, NamesFullError, faded, no_uses, staying
 from streamk.encoding.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
 from streamk.encoding.scaling import FIXED
+from streamk.encoding.transforms import Transform
 
 MOST_NAMES = MOST_SLOTS
 _MOST_KEYS = 65_536
@@ -55,6 +56,11 @@ class Names:
         Whether rare names make room for new ones when there are too many, if directions are keyed.
     remedy
         What the error about too many names advises where they do not.
+
+    Attributes
+    ----------
+    transforms
+        Of numbers whose tails are heavy, by name.
     """
 
     waiting: Pending | None = None  # encoded events that are yet to be learned
@@ -73,6 +79,7 @@ class Names:
         self.directions, self.scaled = directions if self.settled else "structured", scaled
         self.largest = LARGEST if scaled else largest
         self.numbers: dict[str, int] = {}
+        self.transforms: dict[str, Transform] = {}
         self.statistics: NDArray[np.float64] = np.zeros((0, kept))
         self.evicts, self.remedy, self.uses = evicts, remedy, no_uses()
         self._forget()
@@ -84,6 +91,7 @@ class Names:
         self._keys: dict[Hashable, bytes] = {}
         self._categories: dict[tuple[str, str], int] = {}
         self._category_slots: dict[str, int] = {}
+        self._transforms: dict[int, Transform] = {}  # by slot
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
@@ -107,7 +115,12 @@ class Names:
         self.numbers = {name: slot for slot, name in enumerate(names)}
         self.statistics = statistics.copy()
         self.uses = no_uses() if uses is None else uses
+        self.set_transforms({name: one for name, one in self.transforms.items() if name in self.numbers})
         self._forget()
+
+    def set_transforms(self, transforms: dict[str, Transform]) -> None:
+        """Transform these numbers, and no others."""
+        self.transforms, self._transforms = transforms, {}
 
     @property
     def slots(self) -> int:

@@ -30,7 +30,7 @@ from streamk.features.plain import LINEAR
 
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each
 _NAME = "map.sample"
-_LARGEST_LABEL = 1e6
+_LARGEST_LABEL, _LARGEST_SAID = 1e6, 1e200
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
@@ -45,21 +45,28 @@ class SampleRecord(NamedTuple):
     values: Array
     labels: Floats
     goal: Array
+    said: Array
 
 
 class Sampled(NamedTuple):
-    """Events of a sample: encoded rows, label memory ``(n, 64)``, targets and weights ``(2, n)``."""
+    """Events of a sample: encoded rows, label memory ``(n, 64)``, targets and weights ``(2, n)``.
+
+    ``said`` ``(2, n)`` is, of numbers, what was predicted and what came; a target is what was learned of it.
+    """
 
     rows: Rows
     labels: Floats
     goal: Array
+    said: Array
 
     def __len__(self) -> int:
         return int(self.goal.shape[1])
 
     def select(self, events: NDArray[np.intp]) -> Sampled:
         """Return some of the events."""
-        return Sampled(self.rows.select(events), self.labels[events], self.goal[:, events])
+        return Sampled(
+            self.rows.select(events), self.labels[events], self.goal[:, events], self.said[:, events]
+        )
 
 
 class EventSample:
@@ -74,6 +81,7 @@ class EventSample:
             np.zeros((EVENTS, WIDTH)),
             np.zeros((EVENTS, COLUMNS), dtype=np.float32),
             np.zeros((2, EVENTS)),
+            np.zeros((2, EVENTS)),
         )
 
     def __len__(self) -> int:
@@ -87,7 +95,8 @@ class EventSample:
         there = np.arange(width) < record.counts[:count, None]
         for array, stored in zip(_arrays(rows), _arrays(record), strict=True):
             array[there] = stored[:count, :width][there]
-        return Sampled(stack([rows]), record.labels[:count].copy(), record.goal[:, :count].copy())
+        labels, goal, said = record.labels[:count], record.goal[:, :count], record.said[:, :count]
+        return Sampled(stack([rows]), labels.copy(), goal.copy(), said.copy())
 
     def put(self, sampled: Sampled) -> None:
         """Store these events, and no others."""
@@ -99,12 +108,14 @@ class EventSample:
         for stored, array in zip(_arrays(record), _arrays(rows), strict=True):
             stored[:count, : shape[1]] = np.broadcast_to(array, shape)
         record.labels[:count], record.goal[:, :count] = sampled.labels, sampled.goal
+        record.said[:, :count] = sampled.said
 
     def move(self, places: NDArray[np.int32]) -> None:
         """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
         if len(self):
             sampled = self.events()
-            self.put(Sampled(stack([moved(sampled.rows, places)]), sampled.labels, sampled.goal))
+            rows = stack([moved(sampled.rows, places)])
+            self.put(Sampled(rows, sampled.labels, sampled.goal, sampled.said))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; none before the first event."""
@@ -112,9 +123,11 @@ class EventSample:
             return {}
         sampled = self.events()
         used = np.flatnonzero(sampled.labels.any(axis=0)).astype(np.int32)
+        said = {f"{_NAME}.said": sampled.said} if sampled.said.any() else {}
         return parts_of(_NAME, sampled.rows, sampled.goal) | {
             f"{_NAME}.labels": sampled.labels[:, used],
             f"{_NAME}.used": used,
+            **said,
         }
 
     def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
@@ -134,7 +147,12 @@ class EventSample:
             raise ValueError("its sample of events is impossible")
         labels = np.zeros((count, COLUMNS), dtype=np.float32)
         labels[:, used] = kept
-        self.put(Sampled(rows, labels, goal))
+        said = np.zeros((2, count))
+        if f"{_NAME}.said" in arrays:
+            said = typed(arrays, f"{_NAME}.said", np.float64, (2, count))
+        if not (abs(said) <= _LARGEST_SAID).all():
+            raise ValueError("the predictions of its sample of events are impossible")
+        self.put(Sampled(rows, labels, goal, said))
 
 
 def _arrays(inputs: Any) -> list[NDArray[Any]]:
@@ -142,8 +160,11 @@ def _arrays(inputs: Any) -> list[NDArray[Any]]:
 
 
 @njit(**INNER)
-def sample_event(sections, rows, r, phi, i, events, target, weight):  # type: ignore[no-untyped-def]
-    """Store row ``r``, whose columns are row ``i`` of ``phi``, as the event that follows so many."""
+def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):  # type: ignore[no-untyped-def]
+    """Store row ``r``, whose columns are row ``i`` of ``phi``, as the event that follows so many.
+
+    ``target`` is learned where ``said`` was predicted and ``came``.
+    """
     if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
         sample = sections.sample
         p = sample.filled[0] if sample.filled[0] < EVENTS else np.int64(int(events) % EVENTS)
@@ -151,6 +172,7 @@ def sample_event(sections, rows, r, phi, i, events, target, weight):  # type: ig
         for c in range(COLUMNS):
             sample.labels[p, c] = phi[i, LINEAR + c]
         sample.goal[0, p], sample.goal[1, p] = target, weight
+        sample.said[0, p], sample.said[1, p] = said, came
 
 
 @njit(**INNER)

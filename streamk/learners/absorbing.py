@@ -25,6 +25,7 @@ from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
 from streamk.learners.refitting import pooled, refit, share_sample
 from streamk.learners.state import LearnerState
+from streamk.learners.tails import restarted_since
 
 
 def absorb(
@@ -37,6 +38,8 @@ def absorb(
     first = parts[0]._map
     assert first is not None
     merged._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
+    if base is not None and any(restarted_since(part, base) for part in parts):
+        base = None
     latest = max(parts, key=lambda part: part._growth.openings)._growth
     merged._growth.count(latest.openings)
     made = merged._make_map(first.seed, first.slots)

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.combining.combiner import adapt, combine
+from streamk.combining.combiner import adapt, combine, limit
 from streamk.compiling import CALLED, ENTRY, INNER
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.recall import MEAN, NOW, THEN, remember
@@ -169,6 +169,8 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
             _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
+                came, said = target, 0.0 if coding.classes else given[0]
+                target = limit(borrowed(loan.combiner), coding, given, came)
                 unit = scale_of(widths[i], coding.exponents[0])
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
@@ -178,12 +180,21 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _adapt(loan, before, outputs, mixed, given, target, weight)
+                _adapt(loan, before, outputs, mixed, given, came, weight)
                 if late:
                     _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
                 if is_learned(coding, target):
                     sample_event(
-                        features.sections, rows, start + i, phi, i, coding.counts[EVENTS], target, weight
+                        features.sections,
+                        rows,
+                        start + i,
+                        phi,
+                        i,
+                        coding.counts[EVENTS],
+                        target,
+                        weight,
+                        said,
+                        0.0 if coding.classes else came,
                     )
                 _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
     keep(scratch)

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from streamk.learners.classifier import Classifier
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts, unlabelled_before
+from streamk.learners.tails import EARLY, look
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
@@ -53,6 +54,7 @@ class _Kernel(KernelLearner):
     bandwidth = None
     scales = COARSE  # of the first section
     directions, average, scale_inputs = "keyed", False, True
+    _looked = 0  # events after which tails were looked at last
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -73,6 +75,7 @@ class _Kernel(KernelLearner):
             memory=_HORIZON,
         )
         self._stale = StaleExperts(count, self._classifies, logits)
+        self._stale.combiner.reach = self._combiner.reach  # one for both
 
     def summary(self) -> dict[str, Any]:
         """Return what the learner knows of itself, as values that JSON takes.
@@ -80,9 +83,10 @@ class _Kernel(KernelLearner):
         ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
         its outputs, and its mean squared ``error`` over the last thousand events (of standardised targets,
         or of outputs that should be 1 for the class and 0 for others; of logits, of their softmax), and of
-        those that do so the ``restarts``, how often they began anew since their error had risen; and
+        those that do so the ``restarts``, how often they began anew since their error had risen;
         ``relevance``, for every input that has one, in the two blocks of features
-        (:mod:`streamk.features.relevance`).
+        (:mod:`streamk.features.relevance`); and the names ``transformed``, inputs with heavy tails, and
+        whether it is ``robust`` to errors with heavy tails (:mod:`streamk.learners.tails`).
         """
         stacking = self._combiner
         weights = stacking.mean_weights
@@ -99,6 +103,8 @@ class _Kernel(KernelLearner):
             "bytes": len(self.to_bytes()),
             "experts": experts,
             "relevance": {} if self._map is None else self._relevance(),
+            "transformed": sorted(self._codec.inputs.transforms),
+            "robust": stacking.is_robust,
         }
 
     def _relevance(self) -> dict[str, list[float]]:
@@ -169,6 +175,30 @@ class _Kernel(KernelLearner):
     def _standing(self) -> StaleExperts:
         assert self._stale is not None
         return self._stale
+
+    def _learned(self) -> None:
+        """Look at the tails of inputs and errors when that is due, once; keep copies."""
+        events = self.events
+        if (events == EARLY or self._growth.due(events)) and events > self._looked:
+            self._looked = events
+            look(self)
+        super()._learned()
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        made = super()._from_parts(header, arrays, closed)
+        made._looked = made.events
+        return made
+
+    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+        super()._absorb(parts, shares, base)
+        self._looked = self.events
+
+    def _until_due(self) -> float:
+        until, events = super()._until_due(), self._codec.counts[EVENTS]
+        return min(until, EARLY - events) if events < EARLY else until
 
     def _open_due(self) -> None:
         """Begin the block anew whose turn it is, under the relevance that was found."""

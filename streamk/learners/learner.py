@@ -238,7 +238,11 @@ class Learner(base.Estimator):
                 learned = np.flatnonzero(weights[part] > 0.0)
                 piece = portion.rows(codec.inputs, part.start, part.stop).select(learned)
                 of_learned = (targets[part][learned], weights[part][learned])
-                observe_block(codec.coding(_NOTHING), piece, *map(np.ascontiguousarray, of_learned))
+                observe_block(
+                    codec.coding(_NOTHING),
+                    codec.inputs.transform(piece),
+                    *map(np.ascontiguousarray, of_learned),
+                )
         codec.counts[[EVENTS, KNOWN]] = before[[EVENTS, KNOWN]]
         return np.zeros((0, outputs))
 

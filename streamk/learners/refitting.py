@@ -29,6 +29,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from streamk.encoding.codec import Unit
 from streamk.encoding.following import MEAN
+from streamk.encoding.inputs import Inputs
 from streamk.encoding.recall import NUMBERS, SHARED
 from streamk.encoding.rows import UNSCALED, Rows, moved, stack
 from streamk.encoding.scaling import TARGET_CLIP, spread
@@ -72,6 +73,7 @@ def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: 
         stack([one.rows for one in sampled]),
         np.concatenate([one.labels for one in sampled]),
         np.concatenate([one.goal for one in sampled], axis=1),
+        np.concatenate([one.said for one in sampled], axis=1),
     )
     order = _order(whole)
     whole, source = whole.select(order), np.concatenate(sources)[order]
@@ -208,7 +210,7 @@ def _order(events: Sampled) -> NDArray[np.intp]:
 def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], Unit]) -> Sampled:
     """Return events of a part in terms of the merged learner."""
     codes, unit = places
-    rows = _in_slots(events.rows, part._codec.inputs.numbers, merged._codec.inputs.numbers)
+    rows = _in_slots(events.rows, part._codec.inputs, merged._codec.inputs)
     goal, labels = events.goal.copy(), np.zeros_like(events.labels)
     if merged._classifies:
         goal[0] = np.array(codes, dtype=np.float64)[events.goal[0].astype(np.intp)]
@@ -218,13 +220,13 @@ def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], U
     elif merged._codec.memory is not None:
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = unit.scale * events.labels[:, used] + constant
-    return Sampled(rows, labels, goal)
+    return Sampled(rows, labels, goal, events.said)
 
 
 def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int], Unit]) -> Sampled:
     """Return events of the merged learner in terms of a part."""
     codes, unit = places
-    rows = _in_slots(events.rows, merged._codec.inputs.numbers, part._codec.inputs.numbers)
+    rows = _in_slots(events.rows, merged._codec.inputs, part._codec.inputs)
     labels = np.zeros_like(events.labels)
     if merged._classifies:
         for k, code in enumerate(codes[:SHARED]):
@@ -233,12 +235,12 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
     elif merged._codec.memory is not None and unit.scale:
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = (events.labels[:, used] - constant) / unit.scale
-    return Sampled(rows, labels, events.goal)
+    return Sampled(rows, labels, events.goal, events.said)
 
 
-def _in_slots(rows: Rows, before: dict[str, int], after: dict[str, int]) -> Rows:
-    """Return rows whose numbers stand in other slots; those without one are absent."""
-    places = np.full(max(before.values(), default=-1) + 1, UNSCALED, dtype=np.int32)
-    for name, slot in before.items():
-        places[slot] = after.get(name, UNSCALED)
-    return moved(rows, places)
+def _in_slots(rows: Rows, before: Inputs, after: Inputs) -> Rows:
+    """Return rows whose numbers stand in other slots, with other transforms; those without one are absent."""
+    places = np.full(max(before.numbers.values(), default=-1) + 1, UNSCALED, dtype=np.int32)
+    for name, slot in before.numbers.items():
+        places[slot] = after.numbers.get(name, UNSCALED)
+    return after.transform(moved(before.restore_values(rows), places))

@@ -146,6 +146,7 @@ class RowLearner(SavedLearner):
         """
         if e.slots is not None:
             self._cover(e, rows)
+        encoded, rows = rows, self._codec.inputs.transform(rows)
         late, loan, before, stale = self._lent(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         goal, given = self._goal, self._out if out is None else out  # made with it
@@ -163,7 +164,7 @@ class RowLearner(SavedLearner):
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
-            return self._run_event(e, learning, rows, target, weight, out)
+            return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
@@ -171,13 +172,14 @@ class RowLearner(SavedLearner):
         self._cover(e, rows)
         if not len(out):
             out = np.zeros((0, self._outputs))
+        encoded, rows = rows, self._codec.inputs.transform(rows)
         late, loan, before, stale = self._lent(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         code = compiled(learning, late, rarely, rows, loan, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
-            self._run(e, learning, rows, goal, out)
+            self._run(e, learning, encoded, goal, out)
 
     def _run_standing(self, e: FeatureMap, rows: Rows, combiner: Any, out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
@@ -188,7 +190,8 @@ class RowLearner(SavedLearner):
         tests = None if sections is None or not sections.learned else sections.exchange_record
         lent = tuple(tuple(lend(expert) for expert in group) for group in groups)
         loan = lend(Whole(coding, source, record, lent, combiner, tests))
-        code = compiled(False, False, 0, rows, loan, loan, loan, np.zeros((2, len(out))), out)
+        transformed = self._codec.inputs.transform(rows)
+        code = compiled(False, False, 0, transformed, loan, loan, loan, np.zeros((2, len(out))), out)
         if code != DONE and self._makes_room(e, code):
             self._run_standing(e, rows, combiner, out)
 

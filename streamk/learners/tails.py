@@ -1,0 +1,163 @@
+"""Heavy tails: inputs are transformed and errors limited once that is found.
+
+**Inputs.** After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds
+all events. Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the
+learner restarts: it learns the sampled events once more, transformed. After 1,000 events transforms stay as
+they are; inputs whose tails become heavy later get none.
+
+**Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
+predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
+(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts
+of XX 1,000 events the learner restarts
+here too, with targets clipped to twice the range of the middle half beyond it: one target may have spoiled
+the unit of all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import EVENTS, KNOWN
+from streamk.encoding.following import HELD
+from streamk.encoding.rows import Rows
+from streamk.encoding.scaling import CLIP, GIVEN
+from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
+from streamk.features.sample import EVENTS as MOST
+from streamk.features.sample import Sampled
+from streamk.threads import one_blas_thread
+
+EARLY = 256  # events after which inputs are looked at first
+_GROUP = 64  # like predictions
+_HEAVY, _LIGHT = 7.0, 5.0  # of a tail: its percentile in quartiles; 3.4 of a normal one
+_ENDS = 0.01, 0.5, 0.99
+_MATTERS = 0.25  # an error's percentile in that of predictions
+_SMALL = 0.05  # an error whose logarithm is not looked at closer
+_PENALTY = 10.0
+_FENCE = 2.0  # ranges of the middle half
+_WHOLE = 0.9  # of the events, that the sample must hold
+Array = NDArray[np.float64]
+
+
+def look(learner: Any) -> None:
+    """Look at the sampled events of a default learner, and do what their tails ask for."""
+    sections = learner._map.sections
+    if sections is None or not sections.learned or len(sections.sample) < LEAST:
+        return
+    sampled, inputs, combiner = sections.sample.events(), learner._codec.inputs, learner._combiner
+    all_there = _WHOLE * learner.events <= len(sampled) < MOST
+    rows = inputs.restore_values(sampled.rows)
+    transforms = _transforms_for(rows, learner) if all_there else {}
+    robust = combiner.is_robust
+    if not learner._classifies and learner.events > EARLY:
+        late = sampled.select(np.arange(len(sampled) // 2 if all_there else 0, len(sampled)))
+        robust = errors_are_heavy(late, _LIGHT if robust else _HEAVY)
+    begins = robust and not combiner.is_robust
+    if transforms or (begins and all_there):
+        goal = _within_fences(sampled.goal) if begins else sampled.goal
+        inputs.set_transforms(inputs.transforms | transforms)
+        _restart(learner, rows, goal)
+    learner._combiner.be_robust(robust)
+
+
+def restarted_since(learner: Any, base: Any) -> bool:
+    """Return whether a learner that has learned on from ``base`` has restarted since."""
+    now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
+    if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
+        return True
+    if learner._classifies or base.events >= MOST or learner._map.sections is None:
+        return False
+    return bool(learner._combiner.is_robust and not base._combiner.is_robust)
+
+
+def errors_are_heavy(sampled: Sampled, least: float) -> bool:
+    """Return whether errors have heavy tails on both sides that the inputs do not explain.
+
+    Percentiles of scaled errors must be ``least`` times their quartiles, and those of errors a quarter of
+    those of predictions: smaller ones spoil little.
+    """
+    said, came = sampled.said
+    errors = came - said
+    low, middle, high = np.quantile(errors, _ENDS)
+    lowest, median, highest = np.quantile(said, _ENDS)
+    matters = high - middle > _MATTERS * (highest - median) and middle - low > _MATTERS * (median - lowest)
+    scaled = _scaled(errors, said, _sizes(sampled.rows))
+    lowest, low, middle, high, highest = np.quantile(scaled, (0.01, 0.25, 0.5, 0.75, 0.99))
+    above, below = highest - middle > least * (high - middle), middle - lowest > least * (middle - low)
+    return bool(matters and low < middle < high and above and below)
+
+
+def _scaled(errors: Array, said: Array, sizes: Array) -> Array:
+    """Return errors divided by how large they are where predictions and ``sizes`` of inputs are like these.
+
+    Groups of like predictions are divided by their median absolute error, and all then by the exponential
+    of a ridge regression of the logarithm on the sizes.
+    """
+    scaled = errors.copy()
+    for group in np.array_split(np.argsort(said, kind="stable"), max(2, len(said) // _GROUP)):
+        apart = errors[group] - np.median(errors[group])
+        scaled[group] = apart / (np.median(abs(apart)) or 1.0)
+    logarithms = np.log(abs(scaled) + _SMALL)
+    logarithms -= logarithms.mean()
+    with one_blas_thread():
+        known = sizes.T @ sizes + _PENALTY * np.eye(sizes.shape[1])
+        explained = sizes @ np.linalg.solve(known, sizes.T @ logarithms)
+    return np.asarray(scaled / np.exp(explained))
+
+
+def _sizes(rows: Rows) -> Array:
+    """Return distances of numbers from their means and the squares of these, standardised ``(n, 2 d)``."""
+    slots = np.broadcast_to(rows.slots, rows.values.shape)
+    columns = [np.zeros((len(slots), 0))]
+    for slot in np.unique(slots[slots >= 0]):
+        there = slots == slot
+        values = rows.values[there]
+        distances = np.zeros(len(slots))
+        apart = values - values.mean()
+        distances[there.any(axis=1)] = np.minimum(abs(apart) / (apart.std() or 1.0), CLIP)
+        columns.append(np.column_stack([distances, distances**2]))
+    sizes = np.concatenate(columns, axis=1)
+    return np.asarray(sizes - sizes.mean(axis=0))
+
+
+def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
+    """Return transforms of the numbers that have none so far and have heavy tails."""
+    inputs, found = learner._codec.inputs, {}
+    slots = np.broadcast_to(rows.slots, rows.values.shape)
+    counts = np.bincount(slots[slots >= 0], minlength=len(inputs.numbers))
+    for name, slot in inputs.numbers.items():
+        if counts[slot] < LEAST or inputs.statistics[slot, HELD] == GIVEN:
+            continue
+        values = rows.values[slots == slot]
+        if name in inputs.transforms or has_heavy_tails(values):
+            found[name] = Transform.fit(values)
+    return found
+
+
+def _within_fences(goal: Array) -> Array:
+    """Return goals whose targets lie within the fences of Tukey (1977)."""
+    low, high = np.quantile(goal[0], (0.25, 0.75))
+    apart = _FENCE * (high - low)
+    return np.array([np.clip(goal[0], low - apart, high + apart), goal[1]])
+
+
+def _restart(learner: Any, rows: Rows, goal: Array) -> None:
+    """Forget everything but names, transforms, labels and seed, and learn some events."""
+    made, codec = learner._map, learner._codec
+    fresh = type(learner)(**learner._get_params())
+    fresh._looked = learner._looked
+    inputs, again = codec.inputs, fresh._codec
+    inputs.statistics[inputs.statistics[:, HELD] != GIVEN] = 0.0
+    if codec.target[0, HELD] == GIVEN:
+        again.target[:] = codec.target
+    again.inputs, again.labels, inputs.waiting = inputs, codec.labels, fresh._pending
+    counts = codec.counts.copy()
+    again.counts[2] = counts[2]
+    fresh._make_map(made.seed, made.slots)
+    fresh._grow(learner._outputs, made.features)
+    fresh._learn_rows(rows, goal, np.arange(goal.shape[1]), np.zeros((0, learner._outputs)))
+    again.counts[[EVENTS, KNOWN]] = counts[[EVENTS, KNOWN]]
+    codec.__dict__.update(again.__dict__)
+    learner.__dict__.update({**fresh.__dict__, "_codec": codec, "_arguments": None})
