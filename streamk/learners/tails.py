@@ -8,9 +8,8 @@ they are; inputs whose tails become heavy later get none.
 **Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
 predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
 (:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts
-of XX 1,000 events the learner restarts
-here too, with targets clipped to twice the range of the middle half beyond it: one target may have spoiled
-the unit of all.
+of money, limiting would move the mean. After 1,000 events the learner restarts here too, with targets within
+twice the range of the middle half beyond it: one target may have spoiled the unit of all.
 """
 
 from __future__ import annotations
