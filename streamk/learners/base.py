@@ -95,24 +95,30 @@ class KernelLearner(RowLearner):
                 continue
             learned = np.flatnonzero(goals[1] > 0.0)
             if len(learned):
-                self._ready(piece.select(learned[:1]), outputs)
+                self._ready(piece.select(learned[:1]), outputs, opens=False)
             elif self._map is None:
                 continue
             self._learn_rows(piece, goals, learned, out[part])
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
         """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
-        start, done = 0, 0.0
+        start, done, growth = 0, 0.0, self._growth
         while start < goal.shape[1]:
-            stop = goal.shape[1]
+            stop, given = goal.shape[1], out
             if done < len(learned):
-                self._open_due()
-                done += self._until_due()
-                if done < len(learned):
-                    stop = int(learned[int(done)])
+                if len(out) and growth.openings and growth.due(self._codec.counts[EVENTS]):
+                    # the event with which a block of features opens is predicted without it
+                    stop, given, done = int(learned[int(done)]) + 1, out[:0], done + 1.0
+                    self._predict_rows(rows.select(slice(start, stop)), out[start:stop])
+                    self._open_due()
+                else:
+                    self._open_due()
+                    done += self._until_due()
+                    if done < len(learned):
+                        stop = int(learned[int(done)])
             part = slice(start, stop)
             assert self._map is not None
-            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), out[part])
+            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), given[part])
             self._learned()
             start = stop
 

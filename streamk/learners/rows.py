@@ -32,8 +32,11 @@ class RowLearner(SavedLearner):
     _goal: Array
     _out: Array
 
-    def _ready(self, rows: Rows, outputs: int) -> FeatureMap:
-        """Return the map, made on the first event that is learned, with room for ``outputs``."""
+    def _ready(self, rows: Rows, outputs: int, opens: bool = True) -> FeatureMap:
+        """Return the map, made on the first event that is learned, with room for ``outputs``.
+
+        A block of features that is due is opened if ``opens``.
+        """
         made = self._map
         if made is None:
             seed = self._draw_seed()
@@ -44,7 +47,8 @@ class RowLearner(SavedLearner):
         elif outputs > self._outputs:
             self._grow(outputs, made.features)
             self._arguments = None
-        self._open_due()
+        if opens:
+            self._open_due()
         return made
 
     def _open_due(self) -> None:

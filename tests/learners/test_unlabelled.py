@@ -55,6 +55,23 @@ def test_a_pass_is_the_loop_over_events(cls, delay):
 
 
 @pytest.mark.parametrize("cls", KERNEL)
+def test_an_event_that_opens_a_block_is_predicted_without_it(cls):
+    """After 1,000 and 2,000 events, of which some have no weight, some no label."""
+    z, y = drifting(2100, seed=5)
+    targets, weights = targets_of(cls, y), np.ones(2100)
+    weights[[3, 1000, 1001, 2003]] = 0.0
+    targets[700:703] = [None] * 3
+    one, many = (cls(features=768, seed=3) for _ in range(2))
+    expected = []
+    for x, target, w in zip(rows_of(z), targets, weights.tolist(), strict=True):
+        expected.append(one.predict_one(x))
+        one.learn_one(x, target, w=w)
+    found = list(many.predict_learn_many(z, targets, w=weights, names=NAMES))
+    assert found == expected
+    assert one.to_bytes() == many.to_bytes()
+
+
+@pytest.mark.parametrize("cls", KERNEL)
 def test_any_cut_of_a_pass_gives_the_same(cls):
     z, targets = with_gaps(cls, 600, seed=2)
     whole, parts = (learned(cls, 2500) for _ in range(2))
