@@ -6,7 +6,7 @@
 and predicts the last, live and by ``frozen()``; ``batches`` predicts 1,024 events and then learns them, by
 ``frozen()``; ``gaps`` predicts 1,000 events of Elec2 without labels at five places; ``weights``, ``shift``,
 ``wide``, ``tails``, ``noise`` are made streams; ``strings`` and ``words`` bring new names and values in every
-event; ``merging`` merges four learners of one quarter each; ``tables`` are missing values and dates;
+event, ``endless`` a million of them; ``merging`` merges four learners of one quarter each; ``tables`` are missing values and dates;
 ``normal`` is test then train, and ``shuffled`` a random split beside histogram gradient boosting. Figures are
 means over the seeds named with them. A line that misses what is wanted says so.
 """
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 from river import linear_model, preprocessing
 from sections import Row, measure
 
@@ -384,6 +385,35 @@ def words(data: Path) -> Iterator[Row]:
     yield "72,000 words, one of use", f"accuracy {right:.2f}", "1.00, no error", right == 1.0
 
 
+def endless(data: Path) -> Iterator[Row]:
+    """Many events: a new name and a new string in each, and four numbers; the second tenth and the last."""
+    process, chunk = psutil.Process(), 10_000
+    for what, events in (("new names and strings", 1_000_000), ("numbers", 2_000_000)):
+        rng, model = np.random.default_rng(7), streamk.KernelClassifier(seed=7)
+        spent, right, memory = [], [], []
+        for start in range(0, events, chunk):
+            z = rng.normal(size=(chunk, 4))
+            y = np.sin(2.0 * z[:, 0]) + z[:, 1] * z[:, 2] + 0.3 * rng.normal(size=chunk) > 0.0
+            rows: Any = [dict(zip("abcd", row, strict=True)) for row in z.tolist()]
+            if events == 1_000_000:
+                for k, row in enumerate(rows, start):
+                    row |= {f"n{k}": 1.0, "word": f"w{k}"}
+            began = time.process_time()
+            found = model.predict_learn_many(rows, y.tolist())
+            spent.append(1e6 * (time.process_time() - began) / chunk)
+            right.append(accuracy(y, found))
+            memory.append(process.memory_info().rss / 2**20)
+        tenth = len(spent) // 10
+        early, late = slice(tenth, 2 * tenth), slice(9 * tenth, None)
+        figures = [(mean(values[early]), mean(values[late])) for values in (spent, right, memory)]
+        shown = "µs {:.0f}, {:.0f}; accuracy {:.3f}, {:.3f}; MiB {:.0f}, {:.0f}".format(
+            *(figure for pair in figures for figure in pair)
+        )
+        (t0, t1), (a0, a1), (m0, m1) = figures
+        met = t1 <= 1.25 * t0 and a1 >= a0 - 0.005 and m1 <= m0 + 32.0
+        yield f"{events:,} events of {what}, second tenth and last", shown, "flat", met
+
+
 def tables(data: Path) -> Iterator[Row]:
     """Missing values and dates in frames."""
     rng = np.random.default_rng(7)
@@ -448,7 +478,8 @@ def shuffled(data: Path) -> Iterator[Row]:
 
 
 SECTIONS = (
-    columns, unlabelled, batches, gaps, weights, merging, shift, wide, tails, noise, strings, words, tables,
+    columns, unlabelled, batches, gaps, weights, merging, shift, wide, tails, noise, strings, words, endless,
+    tables,
     normal, shuffled,
 )  # fmt: skip
 

@@ -37,10 +37,14 @@ def publish_command(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a published model that knows more.")
     ] = False,
+    learns: Annotated[
+        bool, typer.Option("--learns", help="Publish a model that can learn on, several times as large.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Merge the newest models of all partitions, and publish the result.
 
+    It is the model to deploy where no labels come: it predicts, and does not learn.
     Its version is the offsets up to which it has learned each partition. Nothing is written where this
     version is published already. Daemons may run meanwhile.
     """
@@ -48,7 +52,7 @@ def publish_command(
         settings = load(config)
         with usage():
             check_place("-o", output)
-        target = target_of(settings, to, name, output, force)
+        target = target_of(settings, to, name, output, force, learns)
         if every is None:
             show(publish(settings, target), target, as_json)
             return

@@ -34,7 +34,7 @@ class Merged(NamedTuple):
     model
         The bytes of a model file, which has ``about`` in its header as ``extra``.
     about
-        ``source``, ``partitions`` (the version) and ``events``.
+        ``source``, ``partitions`` (the version), ``events``, and whether it ``learns``.
     """
 
     model: bytes
@@ -44,7 +44,11 @@ class Merged(NamedTuple):
 
 
 def merged(
-    source: TopicSource, partitions: Sequence[str], snapshots: Mapping[str, Checkpoint], blank: Learner
+    source: TopicSource,
+    partitions: Sequence[str],
+    snapshots: Mapping[str, Checkpoint],
+    blank: Learner,
+    learns: bool = False,
 ) -> Merged:
     """Merge models in a tree whose shape depends on the number of partitions alone.
 
@@ -56,6 +60,8 @@ def merged(
         Of those that have one.
     blank
         A learner of the same settings that knows nothing.
+    learns
+        Whether the model can learn on; otherwise it is the one to deploy where no labels come (``frozen()``).
 
     Raises
     ------
@@ -78,9 +84,15 @@ def merged(
             tree.put(leaf, model)
         except ValueError as error:
             raise Failure(USAGE, f"the models of the partitions cannot be merged: {error}") from None
-    header, arrays = model_file.unpack(tree.model(), "the merged model")
     learner = loads(tree.model())
-    about = {"source": source.topic, "partitions": write(version), "events": learner.events}
+    made = tree.model() if learns else learner.frozen().to_bytes()
+    header, arrays = model_file.unpack(made, "the merged model")
+    about = {
+        "source": source.topic,
+        "partitions": write(version),
+        "events": learner.events,
+        "learns": learns,
+    }
     return Merged(model_file.pack({**header, "extra": about}, arrays), about, version, rows)
 
 

@@ -28,12 +28,15 @@ class Target(NamedTuple):
     ----------
     force
         Whether a model that knows less may replace one that knows more.
+    learns
+        Whether the model can learn on.
     """
 
     topic: str | None
     name: str
     path: Path | None
     force: bool = False
+    learns: bool = False
 
 
 class Outcome(NamedTuple):
@@ -48,7 +51,14 @@ class Outcome(NamedTuple):
         return [row for row in self.model.rows if row.position is None]
 
 
-def target_of(settings: Settings, to: str | None, name: str | None, path: Path | None, force: bool) -> Target:
+def target_of(
+    settings: Settings,
+    to: str | None,
+    name: str | None,
+    path: Path | None,
+    force: bool,
+    learns: bool = False,
+) -> Target:
     """Return where to publish.
 
     Raises
@@ -63,7 +73,7 @@ def target_of(settings: Settings, to: str | None, name: str | None, path: Path |
         raise Failure(USAGE, "say where to publish: --to TOPIC, -o FILE, or both")
     if to in (settings.snapshots.topic, source.topic):
         raise Failure(USAGE, f"--to {to}: the settings use this topic otherwise; name one of its own")
-    return Target(to, name or source.topic, path, force)
+    return Target(to, name or source.topic, path, force, learns)
 
 
 def publish(settings: Settings, target: Target) -> Outcome:
@@ -93,7 +103,7 @@ def publish(settings: Settings, target: Target) -> Outcome:
             before[str(target.path)] = _about(target.path)
         partitions, identity = describe(source.topic, "source.topic", options(settings.kafka))
         reader = stack.enter_context(SnapshotReader(snapshots.topic, settings.kafka))
-        found = merged(source, partitions, reader.all(partitions), settings.learner.build())
+        found = merged(source, partitions, reader.all(partitions), settings.learner.build(), target.learns)
         if not found.version:
             raise Failure(USAGE, f"{snapshots.topic} has no snapshot of {source.topic} yet")
         _require_progress(found.version, before, identity, target.force)

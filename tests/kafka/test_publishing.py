@@ -40,7 +40,7 @@ def test_publish_and_fetch(stand):
     assert done.returncode == 0, done.stderr
     assert f"published to {to} and {out}" in done.stdout
     model = tree([first[p].parts["model"] for p in range(2)])
-    assert streamk.load(out).to_bytes() == model
+    assert streamk.load(out).to_bytes() == loads(model).frozen().to_bytes()
     extra = loads_with_extra(out.read_bytes())[1]
     assert (extra["source"], extra["events"]) == (stand.topic("in"), 400)
     assert [extra["partitions"][partition(stand, p)][0] for p in range(2)] == [200, 200]
@@ -54,7 +54,11 @@ def test_publish_and_fetch(stand):
     assert got.returncode == 0, got.stderr
     assert json.loads(got.stdout)["events"] == 900
     model = tree([second[p].parts["model"] for p in range(2)])
-    assert streamk.load(stand.directory / "got.streamk").to_bytes() == model
+    assert streamk.load(stand.directory / "got.streamk").to_bytes() == loads(model).frozen().to_bytes()
+    done = command("publish", path, "-o", out, "--learns")
+    assert done.returncode == 0, done.stderr
+    assert streamk.load(out).to_bytes() == model
+    assert command("publish", path, "-o", out).returncode == 0
     assert command("reset", path, "--to", "100").returncode == 0
     with pytest.raises(Failure, match=r"has a model that knows more: .*-0 is known up to 100") as raised:
         publish(found, target)

@@ -41,7 +41,7 @@ def snapshots(*counts):
 
 def test_the_merge_is_the_tree_of_partitions():
     there = snapshots(30, 20, 0, None, 40)
-    found = merged(SOURCE, NAMES, there, BLANK)
+    found = merged(SOURCE, NAMES, there, BLANK, learns=True)
     a, b, e = (loads(there[NAMES[k]].parts["model"]) for k in (0, 1, 4))
     assert loads(found.model).to_bytes() == streamk.merge([streamk.merge([a, b]), e]).to_bytes()
     assert found.version == {
@@ -50,12 +50,15 @@ def test_the_merge_is_the_tree_of_partitions():
     assert [row.position for row in found.rows] == [30, 20, 0, None, 40]
     learner, extra = loads_with_extra(found.model)
     assert (learner.events, extra) == (90, found.about)
-    assert merged(SOURCE, NAMES, there, BLANK).model == found.model
+    assert merged(SOURCE, NAMES, there, BLANK, learns=True).model == found.model
+    frozen = merged(SOURCE, NAMES, there, BLANK)
+    assert loads(frozen.model).to_bytes() == learner.frozen().to_bytes()
+    assert (frozen.version, frozen.about) == (found.version, found.about | {"learns": False})
 
 
 def test_one_partition_is_its_own_model():
     there = snapshots(30)
-    found = merged(SOURCE, NAMES[:1], there, BLANK)
+    found = merged(SOURCE, NAMES[:1], there, BLANK, learns=True)
     assert loads(found.model).to_bytes() == there["t-0"].parts["model"]
 
 
