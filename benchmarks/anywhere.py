@@ -6,9 +6,10 @@
 and predicts the last, live and by ``frozen()``; ``batches`` predicts 1,024 events and then learns them, by
 ``frozen()``; ``gaps`` predicts 1,000 events of Elec2 without labels at five places; ``weights``, ``shift``,
 ``wide``, ``tails``, ``noise`` are made streams; ``strings`` and ``words`` bring new names and values in every
-event, ``endless`` a million of them; ``merging`` merges four learners of one quarter each; ``tables`` are missing values and dates;
-``normal`` is test then train, and ``shuffled`` a random split beside histogram gradient boosting. Figures are
-means over the seeds named with them. A line that misses what is wanted says so.
+event, ``endless`` a million of them; ``merging`` merges four learners of one quarter each; ``tables`` are
+missing values and dates; ``normal`` is test then train, and ``shuffled`` a random split beside histogram
+gradient boosting. Figures are means over the seeds named with them. A line that misses what is wanted says
+so.
 """
 
 from __future__ import annotations
