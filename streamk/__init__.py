@@ -11,6 +11,7 @@ same log with the same seed gives the same model.
 True
 """
 
+from streamk import code_cache as _first  # noqa: F401  before anything is to be compiled
 from streamk.exact import (
     EigenProClassifier,
     EigenProRegressor,
