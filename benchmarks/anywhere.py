@@ -127,7 +127,7 @@ def unlabelled(data: Path) -> Iterator[Row]:
     """Last quarter in order, never shown labels, live and frozen."""
     wanted = {
         "Elec2": (0.60, 0.85), "bike": (0.64,), "kin40k": (0.87,), "Adult": (0.857, 0.312),
-        "CoverType": (0.0, 9.0), "CoverType, all": (0.0, 9.0),
+        "CoverType": (0.811, 0.544), "CoverType, all": (0.567, 2.892),
     }  # fmt: skip
     for name, least in wanted.items():
         frame, y = load(data, name)
@@ -154,8 +154,6 @@ def unlabelled(data: Path) -> Iterator[Row]:
             shown = f"accuracy {frozen:.3f}, log loss {last:.3f} (live {live:.3f}, {second:.3f})"
             bounds = f"≥ {least[0]}, ≤ {least[1]}"
             met = frozen >= least[0] and last <= least[1]
-            if name.startswith("CoverType"):
-                bounds, met = "≥ live, ≤ live", frozen >= live and last <= second
         yield f"{name}, last quarter without labels", shown, bounds, met
 
 
