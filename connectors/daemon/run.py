@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from connectors.daemon.beginning import Policy
@@ -81,6 +81,16 @@ class _Patience:
             self._furthest |= positions
             self._vain, self._away_since = 0, None
 
+    @contextmanager
+    def limited(self, telemetry: Telemetry) -> Iterator[None]:
+        """Raise Failure in place of an interruption that is one too many."""
+        started = time.monotonic()
+        try:
+            yield
+        except Interruption as error:
+            self.bear(error, telemetry.ready, time.monotonic() - started)
+            raise
+
     def bear(self, error: Interruption, ready: bool, lasted: float) -> None:
         """Raise Failure if that was one interruption too many, of a session that lasted so many seconds."""
         now = time.monotonic()
@@ -113,9 +123,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
         except Interruption as error:
             now = time.monotonic()
             pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
-            ready = telemetry.ready
             telemetry.restarted()
-            patience.bear(error, ready, now - begun)
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", said)
@@ -130,7 +138,7 @@ def _session(
     settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event, patience: _Patience
 ) -> None:
     """Run one session to its end."""
-    with open_ends(settings, store) as (source, sinks):
+    with open_ends(settings, store, patience.limited(telemetry)) as (source, sinks):
         session = begin_session(settings, store, source, sinks, telemetry)
         settled = False
         patience.advanced({})
@@ -179,39 +187,55 @@ def settle() -> None:
 
 
 @contextmanager
-def open_ends(settings: Settings, store: Store) -> Iterator[tuple[Source, dict[str, Sink]]]:
-    """Open the source and the sinks of the settings."""
-    source: Any
+def open_ends(
+    settings: Settings, store: Store, limits: AbstractContextManager[None] | None = None
+) -> Iterator[tuple[Source, dict[str, Sink]]]:
+    """Open the source and the sinks of the settings.
+
+    After an interruption the process keeps its place in the group, since it will come back; after a failure
+    it leaves the group. ``limits`` may turn an interruption into a failure.
+    """
+    source: Any = None
     sinks: dict[str, Sink] = {}
-    leaving = False  # a process that is interrupted keeps its place in the group
-    if settings.source.kind == "file":
-        source = FileSource(settings.source.path, settings.events.format, settings.source.follow)
-    else:
-        from connectors.kafka.source import TopicSource
-
-        source = TopicSource(settings.source, settings.kafka, store.model)
+    leaving = False
     try:
-        topics = {}
-        for kind, place in settings.sinks.items():
-            if place.kind == "file":
-                sinks[kind] = FileSink(place.path, kind)
-            else:
-                topics[kind] = place.topic
-        if settings.snapshots is not None:
-            topics[SNAPSHOTS] = settings.snapshots.topic
-        if topics:
-            from connectors.kafka.sink import TopicSink
-
-            sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
-        yield source, sinks
+        with limits or nullcontext():
+            source = _source(settings, store)
+            _open_sinks(settings, store, source, sinks)
+            yield source, sinks
         leaving = True
-    except Failure:  # it will not come back by itself
-        leaving = True
+    except Failure as failure:
+        leaving = failure.code != AWAY  # no broker is there to be told
         raise
     finally:
         for sink in sinks.values():
             sink.close()
-        source.close(leaving)
+        if source is not None:
+            source.close(leaving)
+
+
+def _source(settings: Settings, store: Store) -> Any:
+    if settings.source.kind == "file":
+        return FileSource(settings.source.path, settings.events.format, settings.source.follow)
+    from connectors.kafka.source import TopicSource
+
+    return TopicSource(settings.source, settings.kafka, store.model)
+
+
+def _open_sinks(settings: Settings, store: Store, source: Any, sinks: dict[str, Sink]) -> None:
+    """Add the sinks of the settings to ``sinks``, each once it is open."""
+    topics = {}
+    for kind, place in settings.sinks.items():
+        if place.kind == "file":
+            sinks[kind] = FileSink(place.path, kind)
+        else:
+            topics[kind] = place.topic
+    if settings.snapshots is not None:
+        topics[SNAPSHOTS] = settings.snapshots.topic
+    if topics:
+        from connectors.kafka.sink import TopicSink
+
+        sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
 
 
 @contextmanager

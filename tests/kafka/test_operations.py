@@ -348,12 +348,13 @@ def test_a_batch_that_cannot_be_read(broker, tmp_path):
         with log.open("r+b") as file:
             file.seek(at)
             file.write(b"d")
-        path = stand.settings(limits__restarts=2)
+        path = stand.settings(limits__restarts=2, kafka__session_seconds=30.0)
         daemon = stand.start(path)
         assert daemon.wait(60) == 9
         assert "the batch at offset 100 cannot be read" in daemon.text()
         assert "sessions have ended without progress (limits.restarts)" in daemon.text()
         assert position(stand) == 100
+        # at once: a daemon that fails for good has left the group
         assert command("reset", path, "--to", "101").returncode == 0
         run_until(stand, path, learned(stand, 150))
         assert offsets(stand) == [*range(100), *range(101, 151)]

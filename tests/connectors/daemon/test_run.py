@@ -214,9 +214,10 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
     def session(settings, store, telemetry, stop, patience):
         patience.advanced({})
         lasts, ready = sessions.pop(0)
-        clock[0] += lasts
-        telemetry.ready = ready
-        raise Away("gone")
+        with patience.limited(telemetry):
+            clock[0] += lasts
+            telemetry.ready = ready
+            raise Away("gone")
 
     monkeypatch.setattr(daemon, "_session", session)
     read = {
