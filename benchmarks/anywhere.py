@@ -29,6 +29,7 @@ from river import linear_model, preprocessing
 from sections import Row, measure
 
 import streamk
+from streamk.learners.files import loads
 
 SEEDS = (1, 2, 3, 4, 5)
 FILES = {
@@ -188,20 +189,24 @@ def batches(data: Path) -> Iterator[Row]:
 
 
 def gaps(data: Path) -> Iterator[Row]:
-    """1,000 events of Elec2 without labels in a pass, at five places, beside Kaczmarz."""
+    """1,000 events of Elec2 without labels in a pass, at five places and at twenty-one, beside Kaczmarz."""
     frame, y = load(data, "Elec2")
-    for start in range(5000, 45_000, 9000):
-        gap, missing = slice(start, start + 1000), [None] * 1000
-        losses: dict[Any, list[float]] = {streamk.KaczmarzClassifier: [], streamk.KernelClassifier: []}
-        for cls, found in losses.items():
-            for seed in SEEDS:
-                model = cls(seed=seed)
-                model.learn_many(frame[:start], y[:start].tolist())
-                given = model.predict_proba_learn_many(frame[gap], missing).to_numpy()
-                found.append(log_loss(model, y[gap], given))
-        theirs, ours = map(mean, losses.values())
-        shown = f"log loss {ours:.2f}, Kaczmarz {theirs:.2f}"
-        yield f"Elec2, 1,000 events without labels from {start:,}", shown, "≤ Kaczmarz", ours <= theirs
+    for places, seeds in ((range(5000, 45_000, 9000), SEEDS), (range(3000, 44_000, 2000), SEEDS[:2])):
+        losses = np.zeros((2, len(places)))
+        for which, cls in enumerate((streamk.KaczmarzClassifier, streamk.KernelClassifier)):
+            for seed in seeds:
+                model, learned = cls(seed=seed), 0
+                for k, start in enumerate(places):
+                    model.learn_many(frame[learned:start], y[learned:start].tolist())
+                    gap, learned = slice(start, start + 1000), start
+                    waiting = loads(model.to_bytes())
+                    given = waiting.predict_proba_learn_many(frame[gap], [None] * 1000).to_numpy()
+                    losses[which, k] += log_loss(waiting, y[gap], given) / len(seeds)
+        rows = zip(places, *losses, strict=True) if len(places) == 5 else [(None, *losses.mean(axis=1))]
+        for at, theirs, ours in rows:
+            where = f"mean of {len(places)} places" if at is None else f"from {at:,}"
+            shown = f"log loss {ours:.2f}, Kaczmarz {theirs:.2f}"
+            yield f"Elec2, 1,000 events without labels, {where}", shown, "≤ Kaczmarz", ours <= theirs
 
 
 def weights(data: Path) -> Iterator[Row]:

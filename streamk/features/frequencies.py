@@ -22,7 +22,8 @@ from streamk.features.normal import GROUP, fill_normals
 from streamk.features.spectra import CAUCHY
 
 CACHE_BYTES = 64 * 2**20
-_FIRST_ROWS = 32
+_OFTEN = 16 * 2**20  # bytes after which keeping more inputs saves no time
+_FIRST_ROWS, _LAST_ROWS = 32, 1024
 _EMPTY = np.uint64(0)
 
 
@@ -100,7 +101,7 @@ def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
 
 
 class FrequencyCache:
-    """The table of frequencies in use, ``(rows, width)`` float32, at most 64 MiB or one event.
+    """The table of frequencies in use, ``(rows, width)`` float32: 16 MiB or 1,024 inputs, or one event.
 
     It starts small and doubles each time it has overflowed, so that a model of kilobytes does not
     hold megabytes for a handful of inputs. A table of the largest size is wiped, and nothing else happens.
@@ -110,12 +111,13 @@ class FrequencyCache:
     width
         Numbers per row: features, rounded up to whole blocks.
     limit
-        Bytes that the rows may take, as long as one event's inputs fit.
+        Bytes that the rows may take at the most, as long as one event's inputs fit.
     """
 
     def __init__(self, width: int, limit: int = CACHE_BYTES) -> None:
         self.width = width
-        self.most = max(1, limit // (4 * width))
+        most = limit // (4 * width)
+        self.most = max(1, min(most, max(_LAST_ROWS, _OFTEN // (4 * width))))
         self._allocate(min(_FIRST_ROWS, self.most))
 
     def _allocate(self, rows: int) -> None:

@@ -49,15 +49,19 @@ def test_a_small_cache_gives_the_same_rows(events, room):
         assert len(cache.rows) <= room
 
 
-def test_the_cache_starts_small_and_is_bounded():
-    cache = FrequencyCache(512)
-    assert cache.rows.nbytes <= 64 * 1024
-    for start in range(0, 100_000, 50):
-        keys = np.arange(start + 1, start + 51, dtype=np.uint64)[None]
+@pytest.mark.parametrize(
+    ("width", "rows"), [(512, 8192), (8192, 1024), (32_768, 512)], ids=["16 MiB", "1,024 inputs", "64 MiB"]
+)
+def test_the_cache_starts_small_and_is_bounded(width, rows):
+    cache = FrequencyCache(width)
+    assert cache.rows.nbytes <= 64 * 2**20 // 16
+    keys, families = block_keys(3, width // 64), np.zeros(width // 64, int)
+    waves = np.ones((2, width), dtype=np.float32)
+    for start in range(0, 12 * rows, 50):
         cache.reserve(50)
-        rows_of(cache, keys, block_keys(3, 8), np.zeros(8, int), np.ones((2, 512), dtype=np.float32))
+        rows_of(cache, np.arange(start + 1, start + 51, dtype=np.uint64)[None], keys, families, waves)
         cache.grow()
-    assert cache.rows.nbytes <= 64 * 2**20
+    assert len(cache.rows) == rows
 
 
 @pytest.mark.parametrize("many", [False, True])
