@@ -112,12 +112,19 @@ class Assigned(NamedTuple):
 
 @dataclass
 class Polled:
-    """What a poll brought."""
+    """What a poll brought.
+
+    Attributes
+    ----------
+    standby
+        Whether this process is in the group and all partitions are given to others.
+    """
 
     batches: Mapping[str, Batch] = field(default_factory=dict)
     assigned: Sequence[Assigned] = ()
     revoked: Sequence[str] = ()
     finished: bool = False
+    standby: bool = False
 
 
 class Source(Protocol):
@@ -202,8 +209,8 @@ class Sink(Protocol):
         """Take the outputs that belong here and have not been written yet."""
         ...
 
-    def commit(self, positions: Mapping[str, Committed]) -> None:
-        """Make everything written visible, together with the positions."""
+    def commit(self, positions: Mapping[str, Committed]) -> bool:
+        """Make everything written visible; return whether the positions were committed with it."""
         ...
 
     def mark(self) -> Any:

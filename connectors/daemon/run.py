@@ -15,6 +15,7 @@ from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
 from connectors.daemon.partition_bound import InTopic, require_none
 from connectors.daemon.partitioned import Partitioned
+from connectors.daemon.restarts import RestartLimit
 from connectors.daemon.session import Session
 from connectors.daemon.signals import signals
 from connectors.daemon.store import Store
@@ -25,7 +26,6 @@ from connectors.settings import Settings
 from connectors.stream import (
     AWAY,
     SNAPSHOTS,
-    STUCK,
     Away,
     Failure,
     Interruption,
@@ -36,8 +36,6 @@ from connectors.stream import (
 log = logging.getLogger(__name__)
 _REPEAT = 60.0  # seconds after which the log says again what has not changed
 _LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
-_LONG = 60.0  # seconds that a session lasts which has not begun in vain, though nothing came
-_START = 10.0  # seconds without an answer at the start: an address is wrong
 
 
 def run(settings: Settings) -> None:
@@ -56,74 +54,20 @@ def run(settings: Settings) -> None:
     log.info("stopped")
 
 
-class _Patience:
-    """How long interruptions are borne: absent brokers for a time, other causes a number of times.
-
-    Parameters
-    ----------
-    away
-        Seconds that the brokers may stay away once they have answered.
-    restarts
-        Sessions in a row that may end without progress.
-    """
-
-    def __init__(self, away: float, restarts: int) -> None:
-        self._away, self._restarts = away, restarts
-        self._answered = False
-        self._away_since: float | None = None
-        self._vain = 0
-        self._furthest: dict[str, int] = {}
-
-    def advanced(self, positions: Mapping[str, int]) -> None:
-        """Note how far a session came."""
-        self._answered = True
-        if any(position > self._furthest.get(name, -1) for name, position in positions.items()):
-            self._furthest |= positions
-            self._vain, self._away_since = 0, None
-
-    @contextmanager
-    def limited(self, telemetry: Telemetry) -> Iterator[None]:
-        """Raise Failure in place of an interruption that is one too many."""
-        started = time.monotonic()
-        try:
-            yield
-        except Interruption as error:
-            self.bear(error, telemetry.ready, time.monotonic() - started)
-            raise
-
-    def bear(self, error: Interruption, ready: bool, lasted: float) -> None:
-        """Raise Failure if that was one interruption too many, of a session that lasted so many seconds."""
-        now = time.monotonic()
-        if isinstance(error, Away):
-            if self._away_since is None or ready:
-                self._away_since = now
-            gone, limit = now - self._away_since, self._away if self._answered else min(_START, self._away)
-            if gone > limit:
-                why = "kafka.away_seconds" if self._answered else "none has answered since the start"
-                raise Failure(AWAY, f"{error}; it has been so for {gone:.0f} seconds ({why})") from None
-            return
-        self._vain = 1 if lasted > _LONG else self._vain + 1
-        if self._vain > self._restarts:
-            raise Failure(
-                STUCK,
-                f"{error}; {self._vain} sessions have ended without progress (limits.restarts)",
-            ) from None
-
-
 def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
-    patience = _Patience(settings.kafka.away_seconds, settings.limits.restarts)
+    limit = RestartLimit(settings.kafka.away_seconds, settings.limits.restarts)
     pause, said, said_at = 0.1, "", 0.0
     while not stop.is_set():
         gc.unfreeze()  # of a session that ended, clients stay in circles, with their sockets
         gc.collect()
         begun = time.monotonic()
         try:
-            _session(settings, store, telemetry, stop, patience)
+            _session(settings, store, telemetry, stop, limit)
             return
         except Interruption as error:
             now = time.monotonic()
             pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
-            telemetry.restarted()
+            telemetry.restarted(str(error), isinstance(error, Away))
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", said)
@@ -135,13 +79,13 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
 
 
 def _session(
-    settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event, patience: _Patience
+    settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event, limit: RestartLimit
 ) -> None:
     """Run one session to its end."""
-    with open_ends(settings, store, patience.limited(telemetry)) as (source, sinks):
+    with open_ends(settings, store, limit.applied()) as (source, sinks):
         session = begin_session(settings, store, source, sinks, telemetry)
         settled = False
-        patience.advanced({})
+        limit.follow(session)
         try:
             while not stop.is_set() and not session.step():
                 if not settled and session.processed:
@@ -149,7 +93,6 @@ def _session(
                     settled = True
             session.finish()
         finally:
-            patience.advanced(session.positions)
             session.close()
 
 

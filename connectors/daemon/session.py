@@ -81,6 +81,7 @@ class Session:
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = self._unconfirmed = self._told = 0
         self.processed = 0  # records
+        self.committed: dict[str, int] = {}
         self._pace = 0.0  # seconds a record
         self._saved_at = self._committed_at = self._asked_at = self._told_at = clock()
         if keeping.untried:
@@ -104,6 +105,9 @@ class Session:
             self._assign(assigned)
         if polled.revoked:
             self._revoke(polled.revoked)
+        if polled.standby and not self._telemetry.ready:
+            log.info("standing by: the group has given all partitions to others")
+            self._telemetry.ready = True
         for partition, batch in polled.batches.items():
             if partition in self._notes:  # what has just been handed over is another's
                 self._take(partition, batch)
@@ -112,6 +116,8 @@ class Session:
         if now - self._asked_at >= _ASK:
             self._asked_at = now
             self._telemetry.waiting(lag(self._source.ends(), self._owned()))
+            if not self._unsaved:
+                self._telemetry.caught_up()
         if now - self._told_at >= _TELL:
             self._tell(now)
         return polled.finished
@@ -235,8 +241,17 @@ class Session:
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
         self._confirm()
-        for sink in self._sinks.values():
-            sink.commit(self._committable())
+        positions = self._committable()
+        committed = [sink.commit(positions) for sink in self._sinks.values()]
+        if any(committed):
+            self._advance(positions)
+
+    def _advance(self, positions: Mapping[str, Committed]) -> None:
+        """Note what is committed."""
+        found = {name: committed.position for name, committed in positions.items()}
+        if any(at > self.committed.get(name, self._emitted[name]) for name, at in found.items()):
+            self._telemetry.progressed()
+        self.committed |= found
 
     def save(self) -> bool:
         """Make the outputs visible and what is known last; return whether the group was told."""
@@ -244,6 +259,8 @@ class Session:
         size, told = self._keeping.save(self._committable)
         self._unsaved, self._saved_at = 0, self._clock()
         self._telemetry.checkpointed(size)
+        if told:
+            self._advance(self._committable())
         return told
 
     def close(self) -> None:

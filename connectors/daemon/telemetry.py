@@ -58,6 +58,7 @@ class Telemetry:
         self._waited_since = 0.0
         self._checkpointed = math.nan
         self._models: dict[str, tuple[int, int]] = {}  # features and events
+        self._interruption: tuple[float, int, str, bool] | None = None  # since, sessions, reason, absence
         self.ready = False
         self.registry = r = CollectorRegistry()
         self._events = Counter("streamk_events", "Events by what became of them", ["result"], registry=r)
@@ -167,15 +168,30 @@ class Telemetry:
         self._checkpointed = time.monotonic()
         self._bytes.set(size)
 
-    def restarted(self) -> None:
-        """Note that the run begins again from its checkpoint."""
+    def restarted(self, reason: str = "", away: bool = False) -> None:
+        """Note that the session restarts from its checkpoint, and why; ``away`` if no broker answered."""
         self._restarts.inc()
+        since, sessions, *_ = self._interruption or (time.monotonic(), 0)
+        self._interruption = since, sessions + 1, reason, away
         self._models.clear()
         self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
+
+    def progressed(self) -> None:
+        """Note that positions were committed: the session works."""
+        self._interruption = None
+
+    def caught_up(self) -> None:
+        """Note that everything read is saved; if nothing waits either, there is no progress to make."""
+        if not self._waiting:
+            self._interruption = None
 
     def ailing(self) -> str:
         """Return what is wrong with the loop, empty if nothing is."""
         now = time.monotonic()
+        if self._interruption is not None:
+            began, sessions, reason, away = self._interruption
+            if now - began > self._stall or (sessions > 1 and not away):
+                return f"{sessions} sessions in a row have ended without progress: {reason}"
         if now - self._beaten > self._stall:
             return f"the loop has stood still for {now - self._beaten:.0f} seconds"
         since = max(self._advanced, self._waited_since)

@@ -106,8 +106,8 @@ class FileSink:
             if output.kind == self._kind and output.raw.offset > self._written.get(output.partition, -1):
                 self._lines.append(_letter(output) if self._kind == DEAD_LETTERS else output.body)
 
-    def commit(self, positions: Mapping[str, Committed]) -> None:
-        """Hand the lines to the file."""
+    def commit(self, positions: Mapping[str, Committed]) -> bool:
+        """Hand the lines to the file; positions are in checkpoints alone."""
         if self._lines:
             try:
                 self._file.write(b"\n".join([*self._lines, b""]))
@@ -115,6 +115,7 @@ class FileSink:
             except OSError as error:
                 raise self._refused(error) from None
             self._lines.clear()
+        return False
 
     def mark(self) -> dict[str, Any]:
         """Return the length of the file, all of it safely on disk, and how far partitions are in it."""

@@ -23,17 +23,8 @@ T = TypeVar("T")
 PATIENCE = 15.0  # seconds for one request
 _AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
-# what brokers answer; that they stay away is all other errors
-_NOT_AWAY = (
-    kafka_errors.LogTruncationError,
-    kafka_errors.OffsetOutOfRangeError,
-    kafka_errors.CommitFailedError,
-    kafka_errors.IllegalGenerationError,
-    kafka_errors.UnknownMemberIdError,
-    kafka_errors.RebalanceInProgressError,
-    kafka_errors.ProducerFencedError,
-    kafka_errors.InvalidProducerEpochError,
-)
+_NO_BROKER = (kafka_errors.BrokerNotAvailableError,)  # which the client does not call retriable
+_REJECTIONS = (kafka_errors.InvalidRecordError, kafka_errors.InvalidTimestampError)
 # of every consumer: offsets are committed with checkpoints, and what no transaction has committed is not read
 READING = {
     "enable_auto_commit": False, "isolation_level": "read_committed", "allow_auto_create_topics": False,
@@ -126,9 +117,10 @@ def _context(kafka: Kafka) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn the client's errors into a Failure, where trying again is of no use, or an Interruption.
+    """Turn the client's errors into a Failure, if trying again is of no use, or into an Interruption.
 
-    It is :class:`Away` unless it says that a broker has answered.
+    Errors that the client calls retriable mean that no broker answers (:class:`Away`); sessions restart
+    after all others, known here or not, up to ``limits.restarts`` times in a row.
     """
     try:
         yield
@@ -137,6 +129,18 @@ def explained(what: str) -> Iterator[None]:
     except kafka_errors.MessageSizeTooLargeError as error:
         raise Failure(
             SINK, f"{what}: a message is larger than the topic takes (its max.message.bytes): {_words(error)}"
+        ) from None
+    except _REJECTIONS as error:
+        raise Failure(
+            SINK,
+            f"{what}: a topic rejects a message ({_words(error)}); a compacted topic takes only messages "
+            "of events with a key, and message.timestamp.before.max.ms bounds their age",
+        ) from None
+    except kafka_errors.InconsistentGroupProtocolError:
+        raise Failure(
+            USAGE,
+            f"{what}: another program is a member of this group; choose a source.group that only daemons of "
+            "this model use",
         ) from None
     except kafka_errors.FencedInstanceIdError:
         raise Failure(
@@ -156,8 +160,6 @@ def explained(what: str) -> Iterator[None]:
         raise Failure(USAGE, f"{what}: {error}") from None
     except _UNREADABLE as error:
         raise Unreadable(f"{what}: {_words(error)}") from None
-    except _NOT_AWAY as error:
-        raise Interruption(f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaTimeoutError as error:
         hint = (
             "; the port is open, so are kafka.tls and kafka.mechanism right?"
@@ -166,7 +168,8 @@ def explained(what: str) -> Iterator[None]:
         )
         raise Away(f"{what}: {_words(error)}{hint}") from None
     except kafka_errors.KafkaError as error:
-        raise Away(f"{what}: {_words(error)}") from None
+        kind = Away if error.retriable or isinstance(error, _NO_BROKER) else Interruption
+        raise kind(f"{what}: {_words(error)}") from None
 
 
 def _words(error: BaseException) -> str:

@@ -136,10 +136,10 @@ class TopicSink:
                 bodies, keys = [output.body for output in chosen], [output.raw.key for output in chosen]
                 self._producer.send_many(topic, bodies, keys)
 
-    def commit(self, positions: Mapping[str, Committed]) -> None:
+    def commit(self, positions: Mapping[str, Committed]) -> bool:
         """End the transaction, if one is open, with the positions in it."""
         if not self._open:
-            return
+            return False
         if isinstance(self._source, TopicSource):
             offsets, member = self._source.offsets(positions), self._source.membership()
         else:
@@ -153,6 +153,7 @@ class TopicSink:
                 self._diagnose()
                 raise
         self._open = False
+        return True
 
     def _diagnose(self) -> None:
         """Raise a Failure if trying again is of no use: a message is too large, or a twin is at work."""

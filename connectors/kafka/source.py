@@ -134,7 +134,11 @@ class TopicSource:
         for partition in taken:
             self._told.pop(partition, None)
         return Polled(
-            self._batches(polled), self._describe(self._unbegun), [partition_name(p) for p in taken]
+            self._batches(polled),
+            self._describe(self._unbegun),
+            [partition_name(p) for p in taken],
+            standby=self._consumer.group_metadata().state is MemberState.STABLE
+            and not self._consumer.assignment(),
         )
 
     def _require_same(self) -> None:

@@ -1,11 +1,15 @@
 """Brokers that go away and come back, daemons that come and go, topics where nothing happens."""
 
+import contextlib
 import json
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 
 import pytest
 
+from .broker import free_port
 from .stand import Stand, events
 from .test_kills import Traffic
 
@@ -120,3 +124,55 @@ def test_a_topic_where_nothing_happens(stand):
     daemon.until(lambda: total(stand) == 200)
     assert daemon.stop() == 0
     assert "restarting the session" not in daemon.text()
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"cleanup.policy": "compact"},
+        {"message.timestamp.before.max.ms": "1", "message.timestamp.type": "CreateTime"},
+    ],
+    ids=["compacted", "too old"],
+)
+@pytest.mark.parametrize("name", ["out", "dead"])
+def test_a_topic_that_rejects_messages_ends_it(stand, configs, name):
+    """A compacted topic takes no message without a key, however often the session restarts."""
+    names = {"in", "out", "dead"} - {name}
+    stand.topics(names=sorted(names))
+    stand.topics(configs=configs, names=(name,))
+    stand.send([*events(100), b"bad", *events(100, 2)])
+    daemon = stand.start(stand.settings())
+    assert daemon.wait(60) == 8
+    assert "a topic rejects a message" in daemon.text()
+    assert "restarting the session" not in daemon.text()
+    assert total(stand) == 0
+
+
+def test_a_standby_is_ready(stand):
+    """A daemon more than there are partitions has joined, and takes over when it is needed."""
+    stand.topics()
+    stand.send(events(100))
+    port = free_port()
+    first = stand.start(stand.settings("a"))
+    first.until(lambda: total(stand, "a") == 100)
+    second = stand.start(stand.settings("b", telemetry={"port": port}, source__blank=True))
+    second.until(lambda: answer(port, "ready") == (200, "ok\n"))
+    assert answer(port, "healthz") == (200, "ok\n")
+    assert "standing by" in second.text()
+    assert first.stop() == 0
+    stand.send(events(100))
+    second.until(lambda: total(stand, "b") == 100)
+    assert answer(port, "ready") == (200, "ok\n")
+    assert second.stop() == 0
+
+
+def answer(port, path):
+    """Return the code and the body of a daemon's answer, None while it does not listen."""
+    with contextlib.suppress(ConnectionError):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as found:
+                return found.status, found.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except urllib.error.URLError:
+            return None

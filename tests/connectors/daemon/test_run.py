@@ -205,18 +205,22 @@ def test_a_full_disk_for_predictions(stand):
 
 def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
     """The time counts from the interruption, however long the session before lasted."""
+
+    class Idle:
+        committed, processed = {}, 0
+
     clock, sessions = [0.0], []
     monkeypatch.setattr(daemon.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(
         threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
     )
 
-    def session(settings, store, telemetry, stop, patience):
-        patience.advanced({})
-        lasts, ready = sessions.pop(0)
-        with patience.limited(telemetry):
+    def session(settings, store, telemetry, stop, limit):
+        lasts, opens = sessions.pop(0)
+        with limit.applied():
+            if opens:
+                limit.follow(Idle())
             clock[0] += lasts
-            telemetry.ready = ready
             raise Away("gone")
 
     monkeypatch.setattr(daemon, "_session", session)
@@ -244,7 +248,7 @@ def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
         def __init__(self):
             self.itself = self
 
-    def session(settings, store, telemetry, stop, patience):
+    def session(settings, store, telemetry, stop, limit):
         alive.append(sum(client() is not None for client in left))
         client = Client()
         left.append(weakref.ref(client))

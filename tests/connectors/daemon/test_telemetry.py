@@ -246,6 +246,36 @@ def test_events_that_come_after_a_quiet_time(clock):
     assert "5 wait" in telemetry.ailing()
 
 
+def test_sessions_that_restart_without_progress(clock):
+    telemetry = Telemetry("regression", stall=60.0)
+    telemetry.restarted("a topic rejects a message")
+    assert telemetry.ailing() == ""
+    telemetry.restarted("a topic rejects a message")
+    trouble = "2 sessions in a row have ended without progress: a topic rejects a message"
+    assert answer(telemetry) == (503, trouble + "\n")
+    telemetry.ready = True  # which says nothing of what it will commit
+    telemetry.waiting({"a-0": 5})
+    telemetry.caught_up()
+    assert telemetry.ailing() == trouble
+    telemetry.progressed()
+    assert telemetry.ailing() == ""
+    telemetry.restarted("a cause")
+    assert telemetry.ailing() == ""
+
+
+def test_absent_brokers_are_no_illness_until_they_stay_away(clock):
+    telemetry = Telemetry("regression", stall=60.0)
+    for _ in range(61):
+        assert telemetry.ailing() == ""
+        telemetry.restarted("no broker answers", away=True)
+        clock.now += 1.0
+        telemetry.beat()
+    assert telemetry.ailing() == "61 sessions in a row have ended without progress: no broker answers"
+    telemetry.waiting({"a-0": 0})
+    telemetry.caught_up()
+    assert telemetry.ailing() == ""
+
+
 def test_readiness():
     telemetry = Telemetry("regression")
     assert answer(telemetry) == (200, "ok\n")

@@ -258,13 +258,14 @@ class PlayedSink:
 
     def commit(self, positions):
         if not self._open:
-            return
+            return False
         self._member.effect("commit")
         self._member.broker.require(self._member.name, positions)
         self._member.broker.committed |= positions
         self._member.broker.outputs += self._open
         self._open = []
         self._member.effect("committed")
+        return True
 
     def mark(self):
         return None
