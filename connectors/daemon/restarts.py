@@ -28,7 +28,7 @@ class Committing(Protocol):
         Records processed.
     """
 
-    committed: Mapping[str, int]
+    committed: dict[str, int]
     processed: int
 
 
