@@ -82,7 +82,7 @@ class TopicSource(Section):
     kind: Literal["topic"]
     topic: str = Field(min_length=1, description="its name")
     group: str = Field(
-        "streamk", min_length=1, description="consumer group; daemons in one group share the partitions"
+        min_length=1, description="consumer group of this model alone; its daemons share the partitions"
     )
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="where to begin if nobody has read the topic: earliest or latest"

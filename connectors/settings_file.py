@@ -150,6 +150,7 @@ def example() -> str:
         "# STREAMK_KAFKA__PASSWORD for kafka.password. Those behind a # have the value shown, or none.",
     ]
     given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
+    given["group"] = f"streamk-{given['topic']}-{given['target']}"
     sections: list[tuple[str, type[Section], bool]] = [
         ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
         ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
@@ -164,7 +165,7 @@ def example() -> str:
             if key == "kind":
                 lines.append(
                     f'{mark}kind = "topic"  # or "file", with path'
-                    + ("" if name != "source" else " and follow")
+                    + ("" if name != "source" else " and follow in place of topic and group")
                 )
             elif info.is_required():
                 suggested = given[key] if needed else name.replace("_", "-")

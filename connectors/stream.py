@@ -158,6 +158,10 @@ class Source(Protocol):
         """Return whether no other process reads beside this one."""
         ...
 
+    def require_daemons(self) -> None:
+        """Raise Failure if a program that is no daemon reads a part of the source."""
+        ...
+
     def ends(self) -> Mapping[str, int]:
         """Return where each partition ends now, asking anew; raises Interruption if nobody answers."""
         ...

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import streamk
+from connectors.cli.adopt import adopt_command
 from connectors.cli.check import check_command
 from connectors.cli.checkpoints import checkpoints
 from connectors.cli.demo import demo_command
@@ -27,6 +28,7 @@ app.command("check")(check_command)
 app.command("record")(record_command)
 app.command("init")(init_command)
 app.command("reset")(reset_command)
+app.command("adopt")(adopt_command)
 app.add_typer(checkpoints, name="checkpoints")
 app.command("replay")(replay_command)
 app.command("tune")(tune_command)

@@ -35,6 +35,8 @@ def _describe(path: Path) -> dict[str, Any]:
         "learner": type(learner).__name__,
         "events": learner.events,
         "features": learner.feature_count,
+        "training": checkpoint.training or {},
+        "adopted": checkpoint.adopted,
         "partitions": {name: vars(progress) for name, progress in sorted(checkpoint.partitions.items())},
     }
 
@@ -82,10 +84,16 @@ def show_command(
             return
         console = Console()
         for key, value in row.items():
-            if key != "partitions":
+            if key not in ("partitions", "training", "adopted"):
                 console.print(
                     f"{key}: {value:,}" if isinstance(value, int) else f"{key}: {value}", soft_wrap=True
                 )
+        for key, value in row.get("training", {}).items():
+            if value not in (None, []):
+                console.print(f"{key}: {value!r}", soft_wrap=True, markup=False)
+        for entry in row.get("adopted", ()):
+            changes = ", ".join(f"{key} from {before!r} to {now!r}" for key, before, now in entry["changes"])
+            console.print(f"adopted {entry['when']}: {changes}", soft_wrap=True, markup=False)
         kinds = "learned", "predicted", "refused", "skipped"
         table = Table("partition", "position", *kinds)
         for name, p in row.get("partitions", {}).items():

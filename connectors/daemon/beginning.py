@@ -15,6 +15,7 @@ from typing import NamedTuple
 from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Progress
 from connectors.daemon.ownership import Note, Owner, Start
+from connectors.daemon.training import require_same_digest
 from connectors.stream import CHECKPOINT, POSITION, Assigned, Failure
 
 log = logging.getLogger(__name__)
@@ -32,11 +33,17 @@ class Policy(NamedTuple):
         What to do if the position is no longer there: ``"fail"``, ``"earliest"`` or ``"latest"``.
     blank
         Whether a model that knows nothing may go on where others of the group ended.
+    group
+        Name of the consumer group; empty for a log on disk.
+    digest
+        Of the settings that the model is trained with; empty if it does not count.
     """
 
     start: str = EARLIEST
     expired: str = FAIL
     blank: bool = False
+    group: str = ""
+    digest: str = ""
 
 
 class Beginning(NamedTuple):
@@ -74,9 +81,18 @@ def begin(
     """
     committed = assigned.committed
     note = Note([]) if committed is None else ownership.read(committed.note)
+    require_same_digest(assigned.partition, note.digest, policy.digest, policy.group)
     read = ("" if saved is None else saved.identity), note.identity
     if another := next((one for one in read if not ownership.same(one, assigned.identity)), ""):
         return _renewed(model, assigned, another, note, policy)
+    if committed is None and saved is not None and policy.group:
+        raise Failure(
+            POSITION,
+            f"{assigned.partition}: the group {policy.group!r} has no position, and the checkpoint goes up "
+            f"to {saved.position}: the group was deleted, or its positions have expired, and predictions "
+            "after the checkpoint may be there already. `streamk reset SETTINGS --to checkpoint` may repeat "
+            "them; `streamk reset SETTINGS --to OFFSET` continues after the last of them",
+        )
     if (
         committed is not None
         and not note.owners
@@ -98,7 +114,9 @@ def begin(
     start = ownership.start(model, committed, None if saved is None else saved.position, otherwise)
     if not (assigned.first <= start.position <= start.emitted <= assigned.end):
         start = _expired(model, assigned, start, policy)
-    return Beginning(start.position, start.emitted, Note(start.owners, assigned.identity, siblings))
+    return Beginning(
+        start.position, start.emitted, Note(start.owners, assigned.identity, siblings, policy.digest)
+    )
 
 
 def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: Policy) -> Beginning:
@@ -118,7 +136,9 @@ def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: Polic
         start, note = Start(position, position, [Owner(model, position, position)]), Note([])
     log.warning("%s: its topic was made anew; going on from %d", name, start.position)
     siblings = note.siblings or assigned.siblings
-    return Beginning(start.position, start.emitted, Note(start.owners, assigned.identity, siblings))
+    return Beginning(
+        start.position, start.emitted, Note(start.owners, assigned.identity, siblings, policy.digest)
+    )
 
 
 def _expired(model: str, assigned: Assigned, start: Start, policy: Policy) -> Start:

@@ -62,6 +62,10 @@ class Checkpoint:
         Of the file; 0 if there is none yet.
     written
         When, as ISO 8601 in UTC.
+    training
+        The settings that the model is trained with (:mod:`connectors.daemon.training`); None if not known.
+    adopted
+        Changes of these settings that were accepted, each with its time (:mod:`connectors.daemon.adopt`).
     """
 
     source: str
@@ -71,6 +75,8 @@ class Checkpoint:
     sink_marks: dict[str, Any] = field(default_factory=dict)
     number: int = 0
     written: str = ""
+    training: dict[str, Any] | None = None
+    adopted: list[dict[str, Any]] = field(default_factory=list)
 
     def learner(self) -> Learner:
         """Return the model among the parts, made anew.
@@ -115,6 +121,7 @@ class Checkpoint:
                 extra["source"], {name: array.tobytes() for name, array in arrays.items()},
                 {name: Progress(**values) for name, values in extra["partitions"].items()},
                 extra["source_mark"], extra["sink_marks"], number, extra["written"],
+                extra.get("training"), extra.get("adopted", []),
             )  # fmt: skip
         except (TypeError, KeyError, AttributeError):
             raise ValueError(f"{where} is a model file, but not a checkpoint") from None
@@ -136,6 +143,10 @@ class Checkpoint:
             "sink_marks": self.sink_marks,
             "written": self.written,
         }
+        if self.training is not None:
+            extra["training"] = self.training
+        if self.adopted:
+            extra["adopted"] = self.adopted
         arrays = {name: np.frombuffer(part, np.uint8) for name, part in self.parts.items()}
         return {"extra": extra}, arrays
 

@@ -16,6 +16,7 @@ from connectors.daemon.beginning import Policy, require_known
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.operator import Operator
 from connectors.daemon.store import Store
+from connectors.daemon.training import Training, require_same_training
 from connectors.stream import CHECKPOINT, Assigned, Committed, Failure, Sink, Source
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,8 @@ class OnDisk:
         The checkpoints, locked.
     source, sinks
         Open; the sinks are told from where on to write.
+    training
+        The settings that the model is trained with.
 
     Raises
     ------
@@ -100,8 +103,16 @@ class OnDisk:
         If no checkpoint can be used, or the newest is of other settings.
     """
 
-    def __init__(self, operator: Operator, store: Store, source: Source, sinks: Mapping[str, Sink]) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        store: Store,
+        source: Source,
+        sinks: Mapping[str, Sink],
+        training: Training | None = None,
+    ) -> None:
         self._operator, self.store, self._source, self._sinks = operator, store, source, sinks
+        self._training = training
         self.owner = store.model
         self._checkpoint = self._load()
         self.progress = self._checkpoint.partitions
@@ -121,6 +132,7 @@ class OnDisk:
                 self._operator.restore(found.parts)
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {CURE}") from None
+            require_same_training(found.training, self._training, where)
             log.info("checkpoint %d, written %s", found.number, found.written)
         marks = found.sink_marks if found else {}
         for kind, sink in self._sinks.items():
@@ -151,7 +163,7 @@ class OnDisk:
         for sink in self._sinks.values():
             sink.commit(committable())
         checkpoint = self._checkpoint
-        checkpoint.parts = dict(self._operator.snapshot())
+        checkpoint.parts, checkpoint.training = dict(self._operator.snapshot()), self._training
         checkpoint.sink_marks = {kind: sink.mark() for kind, sink in self._sinks.items()}
         positions = {name: progress.position for name, progress in self.progress.items()}
         checkpoint.source_mark = self._source.mark(positions)

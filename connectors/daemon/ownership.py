@@ -5,7 +5,9 @@ learns into a checkpoint on its own disk. The note joins the two: it names the t
 it had when the group began to read, and lists, oldest first, which model learned the partition up to where,
 *durably*. The last owner is the present one:
 
-    ["XnT2…/q8Lk…", 4, ["a1f0", 0, 5000], ["77c2", 5000, 9000]]     model, from, up to
+    ["XnT2…/q8Lk…", 4, "5d41…", ["a1f0", 0, 5000], ["77c2", 5000, 9000]]     model, from, up to
+
+The text is the digest of the settings that the models are trained with (:mod:`connectors.daemon.training`).
 
 The committed position may be ahead of the last owner's: predictions were emitted for events that it had not
 yet put into a checkpoint. From this follow all starts (:func:`start`):
@@ -51,36 +53,43 @@ class Note(NamedTuple):
         Of the topic; empty if it is not known.
     siblings
         How many partitions the topic had when the group began to read.
+    digest
+        Of the settings that the models are trained with; empty if it is not known.
     """
 
     owners: list[Owner]
     identity: str = ""
     siblings: int = 0
+    digest: str = ""
 
 
 def read(text: str) -> Note:
     """Return the note in a text; one without owners if somebody else wrote it.
 
     >>> read('["XnT2/q8Lk",4,["a1f0",0,5000]]')
-    Note(owners=[Owner(model='a1f0', since=0, until=5000)], identity='XnT2/q8Lk', siblings=4)
+    Note(owners=[Owner(model='a1f0', since=0, until=5000)], identity='XnT2/q8Lk', siblings=4, digest='')
+    >>> read('["XnT2/q8Lk",4,"5d41",["a1f0",0,5000]]').digest
+    '5d41'
     >>> read("not ours")
-    Note(owners=[], identity='', siblings=0)
+    Note(owners=[], identity='', siblings=0, digest='')
     """
     try:
         identity, siblings, *entries = json.loads(text.rstrip("\0"))  # with which librdkafka may end it
+        digest = entries.pop(0) if entries and isinstance(entries[0], str) else ""
         owners = [Owner(*entry) for entry in entries]
     except (ValueError, TypeError, RecursionError):
         return Note([])
     known = type(identity) is str and type(siblings) is int
     known &= all(type(t.model) is str and type(t.since) is type(t.until) is int for t in owners)
-    return Note(owners, identity, siblings) if known else Note([])
+    return Note(owners, identity, siblings, digest) if known else Note([])
 
 
 def write(note: Note) -> str:
     """Return a note as a text, the oldest owners left out where there are too many."""
     last = {owner.model: owner for owner in note.owners}
     kept = [owner for owner in note.owners if last[owner.model] is owner]
-    return json.dumps([note.identity, note.siblings, *kept[-_MOST_OWNERS:]], separators=(",", ":"))
+    digest = [note.digest] if note.digest else []
+    return json.dumps([note.identity, note.siblings, *digest, *kept[-_MOST_OWNERS:]], separators=(",", ":"))
 
 
 class Start(NamedTuple):

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from connectors.daemon import ownership
 from connectors.daemon.beginning import Policy, require_known
@@ -29,6 +29,7 @@ from connectors.daemon.keeping import CURE, Committable, Saved
 from connectors.daemon.operator import PartitionedOperator
 from connectors.daemon.ownership import Note
 from connectors.daemon.store import Store
+from connectors.daemon.training import Training, require_same_training
 from connectors.stream import CHECKPOINT, Assigned, Failure, Interruption, Sink
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,8 @@ class InTopic:
         The name of the source, and of the group that reads it.
     clock
         Seconds, growing.
+    training
+        The settings that the models are trained with.
     """
 
     untried = False
@@ -127,7 +130,9 @@ class InTopic:
         source: str,
         group: str,
         clock: Callable[[], float] = time.monotonic,
+        training: Training | None = None,
     ) -> None:
+        self._training, self._adopted = training, dict[str, list[Any]]()
         self._operator, self._snapshots, self._sink, self._source = operator, snapshots, sink, source
         self._group, self._clock = group, clock
         self.owner = owner_of(snapshots.topic)
@@ -163,6 +168,10 @@ class InTopic:
             raise Failure(
                 CHECKPOINT, f"the snapshot of {name} in {self._snapshots.topic} {error}; {CURE}"
             ) from None
+        if found is not None:
+            where = f"the snapshot of {name} in {self._snapshots.topic}"
+            require_same_training(found.training, self._training, where)
+            self._adopted[name] = found.adopted
         self.progress.pop(name, None)
         self._saved.pop(name, None)
         if saved is not None:
@@ -235,8 +244,9 @@ class InTopic:
         for name in changed:
             parts = dict(self._operator.snapshot(name))
             snapshot = Checkpoint(
-                self._source, parts, {name: self.progress[name]}, source_mark=self._group, written=written
-            )
+                self._source, parts, {name: self.progress[name]}, source_mark=self._group, written=written,
+                training=self._training, adopted=self._adopted.get(name, []),
+            )  # fmt: skip
             size += self._snapshots.write(name, snapshot)
         self._sink.commit(committable(changed))
         self._saved |= {name: replace(self.progress[name]) for name in changed}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -89,18 +89,10 @@ def _of_snapshots(
     settings: Settings, store: Store, to: str, numbers: Sequence[int] | None, dry_run: bool
 ) -> list[Row]:
     """Set positions in the newest snapshots and in the group, in one transaction."""
-    from connectors.kafka.client import member_name
-    from connectors.kafka.positions import GroupPositions
-    from connectors.kafka.snapshots import KEY, SnapshotReader, snapshot_messages
-    from connectors.kafka.transactions import Transactions
+    from connectors.kafka.snapshots import snapshot_messages
 
-    source, topic = settings.source, settings.snapshots.topic if settings.snapshots else ""
-    assert isinstance(source, TopicSource)
-    with ExitStack() as stack:
-        places = stack.enter_context(GroupPositions(source, settings.kafka, numbers))
-        # which undoes what the daemon of this directory may have left open
-        transactions = stack.enter_context(Transactions(settings.kafka, member_name(store.model), KEY))
-        reader = stack.enter_context(SnapshotReader(topic, settings.kafka))
+    with open_snapshots(settings, store, numbers) as (places, transactions, reader):
+        topic = reader.topic
         found = reader.settled(places.partitions())
         saved = {name: snapshot.partitions[name] for name, snapshot in found.items()}
         rows = [_row(name, to, saved.get(name), places) for name in places.partitions()]
@@ -113,8 +105,29 @@ def _of_snapshots(
             if owner is not None:
                 saved[name].position, saved[name].identity = row.position, places.identity
                 messages += snapshot_messages(name, found[name], reader.siblings, reader.chunks[name])
-        transactions.write(topic, messages, places.offsets(positions), source.group)
+        transactions.write(topic, messages, places.offsets(positions), places.group)
     return rows
+
+
+@contextmanager
+def open_snapshots(
+    settings: Settings, store: Store, numbers: Sequence[int] | None
+) -> Iterator[tuple[Any, Any, Any]]:
+    """Open the positions of a stopped group, a transaction for them, and the snapshots beside them."""
+    from connectors.kafka.client import member_name
+    from connectors.kafka.positions import GroupPositions
+    from connectors.kafka.snapshots import KEY, SnapshotReader
+    from connectors.kafka.transactions import Transactions
+
+    source, topic = settings.source, settings.snapshots.topic if settings.snapshots else ""
+    assert isinstance(source, TopicSource)
+    with (
+        GroupPositions(source, settings.kafka, numbers) as places,
+        # aborts the transaction that the daemon of this directory may have left open
+        Transactions(settings.kafka, member_name(store.model), KEY) as transactions,
+        SnapshotReader(topic, settings.kafka) as reader,
+    ):
+        yield places, transactions, reader
 
 
 def _committed(row: Row, places: Any, owner: str | None) -> Committed:
@@ -125,7 +138,7 @@ def _committed(row: Row, places: Any, owner: str | None) -> Committed:
         return Committed(row.position, "")
     owners = [other for other in note.owners if other.model != owner]
     owners.append(Owner(owner, row.position, row.position))
-    kept = Note(owners, places.identity, note.siblings or places.siblings)
+    kept = Note(owners, places.identity, note.siblings or places.siblings, note.digest)
     return Committed(row.position, ownership.write(kept))
 
 

@@ -20,6 +20,7 @@ from connectors.daemon.session import Session
 from connectors.daemon.signals import signals
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
+from connectors.daemon.training import digest_of, training_of
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
 from connectors.settings import Settings
@@ -101,12 +102,13 @@ def begin_session(
 ) -> Session:
     """Return a session that learns."""
     decoder = settings.events.decoder(settings.learner.task, source.columns, source.delimiter)
-    policy = Policy()
+    policy, training = Policy(), training_of(settings)
     if settings.source.kind == "topic":
-        policy = Policy(settings.source.start, settings.source.expired, settings.source.blank)
+        place = settings.source
+        policy = Policy(place.start, place.expired, place.blank, place.group, digest_of(training))
     if settings.snapshots is None:
         learning = Learning(settings, decoder, telemetry)
-        kept = OnDisk(learning, store, source, sinks)
+        kept = OnDisk(learning, store, source, sinks, training)
         return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
     require_none(store)
     operator = Partitioned(settings, decoder, telemetry)
@@ -120,7 +122,10 @@ def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: 
     assert settings.snapshots is not None
     assert settings.source.kind == "topic"
     snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sinks["topics"])
-    return InTopic(operator, snapshots, sinks["topics"], source.name, settings.source.group)
+    training = training_of(settings)
+    return InTopic(
+        operator, snapshots, sinks["topics"], source.name, settings.source.group, training=training
+    )
 
 
 def settle() -> None:

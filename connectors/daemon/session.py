@@ -19,6 +19,7 @@ from connectors.daemon.keeping import Keeping
 from connectors.daemon.operator import Processor
 from connectors.daemon.ownership import Note
 from connectors.daemon.telemetry import Telemetry
+from connectors.daemon.training import require_same_digest
 from connectors.settings import Checkpoints
 from connectors.stream import (
     MOST,
@@ -40,6 +41,7 @@ _FIRST = 64  # records by which the pace is found
 _PIECE = 0.5  # seconds of work after which it is time to look at the clock
 _POLLED = 20.0  # seconds of work that one poll may bring
 _ASK = 5.0  # seconds between two looks at the ends of the partitions
+_CHECK = 60.0  # seconds between two looks at the other members of the group
 _TELL = 10.0  # seconds between two lines of the log about how it goes
 
 
@@ -83,7 +85,7 @@ class Session:
         self.processed = 0  # records
         self.committed: dict[str, int] = {}
         self._pace = 0.0  # seconds a record
-        self._saved_at = self._committed_at = self._asked_at = self._told_at = clock()
+        self._saved_at = self._committed_at = self._asked_at = self._told_at = self._check_at = clock()
         if keeping.untried:
             self.save()  # a directory that cannot be written is better found now
 
@@ -115,6 +117,7 @@ class Session:
         now = self._clock()
         if now - self._asked_at >= _ASK:
             self._asked_at = now
+            self._check_group(now)
             self._telemetry.waiting(lag(self._source.ends(), self._owned()))
             if not self._unsaved:
                 self._telemetry.caught_up()
@@ -138,6 +141,17 @@ class Session:
         fields = {"events_per_second": round(done / seconds), **self._telemetry.figures()}
         log.info("running", extra={"fields": fields})
 
+    def _check_group(self, now: float) -> None:
+        """Raise Failure if others of the group read partitions and are no daemons with the same settings."""
+        if now < self._check_at:
+            return
+        self._check_at = now + _CHECK
+        self._source.require_daemons()
+        others = [name for name in self._source.partitions() if name not in self._notes]
+        for name, committed in self._source.committed(others).items():
+            digest = ownership.read(committed.note).digest
+            require_same_digest(name, digest, self._policy.digest, self._policy.group)
+
     def _owned(self) -> dict[str, Progress]:
         return {name: self._partitions[name] for name in self._notes}
 
@@ -157,6 +171,7 @@ class Session:
         progress = self._partitions.setdefault(name, Progress(position))
         progress.position, progress.identity = position, note.identity
         self._notes[name], self._emitted[name] = note, emitted
+        self._check_at = self._clock()
         for sink in self._sinks.values():
             sink.begin(name, emitted, anew)
         self._source.begin(name, position)

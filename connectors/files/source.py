@@ -202,6 +202,9 @@ class FileSource:
         """Return nothing: the checkpoint says it all."""
         return {}
 
+    def require_daemons(self) -> None:
+        """Do nothing: other readers of a log take nothing away."""
+
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Do nothing, since nobody else reads the log."""
         return True

@@ -20,6 +20,7 @@ from connectors.settings import Kafka
 from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption, Unreadable
 
 T = TypeVar("T")
+MEMBER = "streamk-"  # with which the names of daemons begin, in groups and transactions
 PATIENCE = 15.0  # seconds for one request
 _AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
@@ -205,7 +206,7 @@ def describe(topic: str, key: str, found: dict[str, Any]) -> tuple[list[str], st
 
 def member_name(model: str) -> str:
     """Return the name of a model's daemon in its group, and in transactions."""
-    return f"streamk-{model}"
+    return f"{MEMBER}{model}"
 
 
 class Worker:

@@ -11,7 +11,8 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
-from connectors.kafka.client import administrator, explained
+from connectors.kafka.client import MEMBER, administrator, explained
+from connectors.stream import USAGE, Failure
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,17 @@ class Group:
     def alone(self) -> bool:
         """Return whether nobody else is in the group."""
         return all(member["group_instance_id"] == self._member for member in self.members())
+
+    def require_daemons(self) -> None:
+        """Raise Failure if a member is no daemon."""
+        for member in self.members():
+            if not (member["group_instance_id"] or "").startswith(MEMBER):
+                raise Failure(
+                    USAGE,
+                    f"source.group: {member['client_id']!r} at {member['client_host']} is a member of "
+                    f"{self.name!r} and no streamk daemon, so each reads a part of the topic; choose a "
+                    "source.group of its own for this model",
+                )
 
     def given(self, topic: str) -> int | None:
         """Return how many partitions of a topic the members have, None if the group is rebalancing."""

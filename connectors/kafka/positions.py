@@ -55,7 +55,7 @@ class GroupPositions:
     def __init__(
         self, source: settings.TopicSource, kafka: settings.Kafka, numbers: Sequence[int] | None
     ) -> None:
-        found = options(kafka)
+        found, self.group = options(kafka), source.group
         self._group = Group(found, source.group)
         if members := self._group.members():
             raise Failure(

@@ -258,6 +258,10 @@ class TopicSource:
         """Raise Failure if the group knows another process by this one's name."""
         self._group.require_identity(self._consumer.group_metadata().member_id)
 
+    def require_daemons(self) -> None:
+        """Raise Failure if a member of the group is no daemon: it would be given a part of the topic."""
+        self._group.require_daemons()
+
     def alone(self) -> bool:
         """Return whether this is the only member of the group."""
         return self._group.alone()

@@ -92,7 +92,7 @@ def test_settings(tmp_path, count, monkeypatch):
 def operator(form, directory):
     settings = Settings.model_validate(
         {
-            "source": {"kind": "topic", "topic": "t"},
+            "source": {"kind": "topic", "topic": "t", "group": "g"},
             "events": {
                 "target": "y", "format": form, "columns": ["a", "b", "y"] if form == "csv" else None,
                 "weight": None if form == "csv" else "w", "key": None if form == "csv" else "k",

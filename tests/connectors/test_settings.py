@@ -20,7 +20,7 @@ from connectors.stream import USAGE, Failure
 from streamk.scores import TASKS
 
 KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
-BASE = '[source]\nkind = "topic"\ntopic = "clicks"\n[events]\ntarget = "y"\n'
+BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
@@ -71,7 +71,7 @@ def refused(tmp_path, text, **environment):
         (BASE + "[kafka]\nca = 'ca.pem'", ["kafka: ca and certificate need tls = true"]),
         (BASE + "[kafka]\ntls = true\ncertificate_key = 'k'", ["kafka: certificate_key needs certificate"]),
         ("start = 'now'\n", ["source.start: Input should be 'earliest' or 'latest'"]),
-        ("group = ''\n", ["source.group: String should have at least 1 character"]),
+        (BASE.replace('"g"', "''"), ["source.group: String should have at least 1 character"]),
         (BASE + "format = 'xml'", ["events.format: Input should be 'json', 'csv' or 'msgpack'"]),
         (BASE + "ignore = [3]", ["events.ignore.0: Input should be a valid string"]),
         (BASE + "[limits]\nratio = 1.5", ["limits.ratio: Input should be less than or equal to 1"]),
@@ -262,7 +262,12 @@ def test_variables_go_before_the_file(tmp_path):
 
 def test_variables_alone(tmp_path, monkeypatch):
     (tmp_path / "streamk.toml").write_text("")
-    for name, value in {"SOURCE__KIND": "topic", "SOURCE__TOPIC": "t", "EVENTS__TARGET": "y"}.items():
+    for name, value in {
+        "SOURCE__KIND": "topic",
+        "SOURCE__TOPIC": "t",
+        "SOURCE__GROUP": "g",
+        "EVENTS__TARGET": "y",
+    }.items():
         monkeypatch.setenv(f"STREAMK_{name}", value)
     monkeypatch.setenv("STREAMK_TEST_KAFKA", "for the tests alone")
     monkeypatch.setenv("STREAM_KAFKA__TLS", "of somebody else")

@@ -23,7 +23,8 @@ def sections(text):
 def test_the_example_is_valid(tmp_path):
     found = read(tmp_path, example())
     assert found == Settings(
-        source=TopicSource(kind="topic", topic="events"), events=settings.Events(target="label")
+        source=TopicSource(kind="topic", topic="events", group="streamk-events-label"),
+        events=settings.Events(target="label"),
     )
     assert (found.predictions, found.dead_letters) == (None, None)
 

@@ -151,7 +151,7 @@ def test_names_that_are_no_text_take_room_too():
     learner, operator = made(
         "numbers",
         limits={"names": 2},
-        source={"kind": "topic", "topic": "t"},
+        source={"kind": "topic", "topic": "t", "group": "g"},
         events={"target": "y", "format": "msgpack"},
     )
     sent = [{"a": 1}, {7: 1}, {7: 2, "a": 1}, {8: 1}, {7.5: 1}, {"7": 3}, {8: "text"}]

@@ -19,7 +19,7 @@ TELEMETRY = Telemetry("classification")
 def configured(**tables):
     return Settings.model_validate(
         {
-            "source": {"kind": "topic", "topic": "p"},
+            "source": {"kind": "topic", "topic": "p", "group": "g"},
             "events": {"target": "y"},
             "learner": {"name": "kaczmarz", "parameters": {"features": 32, "block_size": 3}},
             "predictions": {"kind": "topic", "topic": "out"},

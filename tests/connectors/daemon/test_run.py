@@ -291,7 +291,8 @@ def test_init_and_check(tmp_path):
         "STREAMK_SOURCE__PATH": str(log),
         "STREAMK_EVENTS__TARGET": "y",
     }
-    text = path.read_text().replace('topic = "events"', "").replace('kind = "topic"', 'kind = "file"', 1)
+    text = path.read_text().replace('topic = "events"', "")
+    text = text.replace('group = "streamk-events-label"', "").replace('kind = "topic"', 'kind = "file"', 1)
     path.write_text(text)
     done = run("check", path, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr

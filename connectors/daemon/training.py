@@ -1,0 +1,91 @@
+"""The settings that a model is trained with, and what happens if they change.
+
+Checkpoints and snapshots store the settings that decide what an event teaches: target, inputs and learner.
+The note of every committed position has their digest. A daemon whose settings differ stops, so neither a
+changed target nor a second model in the same consumer group goes unnoticed; ``streamk adopt`` continues
+with the change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from connectors.settings import Settings
+from connectors.stream import CHECKPOINT, Failure
+
+Training = dict[str, Any]
+_DIGITS = 12  # of a digest
+
+
+class Change(NamedTuple):
+    """A setting, its value while the model was trained, and its value now."""
+
+    key: str
+    before: Any
+    now: Any
+
+
+def training_of(settings: Settings) -> Training:
+    """Return the settings that decide what an event teaches, by key, as JSON stores them."""
+    events, learner = settings.events, settings.learner
+    features = events.features
+    if isinstance(features, list):
+        features = {name: name for name in features}
+    found = {
+        f"events.{key}": getattr(events, key)
+        for key in ("format", "columns", "target", "key", "time", "weight")
+    }
+    found |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
+    found |= {"learner.name": learner.name, "learner.task": learner.task}
+    found |= {f"learner.parameters.{key}": value for key, value in learner.build()._get_params().items()}
+    stored: Training = json.loads(json.dumps(found, default=str))
+    return stored
+
+
+def digest_of(training: Mapping[str, Any]) -> str:
+    """Return twelve hexadecimal digits that differ between different settings."""
+    text = json.dumps(dict(training), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Return the settings that differ, in the order of their keys."""
+    keys = sorted(before.keys() | now.keys())
+    return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
+
+
+def require_same_training(
+    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, where: str
+) -> None:
+    """Raise Failure if a model in ``where`` was trained with other settings; None is not known.
+
+    Raises
+    ------
+    Failure
+        It names every setting that changed, and what to do.
+    """
+    if before is None or now is None:
+        return
+    if found := changes(before, now):
+        told = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
+        asked = ", ".join(f"{key} = {value!r}" for key, _, value in found)
+        raise Failure(
+            CHECKPOINT,
+            f"{where} was trained with {told}, and the settings have {asked}. Restore the settings, give "
+            "them a checkpoints.directory and a source.group of their own, or run `streamk adopt "
+            "SETTINGS` to continue with the change",
+        )
+
+
+def require_same_digest(partition: str, found: str, digest: str, group: str) -> None:
+    """Raise Failure if the group's note of a partition has the digest of other settings."""
+    if found and digest and found != digest:
+        raise Failure(
+            CHECKPOINT,
+            f"{partition}: a model with other settings (events or learner) reads it in the group {group!r}. "
+            "Give this model a source.group of its own, or stop all daemons of the group and run `streamk "
+            "adopt SETTINGS`, to continue from its positions with these settings",
+        )
