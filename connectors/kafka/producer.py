@@ -17,6 +17,7 @@ from connectors.kafka.client import PATIENCE
 
 LONGEST = 60.0  # seconds for the end of a transaction
 BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
+_WAKE = 100  # milliseconds
 _LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
 Headers = list[tuple[str, str | bytes | None]]
 
@@ -151,8 +152,20 @@ class StandardProducer:
         with self._cause():
             if offsets:
                 self._producer.send_offsets_to_transaction(offsets, member)
-            self._producer.commit_transaction()
+            self._commit()
         self._sent.clear()
+
+    def _commit(self) -> None:
+        """Commit the transaction.
+
+        The library's own ``commit_transaction`` never returns where a message is refused after its begin: the
+        thread that would end the wait sleeps until it is woken.
+        """
+        result = self._producer._transaction_manager.begin_commit()
+        done = False
+        while not done:
+            self._producer._sender.wakeup()
+            done = result.wait(timeout_ms=_WAKE)
 
     @contextlib.contextmanager
     def _cause(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 import sys
 import threading
 import time
@@ -208,6 +209,22 @@ def test_a_dead_letter_that_the_topic_does_not_take(stand, producer):
     assert "raise the topic's max.message.bytes" in daemon.text()
     assert stand.checkpoint().learner().events == 0
     assert stand.read() == []
+
+
+def test_a_batch_that_is_refused_during_its_commit_ends_the_wait(stand, monkeypatch):
+    """Kafka-python finds out while it waits for the end of the transaction, after the batch was divided."""
+    monkeypatch.setattr("connectors.kafka.sink.LONGEST", 20.0)
+    stand.topics(names=("dead",))
+    stand.topics(names=("out",), configs={"max.message.bytes": "150"})
+    for _ in range(4):
+        with sink_of(stand, "kafka-python", Log()) as sink:
+            sink.begin("log", 0)
+            sink.write(
+                [Output(PREDICTIONS, "log", Raw(i, b""), random.Random(i).randbytes(200)) for i in range(10)]
+            )
+            with pytest.raises(Failure, match=r"raise the topic's max\.message\.bytes") as raised:
+                sink.commit({"log": Committed(10)})
+        assert raised.value.code == 8
 
 
 def test_many_letters_that_the_topic_takes_one_by_one(stand, producer):
