@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource, ConfigResourceType
 
-from connectors.kafka.client import PATIENCE, administrator
+from connectors.kafka.client import PATIENCE
 from connectors.kafka.librdkafka import configuration, load, membership, translated
-from connectors.kafka.producer import BATCH, LINGER, LONGEST, Headers
+from connectors.kafka.producer import BATCH, COMPRESSION, LARGEST, LINGER, LONGEST, Headers
 from connectors.settings import Kafka
 
 _WAIT = 0.1  # seconds between two attempts to send where too much waits
 _CLOSING = 2.0  # seconds
-_LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the topic has the say
 
 
 class ConfluentProducer:
@@ -34,12 +32,10 @@ class ConfluentProducer:
     ----------
     kafka
         Settings.
-    options
-        What :func:`connectors.kafka.client.options` gave.
     name
         The identity in transactions.
-    topics
-        Where messages will go.
+    largest
+        Bytes of a batch that every topic takes.
 
     Raises
     ------
@@ -47,7 +43,7 @@ class ConfluentProducer:
         If the library is not installed, or another version of it.
     """
 
-    def __init__(self, kafka: Kafka, options: Mapping[str, Any], name: str, topics: Iterable[str]) -> None:
+    def __init__(self, kafka: Kafka, name: str, largest: int) -> None:
         self._library = load()
         self._failed: list[int] = []  # codes of messages that were not delivered
         with self._translated():
@@ -58,10 +54,11 @@ class ConfluentProducer:
                     "transaction.timeout.ms": int(LONGEST * 1000),
                     "delivery.timeout.ms": int(LONGEST * 1000),
                     "socket.timeout.ms": int(PATIENCE * 1000),
-                    "message.max.bytes": _LARGEST,
+                    "message.max.bytes": LARGEST,
+                    "compression.type": COMPRESSION,
                     "queue.buffering.max.messages": 1_000_000,
                     "linger.ms": LINGER,
-                    "batch.size": _batch_size(options, topics),
+                    "batch.size": min(BATCH, largest),  # what a topic does not take at once is not split
                     "partitioner": "murmur2_random",  # a key's partition is that of every other client
                     "delivery.report.only.error": True,
                     "on_delivery": self._delivered,
@@ -158,15 +155,3 @@ class ConfluentProducer:
             self._producer.purge()
             self._producer.flush(_CLOSING)
         del self._producer  # which ends its threads
-
-
-def _batch_size(options: Mapping[str, Any], topics: Iterable[str]) -> int:
-    """Return how many bytes may travel together: what a topic does not take at once is not split later."""
-    key = "max.message.bytes"
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, {key: None}) for topic in topics]
-    try:
-        with closing(administrator(dict(options))) as admin:
-            found = admin.describe_configs(resources, config_filter="all")["topic"].values()
-        return min([BATCH, *(int(configs[key]["value"]) for configs in found)])
-    except (kafka_errors.KafkaError, KeyError, ValueError):
-        return BATCH  # this client may not ask

@@ -17,8 +17,9 @@ from connectors.kafka.client import PATIENCE
 
 LONGEST = 60.0  # seconds for the end of a transaction
 BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
+LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the topic has the say
 _WAKE = 100  # milliseconds
-_LARGEST = 1 << 30  # bytes of a message that the client lets pass: the topic has the say
+COMPRESSION = "zstd"  # of all that is written; both clients bring it
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -91,7 +92,8 @@ class StandardProducer:
             max_block_ms=int(PATIENCE * 1000),
             delivery_timeout_ms=int(LONGEST * 1000),
             request_timeout_ms=int(PATIENCE * 1000),
-            max_request_size=_LARGEST,
+            max_request_size=LARGEST,
+            compression_type=COMPRESSION,
             linger_ms=LINGER,
             batch_size=BATCH,
         )

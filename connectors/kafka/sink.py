@@ -15,8 +15,10 @@ from kafka import errors as kafka_errors
 
 from connectors.kafka.chunks import Message
 from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
-from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
+from connectors.kafka.dead_letters import letter
+from connectors.kafka.producer import LONGEST, Producer, StandardProducer
 from connectors.kafka.source import TopicSource
+from connectors.kafka.topic_limits import topic_limits
 from connectors.settings import Kafka
 from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Source
 
@@ -55,6 +57,7 @@ class TopicSink:
         self._options = options(kafka)
         self._check()
         with explained("predictions"):
+            self._limits = topic_limits(self._options, self._topics.values())
             self._producer = self._made(kafka)
             self._worker = Worker()  # no sooner: whoever fails before this has no thread to end
             try:
@@ -68,7 +71,7 @@ class TopicSink:
             return StandardProducer(self._options, self._group)
         from connectors.kafka.confluent_producer import ConfluentProducer
 
-        return ConfluentProducer(kafka, self._options, self._group, self._topics.values())
+        return ConfluentProducer(kafka, self._group, min(limit.largest for limit in self._limits.values()))
 
     @contextlib.contextmanager
     def _looking(self) -> Iterator[KafkaConsumer]:
@@ -131,7 +134,8 @@ class TopicSink:
             chosen = [output for output in wanted if output.kind == kind]
             if kind == DEAD_LETTERS:
                 for output in chosen:
-                    self._producer.send(topic, output.raw.value or b"", output.raw.key, _headers(output))
+                    key, value, headers = letter(output, self._limits[topic])
+                    self._producer.send(topic, value, key, headers)
             elif chosen:
                 bodies, keys = [output.body for output in chosen], [output.raw.key for output in chosen]
                 self._producer.send_many(topic, bodies, keys)
@@ -183,13 +187,3 @@ class TopicSink:
 def place_of_log(topics: Iterable[str]) -> TopicPartition:
     """Return where the position of a log on disk is committed, whose outputs go to these topics."""
     return TopicPartition(next(iter(topics)), 0)
-
-
-def _headers(output: Output) -> Headers:
-    raw = output.raw
-    return [
-        *((name, value or b"") for name, value in raw.headers),
-        ("streamk-reason", output.body),
-        ("streamk-partition", output.partition.encode()),
-        ("streamk-offset", b"%d" % raw.offset),
-    ]

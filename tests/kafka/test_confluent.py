@@ -200,17 +200,6 @@ def test_a_layout_that_is_the_librarys_own(stand):
     assert membership("jobs") == encoded_membership(-1, "jobs", "", None)
 
 
-def test_a_dead_letter_that_the_topic_does_not_take(stand, producer):
-    stand.topics(names=("in", "out"))
-    stand.topics(names=("dead",), configs={"max.message.bytes": "2000"})
-    stand.send([*events(10), b"x" * 5000])
-    daemon = stand.start(stand.settings(kafka__producer=producer))
-    assert daemon.wait(60) == 8
-    assert "raise the topic's max.message.bytes" in daemon.text()
-    assert stand.checkpoint().learner().events == 0
-    assert stand.read() == []
-
-
 def test_a_batch_that_is_refused_during_its_commit_ends_the_wait(stand, monkeypatch):
     """Kafka-python finds out while it waits for the end of the transaction, after the batch was divided."""
     monkeypatch.setattr("connectors.kafka.sink.LONGEST", 20.0)

@@ -153,17 +153,6 @@ def test_records_without_values(stand):
     assert dict(letters[0].headers)["trace"] == b"1"
 
 
-def test_a_dead_letter_that_the_topic_does_not_take(stand):
-    stand.topics(names=("in", "out"))
-    stand.topics(names=("dead",), configs={"max.message.bytes": "2000"})
-    stand.send([*events(10), b"x" * 5000])
-    daemon = stand.start(stand.settings())
-    assert daemon.wait(60) == 8
-    assert "raise the topic's max.message.bytes" in daemon.text()
-    assert stand.checkpoint().learner().events == 0
-    assert stand.read() == []
-
-
 def test_a_copy_of_a_directory_is_found_out(stand):
     """Two processes of one identity would push each other out for ever."""
     stand.topics()
