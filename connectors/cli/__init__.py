@@ -10,6 +10,7 @@ import streamk
 from connectors.cli.adopt import adopt_command
 from connectors.cli.check import check_command
 from connectors.cli.checkpoints import checkpoints
+from connectors.cli.dead_letters import commands as dead_letters
 from connectors.cli.demo import demo_command
 from connectors.cli.fetch import fetch_command
 from connectors.cli.init import init_command
@@ -30,6 +31,7 @@ app.command("init")(init_command)
 app.command("reset")(reset_command)
 app.command("adopt")(adopt_command)
 app.add_typer(checkpoints, name="checkpoints")
+app.add_typer(dead_letters, name="dead-letters")
 app.command("replay")(replay_command)
 app.command("tune")(tune_command)
 app.command("demo")(demo_command)

@@ -6,7 +6,6 @@ that is not whole is cut off, and outputs that are there already are not written
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from connectors.files.dead_letters import line_of
 from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Output
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class FileSink:
         """Take those outputs that belong here and are not here yet."""
         for output in outputs:
             if output.kind == self._kind and output.raw.offset > self._written.get(output.partition, -1):
-                self._lines.append(_letter(output) if self._kind == DEAD_LETTERS else output.body)
+                self._lines.append(line_of(output) if self._kind == DEAD_LETTERS else output.body)
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Hand the lines to the file; positions are in checkpoints alone."""
@@ -136,17 +136,3 @@ def forget(mark: dict[str, Any], partitions: Iterable[str]) -> None:
     """Change a mark to one by which outputs of these partitions are written again."""
     for partition in partitions:
         mark["written"].pop(partition, None)
-
-
-def _letter(output: Output) -> bytes:
-    raw = output.raw
-    return msgspec.json.encode(
-        {
-            "partition": output.partition,
-            "offset": raw.offset,
-            "reason": output.body.decode(),
-            "time": raw.timestamp,
-            "key": None if raw.key is None else base64.b64encode(raw.key).decode(),
-            "value": base64.b64encode(raw.value or b"").decode(),
-        }
-    )

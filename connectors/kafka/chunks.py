@@ -21,12 +21,12 @@ _COUNT, _SUM, _ABOUT = "streamk-chunks", "streamk-sha256", "streamk-about"
 
 
 class Message(NamedTuple):
-    """A message to write: a chunk, or a tombstone."""
+    """A message to write; without a partition, the key says which."""
 
-    key: bytes
+    key: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
-    partition: int
+    partition: int | None
 
 
 class Value(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -62,6 +62,8 @@ class TopicRange:
         first record that belongs, and the first that does not. None means all there are now.
     partitions
         Numbers of partitions; None means all.
+    setting
+        What names the topic, for messages.
 
     Raises
     ------
@@ -78,13 +80,14 @@ class TopicRange:
         start: str | None = None,
         end: str | None = None,
         partitions: Sequence[int] | None = None,
+        setting: str = "source.topic",
     ) -> None:
-        self.topic = topic
+        self.topic, self._setting = topic, setting
         bounds = _bound("--from", start), _bound("--to", end)
         self._consumer = lone_consumer(kafka)
         try:
-            with explained("source.topic"):
-                require_topics(self._consumer, {"source.topic": topic})
+            with explained(setting):
+                require_topics(self._consumer, {setting: topic})
                 places = partitions_of(self._consumer, topic, partitions)
                 first = self._consumer.beginning_offsets(places, _MS)
                 last = self._consumer.end_offsets(places, _MS)
@@ -97,6 +100,12 @@ class TopicRange:
         self._ends = {p: max(stop[p], begin[p]) for p in places}
         self._begins = begin
         self.size = sum(self._ends.values()) - sum(begin.values())
+
+    def skip(self, offsets: Mapping[int, int]) -> None:
+        """Skip what lies before these offsets, by the number of the partition."""
+        for place, end in self._ends.items():
+            self._begins[place] = min(max(self._begins[place], offsets.get(place.partition, 0)), end)
+        self.size = sum(self._ends.values()) - sum(self._begins.values())
 
     @property
     def bounds(self) -> dict[int, tuple[int, int]]:
@@ -135,7 +144,7 @@ class TopicRange:
             yield Placed(partition_name(place), record)
 
     def _at_end(self, place: TopicPartition) -> bool:
-        with explained("source.topic"):
+        with explained(self._setting):
             position = self._consumer.position(place, _MS)
         return bool(position >= self._ends[place])
 
@@ -143,7 +152,7 @@ class TopicRange:
         deadline = time.monotonic() + 2 * PATIENCE
         before = sum(self._consumer.position(p) for p in waiting)
         while time.monotonic() < deadline:
-            with explained("source.topic"):
+            with explained(self._setting):
                 polled = self._consumer.poll(500)
             for place, records in polled.items():
                 waiting[place] += (r for r in records if r.offset < self._ends[place])

@@ -1,0 +1,150 @@
+"""``streamk dead-letters``: ``show`` and ``retry``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from connectors.cli.arguments import AsJson, Config
+from connectors.cli.exits import connected, exits
+from connectors.dead_letters import DeadLetter
+from connectors.files import dead_letters as files
+from connectors.settings import FileSink, Settings, TopicSink
+from connectors.settings_file import load
+from connectors.stream import USAGE, Failure
+
+_FIRST = 60  # characters of a value
+_REASONS = 20  # in the table; --json has all of them
+
+commands = typer.Typer(no_args_is_help=True, help="Look at dead letters, and send them back to the source.")
+
+
+def _place(settings: Settings) -> FileSink | TopicSink:
+    if settings.dead_letters is None:
+        raise Failure(USAGE, "dead_letters: the settings have no [dead_letters]; name a topic or a file")
+    return settings.dead_letters
+
+
+def _letters(settings: Settings) -> Iterator[DeadLetter]:
+    place = _place(settings)
+    if place.kind == "file":
+        return files.letters(place.path)
+    from connectors.kafka.retrying import dead_letters
+
+    return dead_letters(place.topic, settings.kafka)
+
+
+@commands.command("show")
+def show_command(
+    config: Config,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, help="List the newest so many; all of them are counted.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Count dead letters by reason, and list the newest; --json prints one object a line."""
+    with exits(), connected():
+        reasons: Counter[str] = Counter()
+        truncated = 0
+        newest: deque[DeadLetter] = deque(maxlen=limit)
+        for letter in _letters(load(config)):
+            reasons[letter.reason] += 1
+            truncated += letter.truncated
+            newest.append(letter)
+        if as_json:
+            total = reasons.total()
+            counted = dict(reasons.most_common())
+            typer.echo(json.dumps({"dead_letters": total, "truncated": truncated, "reasons": counted}))
+            for letter in newest:
+                row = letter._asdict() | {"key": _key(letter), "value": _first(letter)}
+                typer.echo(json.dumps(row))
+            return
+        _print(reasons, truncated, newest)
+
+
+def _print(reasons: Counter[str], truncated: int, newest: deque[DeadLetter]) -> None:
+    console = Console()
+    summary = Table()
+    summary.add_column("dead letters", justify="right")
+    summary.add_column("reason", overflow="fold")
+    shown = reasons.most_common(_REASONS)
+    for reason, count in shown:
+        summary.add_row(f"{count:,}", _plain(reason))
+    if rest := reasons.total() - sum(count for _, count in shown):
+        summary.add_row(f"{rest:,}", f"{len(reasons) - len(shown):,} other reasons")
+    summary.add_section()
+    summary.add_row(f"{reasons.total():,}", f"in all, {truncated:,} of them truncated")
+    console.print(summary)
+    table = Table()
+    for column in ("partition", "offset", "reason", "key", "bytes", "value"):
+        table.add_column(
+            column, justify="right" if column in ("offset", "bytes") else "left", overflow="fold"
+        )
+    for letter in newest:
+        size = f"{letter.size:,}{' (truncated)' if letter.truncated else ''}"
+        cells = letter.reason, _key(letter) or "", size, _first(letter)
+        table.add_row(_plain(letter.partition), f"{letter.offset:,}", *map(_plain, cells))
+    if newest:
+        console.print(table)
+
+
+def _key(letter: DeadLetter) -> str | None:
+    return None if letter.key is None else letter.key.decode(errors="replace")
+
+
+def _first(letter: DeadLetter) -> str:
+    return letter.value[: 4 * _FIRST].decode(errors="replace")[:_FIRST]
+
+
+def _plain(text: str) -> Text:
+    """Return a text as it is, without what a terminal or rich would act on."""
+    return Text("".join(c if c.isprintable() else "\ufffd" for c in text))
+
+
+@commands.command("retry")
+def retry_command(
+    config: Config,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and send nothing.")] = False,
+) -> None:
+    """Send dead letters back to the source topic, each once, also if this is interrupted and run again.
+
+    Sent are those that are whole, with their key, value and headers, and with the place of their first
+    failure in the header streamk-retried. The daemon may run meanwhile.
+    """
+    with exits(), connected():
+        settings = load(config)
+        place = _place(settings)
+        if settings.source.kind == "file":
+            raise Failure(
+                USAGE,
+                "source.kind is 'file', and nothing is sent to a log on disk; append the events to it",
+            )
+        if place.kind == "file":
+            raise Failure(
+                USAGE,
+                "dead_letters.kind: only dead letters in a topic can be sent back, since their position is "
+                "committed with them; name a topic",
+            )
+        from connectors.kafka import retrying
+
+        done = retrying.retry(settings.source, place.topic, settings.kafka, dry_run)
+        if not done.resumed:
+            typer.echo(
+                f"the group {done.group} has no position in {place.topic}: from the oldest dead letter on"
+            )
+        sent, counts = done.counts[retrying.SENT], done.counts
+        typer.echo(f"{'would send' if dry_run else 'sent'} {sent:,} dead letters to {settings.source.topic}")
+        for what, why in (
+            (retrying.TRUNCATED, "truncated"),
+            (retrying.TOO_LARGE, f"too large for {settings.source.topic}"),
+            (retrying.OTHER, f"not of {settings.source.topic}"),
+        ):
+            if counts[what] or what == retrying.TRUNCATED:
+                typer.echo(f"skipped {counts[what]:,} dead letters: {why}")

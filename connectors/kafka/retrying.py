@@ -1,0 +1,128 @@
+"""Dead letters sent back to the source, each once.
+
+The position in the topic of dead letters is committed, in a group of its own, in the transaction of what was
+sent. A run that was killed is fenced and undone by the next one, which resumes at that position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from connectors import settings
+from connectors.dead_letters import DeadLetter
+from connectors.kafka.chunks import Message
+from connectors.kafka.client import options
+from connectors.kafka.dead_letters import original, read
+from connectors.kafka.positions import GroupPositions
+from connectors.kafka.topic_limits import TopicLimit, topic_limits
+from connectors.kafka.topic_range import TopicRange
+from connectors.kafka.transactions import Transactions
+from connectors.stream import Committed, Raw
+
+_KEY = "dead_letters.topic"
+_MOST, _BYTES = 500, 1 << 23  # records and bytes of a transaction
+SENT, TRUNCATED, TOO_LARGE, OTHER = "sent", "truncated", "too large", "other"
+
+
+class Retried(NamedTuple):
+    """What became of dead letters.
+
+    Attributes
+    ----------
+    counts
+        Dead letters by what became of them: ``sent``, ``truncated``, ``too large`` (for the source), or
+        ``other`` (of another source, or written by others).
+    group
+        In which the position is committed.
+    resumed
+        Whether the group had a position. Otherwise everything was read from the oldest dead letter on.
+    """
+
+    counts: Counter[str]
+    group: str
+    resumed: bool
+
+
+def dead_letters(topic: str, kafka: settings.Kafka) -> Iterator[DeadLetter]:
+    """Yield the dead letters of a topic, in the order of time."""
+    with TopicRange(topic, kafka, setting=_KEY) as records:
+        for _, raw in records:
+            found = read(raw)
+            if found is not None:
+                yield found
+
+
+def retry(source: settings.TopicSource, topic: str, kafka: settings.Kafka, dry_run: bool = False) -> Retried:
+    """Send those dead letters back that are whole and were not sent back yet.
+
+    Parameters
+    ----------
+    source, kafka
+        Settings.
+    topic
+        Of the dead letters.
+    dry_run
+        Count them, and send nothing.
+
+    Raises
+    ------
+    Failure
+        If a topic is not there, or another process retries, too.
+    Interruption
+        If no broker answers.
+    """
+    group = f"{source.group}-dead-letters"
+    limit = topic_limits(options(kafka), [source.topic])[source.topic]
+    counts: Counter[str] = Counter()
+    with contextlib.ExitStack() as stack:
+        records = stack.enter_context(TopicRange(topic, kafka, setting=_KEY))
+        sources = stack.enter_context(TopicRange(source.topic, kafka)).bounds
+        # before the position is read: from now on, no other process moves it
+        writer = None if dry_run else stack.enter_context(Transactions(kafka, f"streamk-{group}", _KEY))
+        reader = settings.TopicSource(kind="topic", topic=topic, group=group)
+        places = stack.enter_context(GroupPositions(reader, kafka, None))
+        committed = {name: places.committed(name) for name in places.partitions()}
+        known = {name: at for name, at in committed.items() if at is not None}
+        records.skip({_number(name): at.position for name, at in known.items()})
+        positions = dict(known)  # committed again, since brokers forget what is old
+        messages: list[Message] = []
+        size = 0
+
+        def commit() -> None:
+            if writer is not None and positions:
+                writer.write(source.topic, messages, places.offsets(positions), group)
+            messages.clear()
+
+        for name, raw in records:
+            message, what = _message(raw, source.topic, set(sources), limit)
+            counts[what] += 1
+            if message is not None:
+                messages.append(message)
+                size += len(raw.value or b"")
+            positions[name] = Committed(raw.offset + 1, "")
+            if len(messages) >= _MOST or size >= _BYTES:
+                commit()
+                size = 0
+        commit()
+    return Retried(counts, group, bool(known))
+
+
+def _number(partition: str) -> int:
+    return int(partition.rpartition("-")[2])
+
+
+def _message(raw: Raw, topic: str, partitions: set[int], limit: TopicLimit) -> tuple[Message | None, str]:
+    """Return what to send for a dead letter, and what becomes of it."""
+    found = read(raw)
+    name, _, number = ("", "", "") if found is None else found.partition.rpartition("-")
+    if found is None or name != topic or not number.isdecimal():
+        return None, OTHER
+    if found.truncated:
+        return None, TRUNCATED
+    key, value, headers = original(raw, found)
+    if not limit.takes(key, value, headers):
+        return None, TOO_LARGE
+    return Message(key, value, headers, int(number) if int(number) in partitions else None), SENT
