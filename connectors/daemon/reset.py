@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from connectors.daemon import ownership
@@ -165,13 +165,16 @@ def _row(name: str, to: str, progress: Progress | None, places: Any) -> Row:
 
 def _bound(text: str) -> int | datetime:
     try:
-        return read_bound(text)
+        bound = read_bound(text)
     except ValueError:
         raise Failure(
             USAGE,
             f"--to {text}: give {EARLIEST}, {LATEST}, {GROUP}, {CHECKPOINT}, an offset, or a time, as "
             "2026-11-21T08:00",
         ) from None
+    if isinstance(bound, datetime) and bound > datetime.now(UTC):
+        raise Failure(USAGE, f"--to {text}: this time is in the future; give {LATEST} for the end")
+    return bound
 
 
 def _set(rows: Sequence[Row], checkpoint: Checkpoint | None, store: Store, places: Any) -> None:

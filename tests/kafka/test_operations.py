@@ -171,11 +171,17 @@ def test_reset_refuses_what_it_cannot_do(stand):
     assert running.returncode == 4
     assert "another process uses the checkpoints" in running.stderr
     assert daemon.stop() == 0
-    for to, words in (("3000", "holds 0 to 100, and not 3000"), ("then", "give earliest, latest, group")):
+    for to, words in (
+        ("3000", "holds 0 to 100, and not 3000"),
+        ("then", "give earliest, latest, group"),
+        ("2999-01-01T00:00", "--to 2999-01-01T00:00: this time is in the future; give latest"),
+        ("2999-01-01", "this time is in the future"),
+    ):
         done = command("reset", path, "--to", to)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     done = command("reset", path, "--to", "0", "--partition", "7")
     assert (done.returncode, "has no partition 7" in done.stderr) == (2, True)
+    assert position(stand) == 100
     assert command("reset", path, "--to", "2026-01-01T00:00").returncode == 0
     run_until(stand, path, learned(stand, 200))
     assert Counter(offsets(stand)) == Counter([*range(100)] * 2)
