@@ -19,7 +19,8 @@ from streamk import learners
 class Section(BaseModel):
     """A table of the file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # a validation error that nobody catches must not print a password
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 def _split(value: Any) -> Any:
@@ -64,6 +65,22 @@ class Kafka(Section):
     )
 
     _servers = field_validator("servers", mode="before")(_split)
+
+    @field_validator("servers", mode="after")
+    @classmethod
+    def _without_secrets(cls, servers: list[str]) -> list[str]:
+        if any("@" in server for server in servers):
+            raise ValueError(
+                "an address holds a user name or a password; write host:port here, and set kafka.username "
+                "and kafka.password"
+            )
+        return servers
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values that no message and no log line may show."""
+        found = (self.password, self.certificate_password)
+        return [secret.get_secret_value() for secret in found if secret is not None]
 
     @model_validator(mode="after")
     def _together(self) -> Kafka:

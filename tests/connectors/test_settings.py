@@ -15,7 +15,7 @@ from connectors import settings
 from connectors.events import Event
 from connectors.learners import LEARNERS
 from connectors.settings import FileSink, Settings, TopicSink, TopicSource
-from connectors.settings_file import example, load
+from connectors.settings_file import example, load, load_kafka
 from connectors.stream import USAGE, Failure
 from streamk.scores import TASKS
 
@@ -397,3 +397,41 @@ def test_a_name_that_is_empty(tmp_path, key):
     name = key.upper().replace(".", "__")
     (line,) = refused(tmp_path, BASE, **{name: ""})
     assert line.startswith(f"STREAMK_{name}: {key}: ")
+@pytest.mark.parametrize("kafka", [True, False])
+@pytest.mark.parametrize(
+    "servers",
+    [
+        ["reader:hunter2@broker:9092"],
+        ["broker:9092", "SASL_SSL://reader:hunter2@other:9092"],
+        "broker:9092, reader:hunter2@other:9092",
+        ["reader@broker:9092"],
+        "reader:hunter2,hunter2@broker:9092",
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(tmp_path, servers, kafka):
+    """Of the settings and of the commands that read the table of the brokers alone."""
+    path = tmp_path / "streamk.toml"
+    path.write_text(f"{BASE}[kafka]\nservers = {json.dumps(servers)}\n")
+    with pytest.raises(Failure) as raised:
+        load_kafka(path, None, {}) if kafka else load(path, {})
+    assert raised.value.code == USAGE
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"{path}: kafka.servers: ")
+    assert "kafka.username" in line
+    assert "kafka.password" in line
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+    with pytest.raises(ValidationError) as unexplained:
+        settings.Kafka(servers=servers)
+    assert "hunter2" not in str(unexplained.value)
+
+
+def test_an_address_of_the_command_line_or_a_variable_is_not_shown_either():
+    for servers, variables in [
+        ("reader:hunter2@broker:9092", {}),
+        (None, {"STREAMK_KAFKA__SERVERS": "reader:hunter2@broker:9092"}),
+    ]:
+        with pytest.raises(Failure, match=r"kafka\.servers: .*kafka\.username") as raised:
+            load_kafka(None, servers, variables)
+        assert "hunter2" not in str(raised.value)
+
+
