@@ -242,9 +242,18 @@ class Telemetry(Section):
         60.0, gt=0.0, description="time without an advance, while events wait, after which /healthz fails"
     )
     window: int = Field(1000, ge=1, le=10**7, description="events over which the running loss is taken")
-    log: Literal["text", "json"] = Field(
-        "text", description="form of the log on standard error: text or json"
+
+
+class Log(Section):
+    """The log on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is written: debug, info, warning or error"
     )
+    client: Literal["off", "debug", "info", "warning", "error"] = Field(
+        "off", description="the same for the Kafka client's own log, or off"
+    )
+    form: Literal["text", "json"] = Field("text", description="text or json")
 
 
 class Settings(Section):
@@ -260,6 +269,7 @@ class Settings(Section):
     checkpoints: Checkpoints = Checkpoints()
     snapshots: Snapshots | None = None
     telemetry: Telemetry = Telemetry()
+    log: Log = Log()
 
     @property
     def sinks(self) -> dict[str, TopicSink | FileSink]:

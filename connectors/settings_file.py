@@ -1,27 +1,32 @@
 """The file of the settings: TOML, overridden by ``STREAMK_…`` variables.
 
 ``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Every error names its
-key.
+key. A variable whose table is not one of the settings is ignored with a warning.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import logging
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from connectors.settings import (
     Checkpoints,
     Events,
+    FileSink,
+    FileSource,
     Kafka,
     Learner,
     Limits,
+    Log,
     Section,
     Settings,
     Snapshots,
@@ -31,23 +36,48 @@ from connectors.settings import (
 )  # fmt: skip
 from connectors.stream import USAGE, Failure
 
+log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Section)
+Warn = Callable[[str], None]
 PREFIX = "STREAMK_"
 _TESTS = "STREAMK_TEST_"
 # what Kubernetes tells every pod of a Service whose name begins with streamk
 _SERVICE = re.compile(r"STREAMK(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_[A-Z0-9_]+)?")
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+_SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
+    "source": (TopicSource, FileSource),
+    "events": (Events,),
+    "learner": (Learner,),
+    "predictions": (TopicSink, FileSink),
+    "dead_letters": (TopicSink, FileSink),
+    "limits": (Limits,),
+    "checkpoints": (Checkpoints,),
+    "snapshots": (Snapshots,),
+    "telemetry": (Telemetry,),
+    "log": (Log,),
+    "kafka": (Kafka,),
+}
+_OPTIONAL = ("predictions", "dead_letters", "snapshots")
+_MOVED = {("telemetry", "log"): ("log", "form")}  # keys that the next release refuses, and their new names
+_NEAR_VARIABLE, _NEAR_KEY = 0.8, 0.6  # similarity of names from which one is suggested
 
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
+def load(path: Path, environment: Mapping[str, str] = os.environ, warn: Warn = log.warning) -> Settings:
     """Return the settings in a file and in the environment.
+
+    Parameters
+    ----------
+    path, environment
+        The file, and the variables.
+    warn
+        Takes a sentence for each variable that is ignored, and for each key that is deprecated.
 
     Raises
     ------
     Failure
         If there is no such file, or a key or a value is wrong: one line for each.
     """
-    values, origin = _values(path, environment)
+    values, origin = _values(path, environment, warn)
     return _validated(Settings, values, path, origin)
 
 
@@ -60,7 +90,7 @@ def load_kafka(path: Path | None, servers: str | None, environment: Mapping[str,
         As of :func:`load`.
     """
     of_kafka = {name: text for name, text in environment.items() if name.startswith(f"{PREFIX}KAFKA__")}
-    values, origin = _values(path, of_kafka)
+    values, origin = _values(path, of_kafka, log.warning)
     table = values.get("kafka", {})
     if servers is not None and isinstance(table, dict):
         table["servers"] = servers
@@ -74,8 +104,8 @@ class _OnlyKafka(Section):
 Origin = dict[tuple[str, ...], str]
 
 
-def _values(path: Path | None, environment: Mapping[str, str]) -> tuple[dict[str, Any], Origin]:
-    """Return what a file and the environment say, and which variables say it."""
+def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tuple[dict[str, Any], Origin]:
+    """Return the values of a file and of the environment, and the variable of each key that has one."""
     try:
         values = {} if path is None else tomllib.loads(path.read_text())
     except OSError as error:
@@ -83,7 +113,7 @@ def _values(path: Path | None, environment: Mapping[str, str]) -> tuple[dict[str
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
     origin: Origin = {}
-    for name, keys in _overrides(environment):
+    for name, keys in _overrides(environment, warn):
         table: Any = values
         for key in keys[:-1]:
             table = table.setdefault(key, {})
@@ -91,7 +121,28 @@ def _values(path: Path | None, environment: Mapping[str, str]) -> tuple[dict[str
                 raise Failure(USAGE, f"{name}: {'.'.join(keys[:-1])} is not a table")
         table[keys[-1]] = environment[name]
         origin[keys] = name
+    for old, new in _MOVED.items():
+        _move(values, origin, old, new, warn, path)
     return values, origin
+
+
+def _move(
+    values: dict[str, Any],
+    origin: Origin,
+    old: tuple[str, str],
+    new: tuple[str, str],
+    warn: Warn,
+    path: Path | None,
+) -> None:
+    """Give the value of a deprecated key to its new name, unless that has one."""
+    before, after = values.get(old[0]), values.setdefault(new[0], {})
+    if isinstance(before, dict) and old[1] in before and isinstance(after, dict):
+        value, variable = before.pop(old[1]), origin.pop(old, None)
+        warn(f"{variable or path}: {'.'.join(old)} is deprecated; set {'.'.join(new)} instead")
+        if new[1] not in after:
+            after[new[1]] = value
+            if variable is not None:
+                origin[new] = variable
 
 
 def _validated(section: type[S], values: dict[str, Any], path: Path, origin: Origin) -> S:
@@ -104,17 +155,35 @@ def _validated(section: type[S], values: dict[str, Any], path: Path, origin: Ori
         raise Failure(USAGE, "\n".join(lines)) from None
 
 
-def _overrides(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _overrides(environment: Mapping[str, str], warn: Warn) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each variable that is a setting, and its key; warn of those that are none."""
     for name in sorted(environment):
         if not name.startswith(PREFIX) or name.startswith(_TESTS) or _of_service(name, environment[name]):
             continue
-        if "__" not in name:
-            raise Failure(
-                USAGE,
-                f"{name}: there is no such setting; two underscores stand for the dot, as in "
-                f"{PREFIX}KAFKA__PASSWORD",
-            )
-        yield name, tuple(name.removeprefix(PREFIX).lower().split("__"))
+        keys = tuple(name.removeprefix(PREFIX).lower().split("__"))
+        if len(keys) > 1 and keys[0] in _SECTIONS:
+            yield name, keys
+            continue
+        known = [
+            f"{PREFIX}{section}__{key}".upper()
+            for section, members in _SECTIONS.items()
+            for key in _keys_of(members)
+        ]
+        meant = _nearest(name, known, _NEAR_VARIABLE)
+        hint = f"; did you mean {meant}?" if meant else f"; a setting is as {PREFIX}KAFKA__PASSWORD"
+        warn(f"{name}: this variable is ignored, since there is no such setting{hint}")
+
+
+def _keys_of(members: Iterable[type[Section]]) -> list[str]:
+    return list(dict.fromkeys(key for member in members for key in member.model_fields))
+
+
+def _nearest(name: str, known: Iterable[str], cutoff: float) -> str:
+    """Return the known name that is most like a name, empty if none is near."""
+    # the prefix is in all names, and would make all of them alike
+    short = {key.removeprefix(PREFIX): key for key in known}
+    found = difflib.get_close_matches(name.removeprefix(PREFIX), short, 1, cutoff)
+    return short[found[0]] if found else ""
 
 
 def _of_service(name: str, value: str) -> bool:
@@ -128,13 +197,18 @@ def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...]
     """Return what is wrong, and where: the key of the file, or the variable."""
     # the location of a union also names the member, and a list or table its place
     place = [str(part) for part in error["loc"]]
-    if len(place) > 2 and place[0] in ("source", "predictions", "dead_letters"):
-        del place[1]  # the member of the union
+    members = _SECTIONS.get(place[0], ()) if place else ()
+    if len(place) > 2 and len(members) > 1:
+        kind = place.pop(1)  # the member of the union
+        members = tuple(m for m in members if kind in get_args(m.model_fields["kind"].annotation))
     keys = tuple(place)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         keys, message = (*keys, "kind"), "say 'topic' or 'file'"
     elif error["type"] == "extra_forbidden":
         message = "there is no such setting"
+        meant = _nearest(keys[-1], _SECTIONS if len(keys) == 1 else _keys_of(members), _NEAR_KEY)
+        if meant:
+            message += f"; did you mean {'.'.join((*keys[:-1], meant))}?"
     elif error["type"] == "missing":
         message = "this setting must be given"
     else:
@@ -151,13 +225,8 @@ def example() -> str:
     ]
     given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
     given["group"] = f"streamk-{given['topic']}-{given['target']}"
-    sections: list[tuple[str, type[Section], bool]] = [
-        ("source", TopicSource, True), ("events", Events, True), ("learner", Learner, True),
-        ("predictions", TopicSink, False), ("dead_letters", TopicSink, False), ("limits", Limits, True),
-        ("checkpoints", Checkpoints, True), ("snapshots", Snapshots, False), ("telemetry", Telemetry, True),
-        ("kafka", Kafka, True),
-    ]  # fmt: skip
-    for name, section, needed in sections:
+    for name, (section, *_) in _SECTIONS.items():
+        needed = name not in _OPTIONAL
         mark = "" if needed else "# "
         lines += ["", f"{mark}[{name}]  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
         for key, info in section.model_fields.items():

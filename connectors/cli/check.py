@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits
+from connectors.cli.exits import exits, load_and_log
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
 from connectors.daemon.partition_bound import require_none, strange
@@ -19,14 +19,13 @@ from connectors.daemon.store import Store
 from connectors.files.source import FileSource
 from connectors.kafka import librdkafka
 from connectors.settings import Settings, TopicSource
-from connectors.settings_file import load
 from connectors.stream import AWAY, CHECKPOINT, SINK, Failure, Interruption
 
 
 def check_command(config: Config) -> None:
     """Read the settings, then try the connections, the files and the checkpoints, changing nothing."""
     with exits():
-        settings = load(config)
+        settings = load_and_log(config)
         console = Console()
         console.print("settings: good")
         for line in check(settings):

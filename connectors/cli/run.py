@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits
-from connectors.daemon.logs import log_to_stderr
+from connectors.cli.exits import exits, load_and_log
 from connectors.daemon.run import run
-from connectors.settings_file import load
 from connectors.stream import EXIT_CODES, Failure
 
 log = logging.getLogger(__name__)
@@ -29,15 +27,14 @@ def run_command(
     SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there.
     """
     with exits():
-        settings = load(config)
+        settings = load_and_log(config)
         if blank and settings.source.kind == "topic":
             source = settings.source.model_copy(update={"blank": True})
             settings = settings.model_copy(update={"source": source})
-        log_to_stderr(settings.telemetry.log)
         try:
             run(settings)
         except Failure as failure:
-            if settings.telemetry.log == "text":
+            if settings.log.form == "text":
                 raise
             log.error(str(failure), extra={"fields": {"exit_code": failure.code}})
             raise typer.Exit(failure.code) from None

@@ -5,38 +5,79 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from connectors.settings import Log
 
-class _JsonLines(logging.Formatter):
+_HIDDEN = "********"  # as pydantic shows a secret
+
+
+class _Lines(logging.Formatter):
+    """Formats records without the secrets in them, which the Kafka client writes at the level debug."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__()
+        forms = {form for secret in secrets if secret for form in _forms(secret)}
+        self._secrets = sorted(forms, key=len, reverse=True)  # a secret may be a part of another one
+
+    def _masked(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+    def _message(self, record: logging.LogRecord) -> str:
+        return self._masked(record.getMessage())
+
+    def _exception(self, record: logging.LogRecord) -> str:
+        return self._masked(self.formatException(record.exc_info)) if record.exc_info else ""
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as it is, and as Python shows it in a string and in bytes."""
+    shown = {repr(secret)[1:-1], repr(secret.encode())[2:-1]}
+    plain = {form.replace("\\'", "'") for form in shown}
+    return {secret, *shown, *plain, *(form.replace("'", "\\'") for form in plain)}
+
+
+class _JsonLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "message": record.getMessage(),
+            "message": self._message(record),
             **getattr(record, "fields", {}),
         }
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+        if exception := self._exception(record):
+            fields["exception"] = exception
         return json.dumps(fields)
 
 
-class _Text(logging.Formatter):
+class _Text(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {key}={value}" for key, value in getattr(record, "fields", {}).items())
         moment = datetime.fromtimestamp(record.created).isoformat(" ", "seconds")
-        text = f"{moment} {record.levelname.lower():7} {record.getMessage()}{fields}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+        text = f"{moment} {record.levelname.lower():7} {self._message(record)}{fields}"
+        exception = self._exception(record)
+        return f"{text}\n{exception}" if exception else text
 
 
-def log_to_stderr(form: str) -> None:
-    """Write the log of the connectors to standard error, as ``text`` or as ``json`` lines.
+def log_to_stderr(log: Log | None = None, secrets: Iterable[str] = ()) -> None:
+    """Write the log of the connectors, and that of the Kafka client, to standard error.
 
-    Kafka's client tells every retry; what matters of it is said by the daemon, once.
+    Parameters
+    ----------
+    log
+        Levels and form; the defaults if None. The client's log is off by default, since it has a line for
+        every retry, and the daemon logs once what matters.
+    secrets
+        Values that no line shows.
     """
+    log = log or Log()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines() if form == "json" else _Text())
-    logger = logging.getLogger("connectors")
-    logger.handlers[:], logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL + 1)
+    handler.setFormatter((_JsonLines if log.form == "json" else _Text)(secrets))
+    # librdkafka logs below "kafka", too
+    for name, level in (("connectors", log.level), ("kafka", log.client)):
+        logger = logging.getLogger(name)
+        logger.handlers[:], logger.propagate = [handler], False
+        logger.setLevel(logging.CRITICAL + 1 if level == "off" else level.upper())

@@ -1,5 +1,6 @@
 import contextlib
 import json
+import logging
 import re
 import traceback
 from datetime import date
@@ -25,7 +26,8 @@ FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
     "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
     "dead_letters": TopicSink, "limits": settings.Limits, "checkpoints": settings.Checkpoints,
-    "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "kafka": settings.Kafka,
+    "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "log": settings.Log,
+    "kafka": settings.Kafka,
 }  # fmt: skip
 SECRET = "hunter2 & friends"
 
@@ -79,7 +81,10 @@ def refused(tmp_path, text, **environment):
         (BASE + "[checkpoints]\nkeep = 1", ["checkpoints.keep: Input should be greater than or equal to 2"]),
         (BASE + "[checkpoints]\nevents = 1.5", ["checkpoints.events: Input should be a valid integer"]),
         (BASE + "[telemetry]\nport = 65536", ["telemetry.port: Input should be less than or equal to 65535"]),
-        (BASE + "[telemetry]\nlog = 'xml'", ["telemetry.log: Input should be 'text' or 'json'"]),
+        (BASE + "[telemetry]\nlog = 'xml'", ["log.form: Input should be 'text' or 'json'"]),
+        (BASE + "[log]\nform = 'xml'", ["log.form: Input should be 'text' or 'json'"]),
+        (BASE + "[log]\nlevel = 'off'", ["log.level: Input should be 'debug', 'info', 'warning' or 'error'"]),
+        (BASE + "[log]\nclient = 'all'", ["log.client: Input should be 'off', 'debug', 'info'"]),
         (BASE + "[learner]\nname = 'perceptron'", ["learner: learner 'perceptron' is unknown; use"]),
         (BASE + "[learner]\ntask = 'ranking'", ["learner: task 'ranking' is unknown; use"]),
         (BASE + "[learner.parameters]\nfeatures = 0", ["learner: features=0: features must be a"]),
@@ -147,10 +152,9 @@ def test_features_that_are_wrong(tmp_path, value):
         ({"SOURCE__START": "now"}, "STREAMK_SOURCE__START: source.start: Input should be"),
         ({"SOURCE__PATH": "x"}, "STREAMK_SOURCE__PATH: source.path: there is no such setting"),
         ({"KAFKA__PASSWRD": "x"}, "STREAMK_KAFKA__PASSWRD: kafka.passwrd: there is no such setting"),
-        ({"KAFKA": "x"}, "STREAMK_KAFKA: there is no such setting; two underscores stand for the dot"),
-        ({"DEBUG": "1"}, "STREAMK_DEBUG: there is no such setting"),
-        ({"KAFKA_PASSWORD": "x"}, "STREAMK_KAFKA_PASSWORD: there is no such setting; two underscores"),
-        ({"TELEMETRY_PORT": "9100"}, "STREAMK_TELEMETRY_PORT: there is no such setting; two underscores"),
+        ({"KAFKA__PASSWORD__X": "x"}, "STREAMK_KAFKA__PASSWORD__X: kafka.password"),
+        ({"LOG__LEVEL": "off"}, "STREAMK_LOG__LEVEL: log.level: Input should be"),
+        ({"TELEMETRY__LOG": "xml"}, "STREAMK_TELEMETRY__LOG: log.form: Input should be"),
         ({"EVENTS__TARGET__X": "1"}, "STREAMK_EVENTS__TARGET__X: events.target is not a table"),
         ({"EVENTS__TARGET__X__Z": "1"}, "STREAMK_EVENTS__TARGET__X__Z: events.target"),
         ({"TELEMETRY__PORT": "http"}, "STREAMK_TELEMETRY__PORT: telemetry.port: Input should be"),
@@ -158,6 +162,80 @@ def test_features_that_are_wrong(tmp_path, value):
 )
 def test_a_variable_that_is_wrong_is_named(tmp_path, variables, sentence):
     assert [line.startswith(sentence) for line in refused(tmp_path, BASE, **variables)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("KAFKA_SERVERS", "KAFKA__SERVERS"),
+        ("KAFKA_SERVER", "KAFKA__SERVERS"),
+        ("KAFKA_PASSWORD", "KAFKA__PASSWORD"),
+        ("KAFAK__SERVERS", "KAFKA__SERVERS"),
+        ("TELEMETRY_PORT", "TELEMETRY__PORT"),
+        ("DEAD_LETTERS_TOPIC", "DEAD_LETTERS__TOPIC"),
+        ("DEBUG", None),
+        ("KAFKA", None),
+        ("VERSION", None),
+        ("IMAGE__TAG", None),
+    ],
+)
+def test_a_variable_of_no_section_is_ignored_with_one_warning(tmp_path, variable, meant):
+    path, warnings = tmp_path / "streamk.toml", []
+    path.write_text(BASE)
+    found = load(path, {f"STREAMK_{variable}": SECRET}, warnings.append)
+    assert found == read(tmp_path, BASE)
+    (warning,) = warnings
+    assert warning.startswith(f"STREAMK_{variable}: this variable is ignored")
+    assert ("did you mean" in warning) == (meant is not None)
+    if meant:
+        assert warning.endswith(f"did you mean STREAMK_{meant}?")
+    assert SECRET not in warning
+
+
+def test_a_warning_goes_to_the_log_by_default(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(logging.getLogger("connectors"), "propagate", True)
+    read(tmp_path, BASE, IMAGE_TAG="100%s")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith("STREAMK_IMAGE_TAG: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "key", "meant"),
+    [
+        (BASE, {"KAFKA__PASSWRD": "x"}, "STREAMK_KAFKA__PASSWRD: kafka.passwrd", "kafka.password"),
+        (BASE, {"KAFKA__SERVER": "x"}, "STREAMK_KAFKA__SERVER: kafka.server", "kafka.servers"),
+        (BASE + "[kafka]\nserver = 'x'", {}, "streamk.toml: kafka.server", "kafka.servers"),
+        (BASE + "[chekpoints]", {}, "streamk.toml: chekpoints", "checkpoints"),
+        (BASE.replace("[events]", "gruop = 'g'\n[events]"), {}, "streamk.toml: source.gruop", "source.group"),
+        (FILE.replace("[events]", "group = 'g'\n[events]"), {}, "streamk.toml: source.group", None),
+        (BASE + "[limits]\nxyz = 3", {}, "streamk.toml: limits.xyz", None),
+    ],
+)
+def test_a_key_that_is_unknown_is_refused_with_the_nearest_one(tmp_path, text, variables, key, meant):
+    hint = f"; did you mean {meant}?" if meant else ""
+    assert refused(tmp_path, text, **variables) == [f"{key}: there is no such setting{hint}"]
+
+
+# ---- the deprecated name of log.form
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "form", "name"),
+    [
+        ("[telemetry]\nlog = 'json'", {}, "json", "streamk.toml"),
+        ("", {"STREAMK_TELEMETRY__LOG": "json"}, "json", "STREAMK_TELEMETRY__LOG"),
+        ("[telemetry]\nlog = 'json'\n[log]\nform = 'text'", {}, "text", "streamk.toml"),
+        ("[telemetry]\nlog = 'json'\n[log]\nlevel = 'error'", {}, "json", "streamk.toml"),
+        ("[telemetry]\nport = 0\n[log]\nform = 'json'", {}, "json", None),
+    ],
+)
+def test_telemetry_log_is_a_deprecated_name_of_log_form(tmp_path, text, variables, form, name):
+    path, warnings = tmp_path / "streamk.toml", []
+    path.write_text(BASE + text)
+    assert load(path, variables, warnings.append).log.form == form
+    told = [] if name is None else [f"{name}: telemetry.log is deprecated; set log.form instead"]
+    assert [warning.replace(f"{tmp_path}/", "") for warning in warnings] == told
 
 
 def test_what_kubernetes_tells_of_services_is_no_setting(tmp_path):
@@ -168,7 +246,11 @@ def test_what_kubernetes_tells_of_services_is_no_setting(tmp_path):
         "PORT_9100_TCP_PORT": "9100", "PORT_9100_TCP_ADDR": "10.0.0.11",
         "KAFKA_SERVICE_HOST": "10.0.0.12", "KAFKA_EU_1_SERVICE_PORT": "9092", "KAFKA_PORT": "tcp://10.0.0.12:9092",
     }  # fmt: skip
-    assert read(tmp_path, BASE, **told) == read(tmp_path, BASE)
+    path, warnings = tmp_path / "streamk.toml", []
+    path.write_text(BASE)
+    variables = {f"STREAMK_{name}": value for name, value in told.items()}
+    assert load(path, variables, warnings.append) == read(tmp_path, BASE)
+    assert warnings == []
 
 
 @pytest.mark.parametrize(
@@ -329,12 +411,50 @@ def test_secrets_are_in_no_error(tmp_path, text):
     for variables in (
         {},
         {"STREAMK_KAFKA__PASSWORD__X": SECRET},
-        {"STREAMK_KAFKA__PASSWORD": SECRET, "STREAMK_X": "1"},
+        {"STREAMK_KAFKA__PASSWORD": SECRET, "STREAMK_SOURCE__KIND": "1"},
     ):
         with pytest.raises(Failure) as raised:
             load(path, variables)
         assert SECRET not in "".join(traceback.format_exception(raised.value))
         assert SECRET not in repr(raised.value)
+
+
+@pytest.mark.parametrize("kafka", [True, False])
+@pytest.mark.parametrize(
+    "servers",
+    [
+        ["reader:hunter2@broker:9092"],
+        ["broker:9092", "SASL_SSL://reader:hunter2@other:9092"],
+        "broker:9092, reader:hunter2@other:9092",
+        ["reader@broker:9092"],
+        "reader:hunter2,hunter2@broker:9092",
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(tmp_path, servers, kafka):
+    """Of the settings and of the commands that read the table of the brokers alone."""
+    path = tmp_path / "streamk.toml"
+    path.write_text(f"{BASE}[kafka]\nservers = {json.dumps(servers)}\n")
+    with pytest.raises(Failure) as raised:
+        load_kafka(path, None, {}) if kafka else load(path, {})
+    assert raised.value.code == USAGE
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith(f"{path}: kafka.servers: ")
+    assert "kafka.username" in line
+    assert "kafka.password" in line
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+    with pytest.raises(ValidationError) as unexplained:
+        settings.Kafka(servers=servers)
+    assert "hunter2" not in str(unexplained.value)
+
+
+def test_an_address_of_the_command_line_or_a_variable_is_not_shown_either():
+    for servers, variables in [
+        ("reader:hunter2@broker:9092", {}),
+        (None, {"STREAMK_KAFKA__SERVERS": "reader:hunter2@broker:9092"}),
+    ]:
+        with pytest.raises(Failure, match=r"kafka\.servers: .*kafka\.username") as raised:
+            load_kafka(None, servers, variables)
+        assert "hunter2" not in str(raised.value)
 
 
 # ---- what they are for
@@ -397,41 +517,3 @@ def test_a_name_that_is_empty(tmp_path, key):
     name = key.upper().replace(".", "__")
     (line,) = refused(tmp_path, BASE, **{name: ""})
     assert line.startswith(f"STREAMK_{name}: {key}: ")
-@pytest.mark.parametrize("kafka", [True, False])
-@pytest.mark.parametrize(
-    "servers",
-    [
-        ["reader:hunter2@broker:9092"],
-        ["broker:9092", "SASL_SSL://reader:hunter2@other:9092"],
-        "broker:9092, reader:hunter2@other:9092",
-        ["reader@broker:9092"],
-        "reader:hunter2,hunter2@broker:9092",
-    ],
-)
-def test_an_address_with_a_password_is_refused_and_not_shown(tmp_path, servers, kafka):
-    """Of the settings and of the commands that read the table of the brokers alone."""
-    path = tmp_path / "streamk.toml"
-    path.write_text(f"{BASE}[kafka]\nservers = {json.dumps(servers)}\n")
-    with pytest.raises(Failure) as raised:
-        load_kafka(path, None, {}) if kafka else load(path, {})
-    assert raised.value.code == USAGE
-    (line,) = str(raised.value).splitlines()
-    assert line.startswith(f"{path}: kafka.servers: ")
-    assert "kafka.username" in line
-    assert "kafka.password" in line
-    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
-    with pytest.raises(ValidationError) as unexplained:
-        settings.Kafka(servers=servers)
-    assert "hunter2" not in str(unexplained.value)
-
-
-def test_an_address_of_the_command_line_or_a_variable_is_not_shown_either():
-    for servers, variables in [
-        ("reader:hunter2@broker:9092", {}),
-        (None, {"STREAMK_KAFKA__SERVERS": "reader:hunter2@broker:9092"}),
-    ]:
-        with pytest.raises(Failure, match=r"kafka\.servers: .*kafka\.username") as raised:
-            load_kafka(None, servers, variables)
-        assert "hunter2" not in str(raised.value)
-
-

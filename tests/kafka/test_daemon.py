@@ -341,7 +341,7 @@ def test_telemetry(stand):
     stand.topics()
     stand.send([*events(2000), b"bad"])
     port = free_port()
-    daemon = stand.start(stand.settings(telemetry={"port": port, "log": "json"}))
+    daemon = stand.start(stand.settings(telemetry={"port": port}, log={"form": "json"}))
     daemon.until(lambda: len(stand.read("dead")) == 1)
     daemon.until(learned(stand, 2000))
     assert get(port, "/healthz") == (200, "ok\n")

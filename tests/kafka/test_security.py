@@ -46,6 +46,18 @@ def test_a_password_from_the_environment(broker, own):
     assert daemon.stop() == 0
 
 
+@pytest.mark.parametrize("producer", ["kafka-python", "confluent-kafka"])
+def test_the_log_of_the_client_has_no_password(broker, own, producer):
+    kafka = {**secure(broker, "PLAIN"), "producer": producer}
+    daemon = own.start(own.settings(kafka=kafka, log={"client": "debug"}))
+    daemon.until(lambda: (c := own.checkpoint()) and c.learner().events == 500)
+    assert daemon.stop() == 0
+    text = daemon.text()
+    assert "'sasl_plain_password': '********'" in text
+    assert "SaslAuthenticateRequest" in text
+    assert "horse" not in text
+
+
 @pytest.mark.parametrize(
     ("change", "code", "message"),
     [

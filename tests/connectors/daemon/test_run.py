@@ -90,11 +90,48 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
 
 def test_failures_are_lines_of_a_json_log_too(stand):
     write(stand.directory / "log.jsonl", [*events(10), "bad\n"])
-    done = run("run", settings(stand, dead_letters=None, telemetry={"log": "json"}))
+    done = run("run", settings(stand, dead_letters=None, log={"form": "json"}))
     assert done.returncode == 3
     last = [json.loads(line) for line in done.stderr.splitlines()][-1]
     assert (last["level"], last["exit_code"]) == ("error", 3)
     assert "cannot be decoded" in last["message"]
+
+
+def test_a_variable_that_is_no_setting_is_a_line_of_the_log(stand):
+    write(stand.directory / "log.jsonl", events(10))
+    path = settings(stand, log={"form": "json", "level": "warning"})
+    variables = {"STREAMK_IMAGE_TAG": "secret", "STREAMK_TELEMETRY_PORT": "secret"}
+    done = run("run", path, env={**os.environ, **variables})
+    assert done.returncode == 0
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [(line["level"], line["message"].partition(":")[0]) for line in lines] == [
+        ("warning", "STREAMK_IMAGE_TAG"),
+        ("warning", "STREAMK_TELEMETRY_PORT"),
+    ]
+    assert "secret" not in done.stderr
+    wrong = settings(stand, log={"form": "xml"})
+    done = run("check", wrong, env={**os.environ, **variables})
+    assert done.returncode == 2
+    warnings = [line for line in done.stderr.splitlines() if " warning STREAMK_" in line]
+    assert (len(warnings), "log.form: Input should be" in done.stderr) == (2, True)
+
+
+def test_the_level_of_the_log(stand):
+    write(stand.directory / "log.jsonl", events(10))
+    for level, lines in (("info", True), ("error", False)):
+        done = run("run", settings(stand, log={"level": level}))
+        assert (done.returncode, " info " in done.stderr) == (0, lines)
+
+
+def test_a_password_in_an_address_is_in_no_output(stand):
+    write(stand.directory / "log.jsonl", events(10))
+    path = settings(stand, kafka={"servers": ["reader:hunter2@broker:9092"]})
+    for command in (["check", path], ["run", path], ["reset", path, "--to", "latest"]):
+        done = run(*command)
+        assert done.returncode == 2
+        (line,) = done.stderr.splitlines()
+        assert "kafka.servers: an address holds a user name or a password" in line
+        assert "hunter2" not in done.stdout + done.stderr
 
 
 def test_a_model_rolled_back(stand):

@@ -1,10 +1,7 @@
-import json
-import logging
 import math
 import random
 import re
 import socket
-import sys
 import threading
 import time
 import urllib.error
@@ -16,7 +13,6 @@ import pytest
 
 from connectors.daemon import telemetry as module
 from connectors.daemon.learning import tally
-from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.telemetry import Telemetry
 from connectors.events import Event
@@ -31,17 +27,6 @@ def clock(monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
-
-
-@pytest.fixture
-def logs(capsys):
-    """Return a function that returns the lines of the log so far; the logging is put back at the end."""
-    logger, kafka = logging.getLogger("connectors"), logging.getLogger("kafka")
-    before = logger.handlers[:], logger.propagate, logger.level, kafka.level
-    yield lambda: capsys.readouterr().err.splitlines()
-    logger.handlers[:], logger.propagate = before[:2]
-    logger.setLevel(before[2])
-    kafka.setLevel(before[3])
 
 
 def outcome(target, prediction):
@@ -377,53 +362,3 @@ def test_a_port_in_use():
     assert raised.value.code == USAGE
     with pytest.raises(Failure, match=r"telemetry\.port: 203\.0\.113\.1:0 cannot be used"):
         Telemetry("regression").serve("203.0.113.1", 0)
-
-
-# ---- logs
-
-
-def test_json_lines(logs):
-    log_to_stderr("json")
-    logger = logging.getLogger("connectors.session")
-    logger.info("checkpoint %d: %s", 3, 'two\nlines, "quoted", ö')
-    logger.warning("slow", extra={"fields": {"partition": "p-0", "behind": 7}})
-    logger.debug("not said")
-    try:
-        raise ValueError("so\nit is")
-    except ValueError:
-        logger.exception("failed")
-    first, second, third = map(json.loads, logs())
-    assert first.keys() == {"time", "level", "message"}
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", first["time"])
-    assert (first["level"], first["message"]) == ("info", 'checkpoint 3: two\nlines, "quoted", ö')
-    assert (second["level"], second["partition"], second["behind"]) == ("warning", "p-0", 7)
-    assert third["level"] == "error"
-    assert third["exception"].endswith("ValueError: so\nit is")
-
-
-def test_text_lines(logs):
-    log_to_stderr("text")
-    logger = logging.getLogger("connectors.session")
-    logger.info("p-0: from %d", 7)
-    logger.warning("slow", extra={"fields": {"behind": 7}})
-    try:
-        raise ValueError("so it is")
-    except ValueError:
-        logger.exception("failed")
-    first, second, third, *rest = logs()
-    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-    assert re.fullmatch(f"{moment} info    p-0: from 7", first)
-    assert re.fullmatch(f"{moment} warning slow behind=7", second)
-    assert re.fullmatch(f"{moment} error   failed", third)
-    assert rest[-1] == "ValueError: so it is"
-
-
-def test_what_is_logged(logs):
-    log_to_stderr("text")
-    log_to_stderr("json")  # once, not twice
-    logging.getLogger("connectors.stream").info("said")
-    logging.getLogger("kafka.client").error("retrying")
-    assert not logging.getLogger("kafka.client").isEnabledFor(logging.CRITICAL)
-    (line,) = logs()
-    assert json.loads(line)["message"] == "said"
-    assert logging.getLogger("connectors").handlers[0].stream is sys.stderr
