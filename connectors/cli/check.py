@@ -1,4 +1,4 @@
-"""``streamk check``: try what a daemon will need, joining no group and making no file."""
+"""``streamk check``: try what a daemon will need, joining no group and writing nothing."""
 
 from __future__ import annotations
 
@@ -76,10 +76,14 @@ def check(settings: Settings) -> Iterator[str]:
 def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
     from kafka import KafkaConsumer, TopicPartition
 
+    from connectors.daemon.permissions import permissions
     from connectors.kafka.client import explained, options, require_topics
+    from connectors.kafka.permissions import require_permissions
 
     try:
         found = options(settings.kafka)
+        require_permissions(found, permissions(settings))
+        yield "permissions: the broker denies nothing that a run needs"
         with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
             yield f"kafka.servers: {', '.join(settings.kafka.servers)} answer"
             require_topics(consumer, topics)

@@ -20,6 +20,7 @@ from connectors.stream import CHECKPOINT, Failure
 from streamk.model_file import FormatError
 
 log = logging.getLogger(__name__)
+_IDENTITY = "identity"  # name of a file
 
 
 class Store:
@@ -61,16 +62,23 @@ class Store:
                 self.model = self._identity()
             yield self
 
+    def identity(self) -> str | None:
+        """Return the name of the model in this directory, None before the first run."""
+        with self._explained("read"):
+            path = self.directory / _IDENTITY
+            return path.read_text().strip() if path.exists() else None
+
     def _identity(self) -> str:
-        """Return the name of the model in this directory, given once and for all."""
-        path = self.directory / "identity"
-        if not path.exists():
-            temporary = path.with_name(".identity")
-            with temporary.open("w") as file:
-                file.write(secrets.token_hex(6))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+        """Return the name of the model in this directory, which the first run gives it."""
+        if (known := self.identity()) is not None:
+            return known
+        path = self.directory / _IDENTITY
+        temporary = path.with_name(f".{_IDENTITY}")
+        with temporary.open("w") as file:
+            file.write(secrets.token_hex(6))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
         return path.read_text().strip()
 
     def paths(self) -> list[Path]:

@@ -180,10 +180,14 @@ def _words(error: BaseException) -> str:
 
 def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
     """Raise Failure if a topic is not there; ``topics`` has settings and names."""
-    there = consumer.topics()
+    there = consumer.topics()  # without those that this client may not describe
     for key, topic in topics.items():
         if topic not in there:
-            raise Failure(USAGE, f"{key}: there is no topic {topic!r}; create it, or fix the name")
+            raise Failure(
+                USAGE,
+                f"{key}: there is no topic {topic!r} that this client may describe; create it, fix the name, "
+                "or allow DESCRIBE on it",
+            )
 
 
 def partitions_of(consumer: KafkaConsumer, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 VERSION = "4.1.0"
@@ -122,10 +123,13 @@ class StandIn:
 
 
 class Broker:
-    """One Kafka node: ``start``, ``kill``, ``stop``, and ``start`` again with the same data and ports."""
+    """One Kafka node: ``start``, ``kill``, ``stop``, and ``start`` again with the same data and ports.
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    ``properties`` are added to those of its file.
+    """
+
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.directory, self._properties = directory, properties or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._ports = [free_port() for _ in range(3)]
         self.servers = f"127.0.0.1:{self._ports[0]}"
@@ -192,6 +196,7 @@ class Broker:
             "replica.fetch.max.bytes": 1 << 25,
             "log.retention.check.interval.ms": 1000,
             "log.cleaner.enable": "false",
+            **self._properties,
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (self.directory / "server.properties").write_text(text)

@@ -1,0 +1,146 @@
+"""The operations that the broker authorizes, asked without a write and without a member of a group.
+
+A broker reports the authorized operations of topics and groups. It reports none of transactional ids, so it
+is asked to end a transaction of a producer that does not exist: it checks the permission first, and changes
+nothing for an unknown producer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from typing import Any, NamedTuple
+
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.admin.acl import ACLOperation
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer import EndTxnRequest
+
+from connectors.kafka.client import PATIENCE, administrator, explained
+from connectors.stream import DENIED, Failure
+
+READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
+_NOBODY = -1  # id and epoch of a producer that does not exist
+_AGAIN = 0.1  # seconds between two requests to a coordinator that is not there yet
+_NEWEST = 5  # version of DescribeGroups; later ones report no operations on a group that has no members yet
+
+
+class Permission(NamedTuple):
+    """Operations that a run needs on a resource.
+
+    Attributes
+    ----------
+    setting
+        Names the resource, as ``source.topic``.
+    kind
+        A key of :data:`AUTHORIZED`.
+    name
+        Of the resource.
+    operations
+        READ and WRITE include DESCRIBE.
+    pattern
+        What to allow the operations on, in words.
+    """
+
+    setting: str
+    kind: str
+    name: str
+    operations: tuple[str, ...]
+    pattern: str = "it"
+
+
+def require_permissions(found: Mapping[str, Any], needed: Iterable[Permission]) -> None:
+    """Raise Failure if the broker denies an operation, with a sentence for each resource.
+
+    A broker that does not report the operations on a resource is taken to allow them.
+
+    Parameters
+    ----------
+    found
+        What :func:`connectors.kafka.client.options` gave.
+    needed
+        The permissions.
+    """
+    sentences = []
+    with explained("kafka"), closing(administrator(dict(found))) as admin:
+        for permission in needed:
+            if missing := _missing(admin, permission):
+                sentences.append(
+                    f"{permission.setting}: the broker denies {' and '.join(missing)} on the "
+                    f"{permission.kind} {permission.name!r}; allow this client "
+                    f"{' and '.join(permission.operations)} on {permission.pattern}"
+                )
+    if sentences:
+        raise Failure(DENIED, "\n".join(sentences))
+
+
+def _missing(admin: Any, permission: Permission) -> list[str]:
+    """Return the operations that are denied: DESCRIBE alone where the resource cannot be described."""
+    try:
+        operations = AUTHORIZED[permission.kind](admin, permission.name)
+    except kafka_errors.AuthorizationError:
+        return [DESCRIBE]
+    except kafka_errors.IncompatibleBrokerVersion:
+        return []
+    return [] if operations is None else [op for op in permission.operations if op not in operations]
+
+
+def _on_topic(admin: Any, name: str) -> Collection[str] | None:
+    (topic,) = admin.describe_topics([name])
+    _require_allowed(topic["error_code"])
+    found: list[str] | None = topic.get("authorized_operations")
+    return found
+
+
+def _on_group(admin: Any, name: str) -> Collection[str] | None:
+    request = DescribeGroupsRequest(groups=[name], include_authorized_operations=True, max_version=_NEWEST)
+    group = _answer(admin, name, CoordinatorType.GROUP, request, lambda answer: answer.groups[0])
+    _require_allowed(group.error_code)
+    numbers = group.authorized_operations
+    return None if numbers is None else [ACLOperation(number).name for number in numbers]
+
+
+def _on_transactional_id(admin: Any, name: str) -> Collection[str]:
+    request = EndTxnRequest(
+        transactional_id=name, producer_id=_NOBODY, producer_epoch=_NOBODY, committed=False
+    )
+    answer = _answer(admin, name, CoordinatorType.TRANSACTION, request, lambda answer: answer)
+    denied = issubclass(kafka_errors.for_code(answer.error_code), kafka_errors.AuthorizationError)
+    return [DESCRIBE] if denied else [DESCRIBE, WRITE]
+
+
+def _require_allowed(code: int) -> None:
+    error = kafka_errors.for_code(code)
+    if issubclass(error, kafka_errors.AuthorizationError):
+        raise error
+
+
+def _answer(admin: Any, name: str, kind: CoordinatorType, request: Any, part: Callable[[Any], Any]) -> Any:
+    """Return the part of a coordinator's answer that has its error; on a new cluster it takes a while."""
+
+    async def ask() -> Any:
+        coordinator = await admin._find_coordinator_id(name, kind)
+        return await admin._manager.send(request, node_id=coordinator)
+
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            found = part(admin._manager.run(ask))
+            error = kafka_errors.for_code(found.error_code)
+            if not issubclass(error, kafka_errors.RetriableError):
+                return found
+            raise error
+        except kafka_errors.RetriableError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_AGAIN)
+
+
+# the operations that are authorized on a resource of each kind; None where the broker reports none
+AUTHORIZED: dict[str, Callable[[Any, str], Collection[str] | None]] = {
+    "topic": _on_topic,
+    "group": _on_group,
+    "transactional id": _on_transactional_id,
+}
