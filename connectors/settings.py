@@ -228,6 +228,9 @@ class Limits(Section):
     window: int = Field(10_000, ge=1, le=10**6, description="events over which the ratio is taken")
     labels: int = Field(1000, ge=1, description="classes; an event with one more is refused")
     names: int = Field(10_000, ge=1, description="names of numbers; an event with one more is refused")
+    without_target: int = Field(
+        1000, ge=0, description="events without a target before the first that has it; 0 for any number"
+    )
     restarts: int = Field(10, ge=1, description="sessions in a row without progress that are borne")
 
 

@@ -81,7 +81,8 @@ def begin(
     """
     committed = assigned.committed
     note = Note([]) if committed is None else ownership.read(committed.note)
-    require_same_digest(assigned.partition, note.digest, policy.digest, policy.group)
+    if not note.owners or note.owners[-1].model != model:  # its own checkpoint has all settings
+        require_same_digest(assigned.partition, note.digest, policy.digest, policy.group)
     read = ("" if saved is None else saved.identity), note.identity
     if another := next((one for one in read if not ownership.same(one, assigned.identity)), ""):
         return _renewed(model, assigned, another, note, policy)

@@ -93,7 +93,7 @@ class Learning:
         self._predicts = settings.predictions is not None
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
-        self._limits = Limits(settings.limits) if limits is None else limits
+        self._limits = Limits(settings.limits, settings.events.target) if limits is None else limits
         self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
 
@@ -137,6 +137,9 @@ class Learning:
         if stopped and skipped:
             skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
         found = tally(done, skipped)
+        events = [outcome.event for outcome in done if outcome.event is not None]
+        if unlabelled := [event for event in events if event.target is None]:
+            self._limits.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
         self._telemetry.learned(done, self.learner, self._place)
         failure = None
         if stopped:
@@ -160,6 +163,8 @@ class Learning:
 
     def whole(self, records: Sequence[Raw]) -> Whole | None:
         """Learn records together; None, and nothing is learned, if one is odd or has something new."""
+        if not self.learner.events:
+            return None
         found = self._decode.plain([raw.value for raw in records])
         if found is None:
             return None

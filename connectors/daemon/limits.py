@@ -1,15 +1,19 @@
-"""Where a run refuses to go on, or an event: too many are bad, or there are too many labels or names."""
+"""Limits on what is learned: refused events, labels, names, labels without inputs, missing targets."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from connectors import settings
 from connectors.daemon.outputs import Outcome
 from connectors.events import Event
+from connectors.stream import REFUSED_EVENTS, Failure
 from streamk.encoding.fields import name_of
 from streamk.learners import Learner
+
+_SHOWN = 20  # fields in a sentence
 
 
 class Room:
@@ -29,24 +33,28 @@ class Room:
         self._limits, self._classes = limits, classes
         self._labels: set[Any] = set()
         self._names: set[str] | None = None
+        self._inputs = False  # whether events with inputs have come
 
     def look(self, learner: Learner) -> None:
         """Take what a learner knows now."""
         self._labels = set(getattr(learner, "labels", ()))
         names = learner.number_names
         self._names = None if names is None else set(names)
+        self._inputs = learner.has_inputs
 
     def knows(self, xs: Sequence[Mapping[str, Any]], labels: Set[Any]) -> bool:
         """Return whether these labels, and all names of numbers in events, are known already."""
-        if self._classes and not labels <= self._labels:
+        if not all(xs) or (self._classes and not labels <= self._labels):
             return False
         if self._names is None:
             return True
+        if not self._inputs:
+            return False
         new = [name for name in set().union(*set(map(tuple, xs))) if name_of(name) not in self._names]
         return not any(type(x.get(name)) in (int, float) for name in new for x in xs)
 
     def enters(self, event: Event) -> bool:
-        """Return whether an event to be learned has a label or a name of a number that is not known.
+        """Return whether an event to be learned has a new label, a new name of a number, or the first inputs.
 
         Raises
         ------
@@ -55,6 +63,12 @@ class Room:
         """
         if event.target is None or event.weight == 0.0:
             return False
+        if not event.fields and self._inputs:
+            raise ValueError(
+                "it has a target and no input: a label in a record of its own is not joined with its event; "
+                "join them before this topic"
+            )
+        first_inputs = bool(event.fields) and not self._inputs
         # what is no label is left to the learner to refuse
         label = self._classes and type(event.target) in (str, int, float, bool)
         new_label = label and event.target not in self._labels
@@ -64,7 +78,7 @@ class Room:
                 "is events.target an identifier?"
             )
         if self._names is None or event.fields.keys() <= self._names:
-            return new_label
+            return new_label or first_inputs
         numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
         new = len(numbers - self._names)
         if new and len(self._names) + new > self._limits.names:
@@ -72,15 +86,23 @@ class Room:
                 f"{new} names of numbers are new, and there would be more than {self._limits.names} "
                 "(limits.names): is an identifier used as a name?"
             )
-        return new_label or new > 0
+        return new_label or first_inputs or new > 0
 
 
 class Limits:
-    """Refuses to go on where too many events are refused."""
+    """Ends a run if too many events are refused, or none has the target.
 
-    def __init__(self, limits: settings.Limits) -> None:
-        self._limits = limits
-        self._row = 0
+    Parameters
+    ----------
+    limits
+        Of the settings.
+    target
+        Name of the field to predict.
+    """
+
+    def __init__(self, limits: settings.Limits, target: str = "") -> None:
+        self._limits, self._target = limits, target
+        self._row = self._unlabelled = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
 
     def passed(self, count: int) -> None:
@@ -106,3 +128,34 @@ class Limits:
             reason = next((o.reason for o in reversed(outcomes) if o.event is None), "")
             return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
         return ""
+
+    def require_target(self, unlabelled: int, learned: bool, last: Mapping[str, Any]) -> None:
+        """Count events without a target, as long as no event was learned.
+
+        Parameters
+        ----------
+        unlabelled
+            How many came.
+        learned
+            Whether the model has learned any event.
+        last
+            Fields of the last one.
+
+        Raises
+        ------
+        Failure
+            If there are too many: the name of the target is wrong. What was read is not saved, so nothing is
+            lost once the name is right.
+        """
+        most = self._limits.without_target
+        self._unlabelled = 0 if learned else self._unlabelled + unlabelled
+        if not most or self._unlabelled < most:
+            return
+        near = difflib.get_close_matches(self._target, last, 1)
+        meant = f"did you mean {near[0]!r}? The" if near else "the"
+        fields = ", ".join(map(repr, list(last)[:_SHOWN])) or "none"
+        raise Failure(
+            REFUSED_EVENTS,
+            f"events.target: none of the first {self._unlabelled:,} events has the field {self._target!r}; "
+            f"{meant} fields of the last one are {fields}. Set limits.without_target to 0 to wait for labels",
+        )

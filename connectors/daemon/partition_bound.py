@@ -170,7 +170,8 @@ class InTopic:
             ) from None
         if found is not None:
             where = f"the snapshot of {name} in {self._snapshots.topic}"
-            require_same_training(found.training, self._training, where)
+            if found.partitions[name].learned:
+                require_same_training(found.training, self._training, where)
             self._adopted[name] = found.adopted
         self.progress.pop(name, None)
         self._saved.pop(name, None)

@@ -28,7 +28,7 @@ class Partitioned:
 
     def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
         self._settings, self._decoder, self._telemetry = settings, decoder, telemetry
-        self._limits = Limits(settings.limits)
+        self._limits = Limits(settings.limits, settings.events.target)
         self._models: dict[str, Learning] = {}
 
     def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:

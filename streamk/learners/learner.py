@@ -137,6 +137,12 @@ class Learner(base.Estimator):
         inputs = self._codec.inputs
         return list(inputs.numbers) if inputs.registers else None
 
+    @property
+    def has_inputs(self) -> bool:
+        """Whether it knows any input by name; never with ``scale_inputs=False`` and no strings."""
+        inputs = self._codec.inputs
+        return bool(inputs.numbers or inputs.known_categories())
+
     def save(self, path: str | Path, extra: Any = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 

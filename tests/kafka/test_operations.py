@@ -338,6 +338,43 @@ def test_two_daemons_that_share_a_topic_are_left_alone(stand):
     assert sum(c.learner().events for c in found) == 400
 
 
+# ---- targets that are missing, and labels without inputs
+
+
+def test_a_mistyped_target_ends_the_daemon(stand):
+    stand.topics()
+    stand.send(events(3000))
+    path = stand.settings(events__target="labl")
+    daemon = stand.start(path)
+    assert daemon.wait(30) == 3
+    assert "events has the field 'labl'; the fields of the last one are 'f00'" in daemon.text()
+    assert "limits.without_target" in daemon.text()
+    daemon = stand.start(stand.settings(events__target="yy"))
+    assert daemon.wait(30) == 3
+    assert "did you mean 'y'?" in daemon.text()
+    run_until(stand, stand.settings(), learned(stand, 3000))  # with the right name, nothing is lost
+    assert sorted(offsets(stand)) == list(range(3000))
+
+
+def test_labels_that_come_later_are_waited_for_on_request(stand):
+    stand.topics()
+    stand.send([{key: value for key, value in x.items() if key != "y"} for x in events(1500)])
+    stand.send(events(100, 2))
+    run_until(stand, stand.settings(limits__without_target=0), learned(stand, 100))
+
+
+def test_labels_in_records_of_their_own_are_dead_letters(stand):
+    stand.topics()
+    sent = events(100)
+    late = [{"id": x["id"], "y": x["y"]} for x in sent]
+    stand.send([*sent[:50], *late[:50], *sent[50:]])
+    run_until(stand, stand.settings(), lambda: position(stand) == 150)
+    assert stand.checkpoint().learner().events == 100
+    reasons = {dict(record.headers)["streamk-reason"] for record in stand.read("dead")}
+    assert len(reasons) == 1
+    assert b"it has a target and no input" in reasons.pop()
+
+
 # ---- batches that are damaged on the broker's disk
 
 

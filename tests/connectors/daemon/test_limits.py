@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from connectors import settings
 from connectors.daemon.limits import Limits
 from connectors.daemon.outputs import Outcome
-from connectors.stream import REFUSED_EVENTS, Raw
+from connectors.stream import REFUSED_EVENTS, Failure, Raw
 
 from .test_learning import made
 
@@ -107,6 +107,59 @@ def test_labels_beyond_the_limit_are_refused_wherever_records_are_cut(labels, si
     assert all("(limits.labels)" in outcome.reason for outcome in found if outcome.event is None)
     assert sorted(learner.labels) == sorted(map(str, known))
     assert learner.events == sum(expected)
+
+
+EMPTY, INPUTS = b'{"y": %s}', b'{"%s": %s, "y": %s}'
+
+
+@pytest.mark.parametrize("value", [b"1.5", b'"text"'], ids=["number", "text"])
+@pytest.mark.parametrize(("task", "target"), [("classes", b"true"), ("numbers", b"2.5")])
+@given(empty=st.lists(st.booleans(), max_size=20), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4))
+def test_labels_without_inputs_are_refused_once_inputs_came(task, target, value, empty, sizes):
+    """Wherever records are cut; a stream that never has inputs is learned by its labels alone."""
+    _, operator = made(task)
+    bodies = [EMPTY % target if bare else INPUTS % (b"a", value, target) for bare in empty]
+    found, at = [], 0
+    while at < len(bodies):
+        size = sizes[at % len(sizes)]
+        part = [Raw(at + i, body) for i, body in enumerate(bodies[at : at + size])]
+        if whole := operator.whole(part):
+            found += [True] * len(whole.records)
+        else:
+            found += [outcome.event is not None for outcome in operator.outcomes(part)]
+        at += size
+    first = empty.index(False) if False in empty else len(empty)
+    assert found == [not bare or i < first for i, bare in enumerate(empty)]
+
+
+@given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_a_target_that_no_event_has_ends_the_run(kinds, sizes):
+    """Up to the first event that is learned, wherever records are cut."""
+    _, operator = made("classes", limits={"without_target": 5})
+    bodies = [b'{"a": 1, "label": 2, "y": true}' if kind == 3 else b'{"a": 1, "label": 2}' for kind in kinds]
+    first = kinds.index(3) if 3 in kinds else len(kinds)
+    at, ended = 0, None
+    while at < len(bodies) and ended is None:
+        size = sizes[at % len(sizes)]
+        part = [Raw(at + i, body) for i, body in enumerate(bodies[at : at + size])]
+        at += size
+        try:
+            operator.process("p-0", part)
+        except Failure as failure:
+            ended = failure
+    if ended is not None:
+        assert first >= 5
+        assert ended.code == REFUSED_EVENTS
+        assert "events has the field 'y'; the fields of the last one are 'a', 'label'" in str(ended)
+    if first >= 5 + max(sizes):
+        assert ended is not None
+
+
+def test_any_number_of_events_may_lack_a_target_on_request():
+    _, operator = made("classes", limits={"without_target": 0})
+    done = operator.process("p-0", [Raw(i, b'{"a": 1}') for i in range(2000)])
+    assert done.failure is None
+    assert done.tally.predicted == 2000
 
 
 def test_a_label_of_an_event_that_is_refused_takes_no_room():
