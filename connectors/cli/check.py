@@ -12,10 +12,13 @@ from rich.console import Console
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits, load_and_log
+from connectors.daemon import ownership
+from connectors.daemon.beginning import lost_position
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
 from connectors.daemon.partition_bound import require_none, strange
 from connectors.daemon.store import Store
+from connectors.daemon.training import digest_of, require_same_digest, require_same_training, training_of
 from connectors.files.source import FileSource
 from connectors.kafka import librdkafka
 from connectors.settings import Settings, TopicSource
@@ -71,6 +74,32 @@ def check(settings: Settings) -> Iterator[str]:
         yield _snapshots(settings, settings.snapshots.topic, source)
         return
     yield _checkpoints(settings, source.topic if source.kind == "topic" else source.path.name)
+    if source.kind == "topic":
+        yield _group(settings, source)
+
+
+def _group(settings: Settings, source: TopicSource) -> str:
+    """Return how far the group has read, if no other model and no other program is in it."""
+    from connectors.kafka.group import Group
+    from connectors.kafka.positions import committed_positions
+
+    store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
+    paths, mine = store.paths(), store.identity()
+    saved = Checkpoint.read(paths[-1]).partitions if paths else {}
+    digest = digest_of(training_of(settings))
+    try:
+        found, positions = committed_positions(source, settings.kafka)
+        Group(found, source.group).require_daemons()
+    except Interruption as error:
+        raise Failure(AWAY, str(error)) from None
+    for name, committed in positions.items():
+        if committed is None and name in saved:
+            raise lost_position(name, saved[name].position, source.group)
+        note = ownership.read("" if committed is None else committed.note)
+        if not note.owners or note.owners[-1].model != mine:
+            require_same_digest(name, note.digest, digest, source.group)
+    count = sum(committed is not None for committed in positions.values())
+    return f"source.group: {source.group} has read from {count} of {len(positions)} partitions"
 
 
 def _topics(settings: Settings, topics: dict[str, str]) -> Iterator[str]:
@@ -109,10 +138,12 @@ def _snapshots(settings: Settings, topic: str, source: TopicSource) -> str:
     for name, snapshot in found.items():
         if whose := strange(snapshot, source.topic, source.group):
             raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {whose}")
+        where = f"the snapshot of {name} in {topic}"
         try:
             events += restored(snapshot.parts, blank).events
         except ValueError as error:
-            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {error}") from None
+            raise Failure(CHECKPOINT, f"{where} {error}") from None
+        require_same_training(snapshot, training_of(settings), where)
     there = f"{len(found)} of {len(partitions)} partitions have a snapshot"
     return f"{KEY}: {topic} is compacted; {there}, and have learned {events:,} events"
 
@@ -141,4 +172,5 @@ def _checkpoints(settings: Settings, source: str) -> str:
         learner = restored(newest.parts, settings.learner.build())
     except ValueError as error:
         raise Failure(CHECKPOINT, f"{where} {error}") from None
+    require_same_training(newest, training_of(settings), where)
     return f"checkpoints.directory: checkpoint {newest.number} has learned {learner.events:,} events"

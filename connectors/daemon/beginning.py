@@ -87,13 +87,7 @@ def begin(
     if another := next((one for one in read if not ownership.same(one, assigned.identity)), ""):
         return _renewed(model, assigned, another, note, policy)
     if committed is None and saved is not None and policy.group:
-        raise Failure(
-            POSITION,
-            f"{assigned.partition}: the group {policy.group!r} has no position, and the checkpoint goes up "
-            f"to {saved.position}: the group was deleted, or its positions have expired, and predictions "
-            "after the checkpoint may be there already. `streamk reset SETTINGS --to checkpoint` may repeat "
-            "them; `streamk reset SETTINGS --to OFFSET` continues after the last of them",
-        )
+        raise lost_position(assigned.partition, saved.position, policy.group)
     if (
         committed is not None
         and not note.owners
@@ -117,6 +111,17 @@ def begin(
         start = _expired(model, assigned, start, policy)
     return Beginning(
         start.position, start.emitted, Note(start.owners, assigned.identity, siblings, policy.digest)
+    )
+
+
+def lost_position(partition: str, saved: int, group: str) -> Failure:
+    """Return the failure of a group without a position beside a checkpoint that has one."""
+    return Failure(
+        POSITION,
+        f"{partition}: the group {group!r} has no position, and the checkpoint goes up to {saved}: the group "
+        "was deleted, or its positions have expired, and predictions after the checkpoint may be there "
+        "already. `streamk reset SETTINGS --to checkpoint` may repeat them; `streamk reset SETTINGS --to "
+        "OFFSET` continues after the last of them",
     )
 
 

@@ -132,8 +132,7 @@ class OnDisk:
                 self._operator.restore(found.parts)
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {CURE}") from None
-            if any(progress.learned for progress in found.partitions.values()):
-                require_same_training(found.training, self._training, where)
+            require_same_training(found, self._training, where)
             log.info("checkpoint %d, written %s", found.number, found.written)
         marks = found.sink_marks if found else {}
         for kind, sink in self._sinks.items():

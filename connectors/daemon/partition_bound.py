@@ -170,8 +170,7 @@ class InTopic:
             ) from None
         if found is not None:
             where = f"the snapshot of {name} in {self._snapshots.topic}"
-            if found.partitions[name].learned:
-                require_same_training(found.training, self._training, where)
+            require_same_training(found, self._training, where)
             self._adopted[name] = found.adopted
         self.progress.pop(name, None)
         self._saved.pop(name, None)

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from connectors.daemon.checkpoint import Checkpoint
 from connectors.settings import Settings
 from connectors.stream import CHECKPOINT, Failure
 
@@ -57,19 +58,20 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
 
 
-def require_same_training(
-    before: Mapping[str, Any] | None, now: Mapping[str, Any] | None, where: str
-) -> None:
-    """Raise Failure if a model in ``where`` was trained with other settings; None is not known.
+def require_same_training(checkpoint: Checkpoint, now: Training | None, where: str) -> None:
+    """Raise Failure if a checkpoint's model was trained with other settings than these.
+
+    A model without events was trained with none, and earlier versions do not record them.
 
     Raises
     ------
     Failure
         It names every setting that changed, and what to do.
     """
-    if before is None or now is None:
+    trained = any(progress.learned for progress in checkpoint.partitions.values())
+    if not trained or checkpoint.training is None or now is None:
         return
-    if found := changes(before, now):
+    if found := changes(checkpoint.training, now):
         told = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
         asked = ", ".join(f"{key} = {value!r}" for key, _, value in found)
         raise Failure(

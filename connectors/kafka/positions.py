@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
+from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
@@ -32,6 +34,33 @@ def emit_from(kafka: settings.Kafka, topics: Sequence[str], model: str, position
         moved = {place_of_log(topics): OffsetAndMetadata(position, "", -1)}
         for why in Group(options(kafka), member_name(model)).move(moved).values():
             raise Failure(USAGE, f"predictions: their position was not set ({why})")
+
+
+def committed_positions(
+    source: settings.TopicSource, kafka: settings.Kafka
+) -> tuple[dict[str, Any], dict[str, Committed | None]]:
+    """Return the client's options, and what a group has committed for every partition, joining no group.
+
+    Raises
+    ------
+    Failure
+        If the topic is not there.
+    Interruption
+        If no broker answers.
+    """
+    found = options(kafka)
+    with (
+        explained("source.group"),
+        closing(KafkaConsumer(**found, group_id=source.group, **READING)) as consumer,
+    ):
+        require_topics(consumer, {"source.topic": source.topic})
+        places = partitions_of(consumer, source.topic, None)
+        return found, {partition_name(place): _committed(consumer, place) for place in places}
+
+
+def _committed(consumer: KafkaConsumer, place: TopicPartition) -> Committed | None:
+    found = consumer.committed(place, metadata=True, timeout_ms=_MS)
+    return None if found is None else Committed(found.offset, found.metadata or "")
 
 
 class GroupPositions:
@@ -85,8 +114,7 @@ class GroupPositions:
     def committed(self, partition: str) -> Committed | None:
         """Return what the group has committed."""
         with explained("source.group"):
-            found = self._consumer.committed(self._places[partition], metadata=True, timeout_ms=_MS)
-        return None if found is None else Committed(found.offset, found.metadata or "")
+            return _committed(self._consumer, self._places[partition])
 
     def range(self, partition: str) -> tuple[int, int]:
         """Return the first offset that is there, and the one after the last."""

@@ -59,6 +59,8 @@ def test_changed_settings_stop_the_daemon_until_they_are_adopted(stand, changes,
     assert words in daemon.text()
     assert "streamk adopt" in daemon.text()
     assert stand.checkpoint().parts == before.parts
+    checked = command("check", path)
+    assert (checked.returncode, words in checked.stderr) == (4, True)
     assert "nothing was written" in command("adopt", path, "--dry-run").stdout
     assert stand.start(path).wait(30) == 4
     done = command("adopt", path)
@@ -104,6 +106,9 @@ def test_a_second_model_in_the_group_stops(stand):
     second = stand.start(stand.settings("b", events__target="z", source__blank=True))
     assert second.wait(60) == 4
     assert "a model with other settings (events or learner) reads it in the group" in second.text()
+    checked = command("check", stand.settings("c", events__target="z"))
+    assert checked.returncode == 4
+    assert "a model with other settings" in checked.stderr
     stand.send(sent[200:], lambda i: i % 2)
     first.until(lambda: learned(stand, "a") == 400)
     assert first.stop() == 0
@@ -138,6 +143,8 @@ def test_another_program_in_the_group_stops_the_daemon(stand):
         while daemon.process.poll() is None and time.monotonic() < deadline:
             foreign.poll(200)
         assert daemon.process.poll() == 2
+        foreign.poll(200)
+        assert command("check", stand.settings()).returncode == 2
     assert "'dashboard' at" in daemon.text()
     assert "choose a source.group of its own" in daemon.text()
 
@@ -156,6 +163,8 @@ def test_a_group_that_was_deleted_stops_the_daemon(stand, to):
     assert daemon.wait(30) == 7
     assert f"the group '{stand.name}' has no position" in daemon.text()
     assert "reset SETTINGS --to checkpoint" in daemon.text()
+    checked = command("check", path)
+    assert (checked.returncode, "has no position" in checked.stderr) == (7, True)
     assert command("reset", path, "--to", to).returncode == 0
     run_until(stand, path, 300)
     assert [json.loads(r.value)["offset"] for r in stand.read()] == list(range(300))
