@@ -14,6 +14,7 @@ from connectors.cli.dead_letters import commands as dead_letters
 from connectors.cli.demo import demo_command
 from connectors.cli.fetch import fetch_command
 from connectors.cli.init import init_command
+from connectors.cli.labels import commands as labels
 from connectors.cli.merge import merge_command
 from connectors.cli.publish import publish_command
 from connectors.cli.record import record_command
@@ -31,6 +32,7 @@ app.command("init")(init_command)
 app.command("reset")(reset_command)
 app.command("adopt")(adopt_command)
 app.add_typer(checkpoints, name="checkpoints")
+app.add_typer(labels, name="labels")
 app.add_typer(dead_letters, name="dead-letters")
 app.command("replay")(replay_command)
 app.command("tune")(tune_command)

@@ -8,6 +8,7 @@ from typing import Any
 
 from connectors import settings
 from connectors.daemon.outputs import Outcome
+from connectors.daemon.outputs import name_of as name_of_label
 from connectors.events import Event
 from connectors.stream import REFUSED_EVENTS, Failure
 from streamk.encoding.fields import name_of
@@ -72,6 +73,13 @@ class Room:
         # what is no label is left to the learner to refuse
         label = self._classes and type(event.target) in (str, int, float, bool)
         new_label = label and event.target not in self._labels
+        kind = type(event.target)
+        if new_label and self._labels and kind is not float and kind not in set(map(type, self._labels)):
+            first = min(map(name_of_label, self._labels))
+            raise ValueError(
+                f"the label is {event.target!r} ({kind.__name__}), and labels before are of another type, as "
+                f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
+            )
         if new_label and len(self._labels) >= self._limits.labels:
             raise ValueError(
                 f"the label {event.target!r} would be one more than {self._limits.labels} (limits.labels): "

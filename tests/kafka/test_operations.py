@@ -356,6 +356,29 @@ def test_a_mistyped_target_ends_the_daemon(stand):
     assert sorted(offsets(stand)) == list(range(3000))
 
 
+def test_a_first_label_of_another_type_is_forgotten_on_request(stand):
+    """It makes the model refuse all others; once it is forgotten, a retry learns them."""
+    stand.topics()
+    sent = events(60)
+    stand.send([{**sent[0], "y": "test"}, *sent[1:]])
+    path = stand.settings()
+    run_until(stand, path, lambda: position(stand) == 60)
+    reasons = {dict(record.headers)["streamk-reason"] for record in stand.read("dead")}
+    assert all(b"`streamk labels forget SETTINGS test`" in reason for reason in reasons)
+    wrong = command("labels", "forget", path, "tset")
+    assert wrong.returncode == 2
+    assert "the labels are 'test'" in wrong.stderr
+    done = command("labels", "forget", path, "test")
+    assert done.returncode == 0, done.stderr
+    assert "forgot 'test', which 1 learned events had" in done.stdout
+    assert command("dead-letters", "retry", path).returncode == 0
+    run_until(stand, path, lambda: stand.checkpoint().learner().events == 59)
+    assert sorted(stand.checkpoint().learner().labels) == [False, True]
+    refused = command("labels", "forget", path, "true")
+    assert refused.returncode == 2
+    assert "the model has learned 'false', too" in refused.stderr
+
+
 def test_labels_that_come_later_are_waited_for_on_request(stand):
     stand.topics()
     stand.send([{key: value for key, value in x.items() if key != "y"} for x in events(1500)])
