@@ -1,8 +1,8 @@
 """Faults at random for twenty-four rounds: exact counts, or an exit code with its remedy (``make long``).
 
 Every round sends good and bad events and does one thing to the daemon, the broker or the settings. Faults
-that end the daemon must end it with their code; once the remedy is applied, it continues. In the end the model
-has learned every good event once, in order, and every prediction and dead letter was written once.
+that end the daemon must end it with their code; once the remedy is applied, it continues. In the end the
+model has learned every good event once, in order, and every prediction and dead letter was written once.
 ``STREAMK_TEST_ROUNDS`` and ``STREAMK_TEST_SEED`` set another number of rounds and another order.
 """
 
