@@ -20,16 +20,31 @@ class Failure(Exception):  # noqa: N818 (not all that ends a run is an error of 
         self.code = code
 
 
+INTERRUPTIONS = NO_BROKER, UNREADABLE, OTHER = "no_broker", "unreadable_records", "other"
+
+
 class Interruption(Exception):  # noqa: N818
-    """What makes a run begin again from its checkpoint: the group was lost, or records cannot be read."""
+    """What makes a run begin again from its checkpoint: the group was lost, or records cannot be read.
+
+    Attributes
+    ----------
+    cause
+        One of ``INTERRUPTIONS``, for metrics.
+    """
+
+    cause = OTHER
 
 
 class Away(Interruption):
     """An interruption that time may mend: no broker answers."""
 
+    cause = NO_BROKER
+
 
 class Unreadable(Interruption):
     """An interruption by records that cannot be read, behind others that could."""
+
+    cause = UNREADABLE
 
 
 USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK, STUCK = 2, 3, 4, 5, 6, 7, 8, 9
@@ -166,6 +181,10 @@ class Source(Protocol):
         """Return where each partition ends now, asking anew; raises Interruption if nobody answers."""
         ...
 
+    def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
+        """Return how many offsets after these ends are hidden by open transactions, where that is known."""
+        ...
+
     def confirm(self) -> None:
         """Raise Interruption if what has been read is no longer there: nothing of it is to be kept."""
         ...
@@ -209,8 +228,8 @@ class Sink(Protocol):
         """
         ...
 
-    def write(self, outputs: Sequence[Output]) -> None:
-        """Take the outputs that belong here and have not been written yet."""
+    def write(self, outputs: Sequence[Output]) -> int:
+        """Take the outputs that belong here and are not written yet; return how many had to be truncated."""
         ...
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:

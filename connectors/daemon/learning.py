@@ -5,11 +5,12 @@ The model after a sequence of records depends on the records alone, not on how t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from connectors.daemon.limits import Limits, Room
-from connectors.daemon.operator import Processed, Tally
+from connectors.daemon.limits import LimitError, Limits, Room
+from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
 from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.whole import Whole, encoded, losses
@@ -152,7 +153,8 @@ class Learning:
         elif trouble := self._limits.exceeded(outcomes, found.refused):
             failure = Failure(REFUSED_EVENTS, trouble)
         outputs = encode(partition, done, self._predicts) if self._outputs else []
-        return Processed(outputs, found, len(done) + skipped, failure)
+        causes = Counter(outcome.cause for outcome in done if outcome.event is None)
+        return Processed(outputs, found, len(done) + skipped, failure, causes)
 
     def _processed(self, partition: str, whole: Whole, skipped: int) -> Processed:
         self._telemetry.scored(losses(whole), self.learner, self._place)
@@ -203,7 +205,8 @@ class Learning:
                     continue
                 good.append((raw, event))
             except ValueError as error:
-                bad.append(Outcome(raw, None, None, str(error)[:_LONGEST]))
+                cause = BY_LIMITS if isinstance(error, LimitError) else UNDECODABLE
+                bad.append(Outcome(raw, None, None, str(error)[:_LONGEST], cause))
                 if not self._lenient:
                     break
         self._learn(good, outcomes)
@@ -226,7 +229,7 @@ class Learning:
                 predictions = self._ask([event for _, event in part])
             except RowError as error:
                 if error.row == 0:
-                    outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST]))
+                    outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST], BY_LEARNER))
                     if not self._lenient:
                         return
                     pairs, step = pairs[1:], _PIECE

@@ -17,6 +17,10 @@ from streamk.learners import Learner
 _SHOWN = 20  # fields in a sentence
 
 
+class LimitError(ValueError):
+    """An event has one label, or one name of a number, too many."""
+
+
 class Room:
     """Refuses labels and names of numbers beyond what the settings allow.
 
@@ -59,7 +63,7 @@ class Room:
 
         Raises
         ------
-        ValueError
+        LimitError
             If there is no room for it.
         """
         if event.target is None or event.weight == 0.0:
@@ -81,7 +85,7 @@ class Room:
                 f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
             )
         if new_label and len(self._labels) >= self._limits.labels:
-            raise ValueError(
+            raise LimitError(
                 f"the label {event.target!r} would be one more than {self._limits.labels} (limits.labels): "
                 "is events.target an identifier?"
             )
@@ -90,7 +94,7 @@ class Room:
         numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
         new = len(numbers - self._names)
         if new and len(self._names) + new > self._limits.names:
-            raise ValueError(
+            raise LimitError(
                 f"{new} names of numbers are new, and there would be more than {self._limits.names} "
                 "(limits.names): is an identifier used as a name?"
             )

@@ -10,6 +10,7 @@ before them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from connectors.stream import Failure, Output, Raw
@@ -22,6 +23,9 @@ class Tally(NamedTuple):
     predicted: int = 0
     refused: int = 0
     skipped: int = 0
+
+
+CAUSES = UNDECODABLE, BY_LEARNER, BY_LIMITS = "undecodable", "learner", "limits"  # of refusals
 
 
 class Processed(NamedTuple):
@@ -37,12 +41,15 @@ class Processed(NamedTuple):
         How many of the records those are: all of them, or those before the one that ends the run.
     failure
         Why the run must end after them; None if it goes on.
+    causes
+        Of the refused records that count as done: how many were refused for each of ``CAUSES``.
     """
 
     outputs: Sequence[Output]
     tally: Tally
     done: int
     failure: Failure | None = None
+    causes: Mapping[str, int] = MappingProxyType({})
 
 
 class Processor(Protocol):

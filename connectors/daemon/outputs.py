@@ -13,12 +13,13 @@ from streamk.scores import decide
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of a record: an event and its prediction, or the reason of its refusal."""
+    """What became of a record: an event and its prediction, or the reason and the cause of its refusal."""
 
     raw: Raw
     event: Event | None
     prediction: Any  # probabilities by label, or a number
     reason: str
+    cause: str = ""  # one of connectors.daemon.operator.CAUSES
 
 
 def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool) -> list[Output]:

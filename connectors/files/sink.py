@@ -100,11 +100,12 @@ class FileSink:
         if anew:
             self._written.pop(partition, None)
 
-    def write(self, outputs: Sequence[Output]) -> None:
-        """Take those outputs that belong here and are not here yet."""
+    def write(self, outputs: Sequence[Output]) -> int:
+        """Take those outputs that belong here and are not here yet; none is ever truncated."""
         for output in outputs:
             if output.kind == self._kind and output.raw.offset > self._written.get(output.partition, -1):
                 self._lines.append(line_of(output) if self._kind == DEAD_LETTERS else output.body)
+        return 0
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Hand the lines to the file; positions are in checkpoints alone."""

@@ -221,6 +221,10 @@ class FileSource:
         """Return the end of a plain log; nothing is known of a compressed one's."""
         return {self.name: self._base + self._size()} if self._reader.plain else {}
 
+    def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
+        """Return nothing: a log has no transactions."""
+        return {}
+
     def confirm(self) -> None:
         """Do nothing: the file that is open stays what it is."""
 

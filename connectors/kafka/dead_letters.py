@@ -28,6 +28,11 @@ class Letter(NamedTuple):
     value: bytes | None
     headers: Headers
 
+    @property
+    def truncated(self) -> bool:
+        """Whether it is a stub."""
+        return bool(self.headers) and self.headers[-1][0] == _TRUNCATED  # the last of our own
+
 
 def letter(output: Output, limit: TopicLimit) -> Letter:
     """Return the message of a dead letter, a stub if the topic does not take it whole."""

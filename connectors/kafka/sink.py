@@ -97,11 +97,11 @@ class TopicSink:
         with self._looking() as consumer:
             return consumer.committed(self._place, timeout_ms=int(LONGEST * 1000)) or 0
 
-    def write(self, outputs: Sequence[Output]) -> None:
-        """Take outputs into the transaction."""
+    def write(self, outputs: Sequence[Output]) -> int:
+        """Take outputs into the transaction; return how many dead letters are stubs."""
         with explained("predictions"):
             try:
-                self._send(outputs)
+                return self._send(outputs)
             except kafka_errors.KafkaError:
                 self._diagnose()
                 raise
@@ -122,7 +122,8 @@ class TopicSink:
             self._producer.begin()
             self._open = True
 
-    def _send(self, outputs: Sequence[Output]) -> None:
+    def _send(self, outputs: Sequence[Output]) -> int:
+        truncated = 0
         wanted = [
             output
             for output in outputs
@@ -134,11 +135,13 @@ class TopicSink:
             chosen = [output for output in wanted if output.kind == kind]
             if kind == DEAD_LETTERS:
                 for output in chosen:
-                    key, value, headers = letter(output, self._limits[topic])
+                    key, value, headers = found = letter(output, self._limits[topic])
                     self._producer.send(topic, value, key, headers)
+                    truncated += found.truncated
             elif chosen:
                 bodies, keys = [output.body for output in chosen], [output.raw.key for output in chosen]
                 self._producer.send_many(topic, bodies, keys)
+        return truncated
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """End the transaction, if one is open, with the positions in it."""

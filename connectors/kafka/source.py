@@ -280,6 +280,20 @@ class TopicSource:
             found = self._consumer.end_offsets(partitions, _MS) if partitions else {}
         return {partition_name(partition): end for partition, end in found.items()}
 
+    def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
+        """Return how many offsets of each partition open transactions hide.
+
+        ``ends`` are last stable offsets, since the consumer asks with ``read_committed``. What is after them
+        up to the high watermark, which every fetch brings, belongs to open transactions or comes after them.
+        """
+        found = {}
+        for name, end in ends.items():
+            with contextlib.suppress(kafka_errors.IllegalStateError):  # the group has just revoked it
+                high = self._consumer.highwater(self._partition(name))
+                if high is not None:
+                    found[name] = max(high - end, 0)
+        return found
+
     def confirm(self) -> None:
         """Ask for the topic's identity once more; raise Interruption if it was made anew.
 

@@ -88,6 +88,15 @@ def made(name, lenient=True, **tables):
     return operator.learner, operator
 
 
+def test_causes_of_refusals():
+    _, operator = made("classes", limits={"labels": 2})
+    values = [{"a": 1, "y": "u"}, {"a": 2, "y": "v"}, {"a": 3, "y": "w"}, {"a": 1, "y": {"z": 1}}]
+    bodies = [b"bad", b"[1]", *(json.dumps(value).encode() for value in values), b'{"a": 1, "y": "u"}']
+    processed = operator.process("p-0", [Raw(i, body) for i, body in enumerate(bodies)])
+    assert processed.tally == (3, 0, 4, 0)
+    assert processed.causes == {"undecodable": 2, "limits": 1, "learner": 1}
+
+
 def parts(raws, cuts):
     bounds = [0, *sorted(cut for cut in cuts if cut < len(raws)), len(raws)]
     return [raws[a:b] for a, b in pairwise(bounds)]
