@@ -27,7 +27,6 @@ from connectors.settings import Settings
 from connectors.stream import (
     AWAY,
     SNAPSHOTS,
-    Away,
     Failure,
     Interruption,
     Sink,
@@ -68,7 +67,7 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
         except Interruption as error:
             now = time.monotonic()
             pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
-            telemetry.restarted(str(error), isinstance(error, Away))
+            telemetry.restarted(str(error), error.cause)
             if str(error) != said or now - said_at > _REPEAT:
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", said)

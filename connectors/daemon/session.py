@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 
 from connectors.daemon import ownership
 from connectors.daemon.beginning import Policy, begin
@@ -82,6 +84,7 @@ class Session:
         self._notes: dict[str, Note] = {}  # of the partitions that are this process's
         self._emitted: dict[str, int] = {}  # up to where they were before this session
         self._unsaved = self._unconfirmed = self._told = 0
+        self._stubs = 0  # truncated dead letters that are not committed yet
         self.processed = 0  # records
         self.committed: dict[str, int] = {}
         self._pace = 0.0  # seconds a record
@@ -103,10 +106,11 @@ class Session:
         except (Failure, Unreadable):  # what came before it is good
             self.finish()
             raise
-        for assigned in polled.assigned:
-            self._assign(assigned)
+        changes = [self._assign(assigned) for assigned in polled.assigned]
         if polled.revoked:
-            self._revoke(polled.revoked)
+            changes.append(self._revoke(polled.revoked))
+        if any(changes):
+            self._telemetry.rebalanced()
         if polled.standby and not self._telemetry.ready:
             log.info("standing by: the group has given all partitions to others")
             self._telemetry.ready = True
@@ -118,7 +122,8 @@ class Session:
         if now - self._asked_at >= _ASK:
             self._asked_at = now
             self._check_group(now)
-            self._telemetry.waiting(lag(self._source.ends(), self._owned()))
+            ends = self._source.ends()
+            self._telemetry.waiting(lag(ends, self._owned()), self._source.uncommitted(ends))
             if not self._unsaved:
                 self._telemetry.caught_up()
         if now - self._told_at >= _TELL:
@@ -155,18 +160,18 @@ class Session:
     def _owned(self) -> dict[str, Progress]:
         return {name: self._partitions[name] for name in self._notes}
 
-    def _assign(self, assigned: Assigned) -> None:
-        """Begin with a partition where the checkpoint and the group say."""
+    def _assign(self, assigned: Assigned) -> bool:
+        """Begin with a partition where the checkpoint and the group say; return whether that is known."""
         name, model = assigned.partition, self._keeping.owner
         if not self._keeping.admit(assigned, self._policy):
-            return  # the next poll tells of it again
+            return False  # the next poll tells of it again
         saved = self._partitions.get(name)
         position, emitted, note = begin(model, assigned, saved, self._siblings, self._policy)
         others = [owner for owner in note.owners if owner.model != model]
         if saved is not None and any(saved.position < owner.until <= position for owner in others):
             log.info("%s: %d to %d were learned by other models", name, saved.position, position - 1)
         if not self._source.commit({name: Committed(emitted, ownership.write(note))}):
-            return  # the group is rebalancing again, and will tell
+            return False  # the group is rebalancing again, and will tell
         anew = saved is not None and not ownership.same(saved.identity, note.identity)
         progress = self._partitions.setdefault(name, Progress(position))
         progress.position, progress.identity = position, note.identity
@@ -175,9 +180,11 @@ class Session:
         for sink in self._sinks.values():
             sink.begin(name, emitted, anew)
         self._source.begin(name, position)
+        self._telemetry.begin(name, emitted, assigned.end, note.identity)
         silent = f", replaying without emitting up to {emitted}" if emitted > position else ""
         log.info("%s: from %d%s", name, position, silent)
         self._telemetry.ready = True
+        return True
 
     def _siblings(self) -> int | None:
         """Return how many partitions there were when the group began; 0 if that is lost, None if never."""
@@ -186,23 +193,30 @@ class Session:
         known = [note.siblings for note in notes if note.siblings]
         return max(known, default=0 if self._keeping.knows else None)
 
-    def _revoke(self, partitions: Sequence[str]) -> None:
-        """Put what was learned from partitions that go to others where it lasts."""
+    def _revoke(self, partitions: Sequence[str]) -> bool:
+        """Put what was learned from partitions that go to others where it lasts; return if there is any."""
         gone = [name for name in partitions if name in self._notes]
         if gone:
             if not self.save():
                 raise Interruption("the group did not wait for the checkpoint")
             for name in gone:
                 del self._notes[name]
+            self._telemetry.revoked(gone)
             log.info("revoked: %s", ", ".join(gone))
         self._keeping.release(partitions)
+        return bool(gone)
 
     def _take(self, partition: str, batch: Batch) -> None:
-        """Process a batch, in pieces if it takes long: outputs must not wait for it, nor checkpoints."""
+        """Process a batch, in pieces if it takes long: outputs must not wait for it, nor checkpoints.
+
+        No piece holds both records that are counted already and others.
+        """
         records, at = batch.records, 0
+        new = bisect_left(records, self._telemetry.counted(partition), key=attrgetter("offset"))
         while at < len(records):
             size = _FIRST if self._pace == 0.0 else max(1, int(_PIECE / self._pace))
-            piece = records[at : at + size]
+            piece = records[at : min(at + size, new) if at < new else at + size]
+            self._telemetry.replays(at < new)
             at += len(piece)
             self._process(partition, piece, batch.next if at >= len(records) else records[at].offset)
             self._look_at_the_clock()
@@ -214,10 +228,12 @@ class Session:
     def _process(self, partition: str, records: Sequence[Raw], after: int) -> None:
         began = self._clock()
         processed = self._operator.process(partition, records)
-        for sink in self._sinks.values():
-            sink.write(processed.outputs)
         progress, tally, done = self._partitions[partition], processed.tally, processed.done
         progress.position = after if done == len(records) else records[done].offset
+        # before a sink can interrupt: the operator has scored these records, and they would be scored twice
+        self._telemetry.count(partition, progress.position, processed)
+        for sink in self._sinks.values():
+            self._stubs += sink.write(processed.outputs)
         progress.learned += tally.learned
         progress.predicted += tally.predicted
         progress.refused += tally.refused
@@ -227,12 +243,14 @@ class Session:
         seconds = self._clock() - began
         if done:
             self._pace = seconds / done
-            self._telemetry.worked(tally, seconds, records[done - 1].timestamp)
+            self._telemetry.worked(seconds, records[done - 1].timestamp)
         if processed.failure is not None:
             self.save()
             raise processed.failure
 
     def _count(self, done: int) -> None:
+        if done:
+            self._telemetry.unsaved()
         self._unsaved += done
         self._unconfirmed += done
 
@@ -256,10 +274,15 @@ class Session:
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
         self._confirm()
-        positions = self._committable()
+        began, positions = self._clock(), self._committable()
         committed = [sink.commit(positions) for sink in self._sinks.values()]
         if any(committed):
+            self._tell_commit("outputs", began)
             self._advance(positions)
+
+    def _tell_commit(self, kind: str, began: float) -> None:
+        self._telemetry.committed(kind, self._clock() - began, self._stubs)
+        self._stubs = 0
 
     def _advance(self, positions: Mapping[str, Committed]) -> None:
         """Note what is committed."""
@@ -271,8 +294,10 @@ class Session:
     def save(self) -> bool:
         """Make the outputs visible and what is known last; return whether the group was told."""
         self._confirm()
+        began = self._clock()
         size, told = self._keeping.save(self._committable)
         self._unsaved, self._saved_at = 0, self._clock()
+        self._tell_commit("checkpoint", began)
         self._telemetry.checkpointed(size)
         if told:
             self._advance(self._committable())

@@ -5,33 +5,34 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from connectors.daemon.operator import Tally
+from connectors.daemon.operator import Processed
 from connectors.daemon.outputs import Outcome
-from connectors.stream import USAGE, Failure
+from connectors.daemon.series import Metrics
+from connectors.stream import NO_BROKER, OTHER, USAGE, Failure
+from streamk import __version__
 from streamk.learners import Learner
 
 LEAST = 1e-15  # probability of a label, below which the loss grows no more
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
+_NONE: Mapping[str, int] = MappingProxyType({})
 _GROUP = 32  # events whose mean error the drift detector takes as one observation
 
 
 class Telemetry:
     """Metrics of one run, and whether it advances.
+
+    A run has many sessions. Each begins with events that the session before it may have learned, too:
+    :meth:`begin` says which of them are replayed, and a replay adds nothing to counters, running means and
+    the drift detector.
 
     Parameters
     ----------
@@ -56,47 +57,85 @@ class Telemetry:
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
         self._waited_since = 0.0
-        self._checkpointed = math.nan
+        self._unsaved_since: float | None = None  # when the first event was read that no checkpoint holds
+        self._counted: dict[str, tuple[str, int]] = {}  # identity and position, by partition
+        self._replaying = False
+        self._assigned: set[str] = set()
         self._models: dict[str, tuple[int, int]] = {}  # features and events
         self._interruption: tuple[float, int, str, bool] | None = None  # since, sessions, reason, absence
         self.ready = False
-        self.registry = r = CollectorRegistry()
-        self._events = Counter("streamk_events", "Events by what became of them", ["result"], registry=r)
-        self._lag = Gauge("streamk_lag", "Records (bytes of a log) not read yet", ["partition"], registry=r)
-        self._seconds = Histogram(
-            "streamk_batch_seconds", "Time from the poll of a batch to its outputs", registry=r,
-            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0),
-        )  # fmt: skip
-        self._delay = Gauge(
-            "streamk_delay_seconds", "From the time of the last record to its outputs", registry=r
-        )
-        self._loss = Gauge(
-            "streamk_loss", "Running mean of the log loss, or of the absolute error", registry=r
-        )
-        self._error = Gauge("streamk_error", "Running share of wrong labels, or absolute error", registry=r)
-        self._drifts = Counter("streamk_drifts", "Changes of the error that ADWIN detected", registry=r)
-        self._features = Gauge("streamk_features", "Random features in use, of all models", registry=r)
-        self._learned = Gauge("streamk_model_events", "Events that the models have learned", registry=r)
-        self._bytes = Gauge("streamk_checkpoint_bytes", "Size of the last checkpoint", registry=r)
-        self._restarts = Counter("streamk_restarts", "Sessions restarted from the checkpoint", registry=r)
-        age = Gauge("streamk_checkpoint_age_seconds", "Time since the last checkpoint", registry=r)
-        age.set_function(lambda: time.monotonic() - self._checkpointed)
-        for result in Tally._fields:
-            self._events.labels(result)
+        self._metrics = metrics = Metrics()
+        self.registry = metrics.registry
+        metrics.set("streamk_build_info", 1.0, version=__version__)
+        metrics.follow("streamk_checkpoint_age_seconds", self._checkpoint_age)
+
+    def _checkpoint_age(self) -> float:
+        since = self._unsaved_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def beat(self) -> None:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
 
-    def worked(self, tally: Tally, seconds: float, timestamp: int | None) -> None:
-        """Count records that took so long; the last has this time, in milliseconds since the epoch."""
+    def begin(self, partition: str, emitted: int, end: int, identity: str = "") -> None:
+        """Note that a session begins to read a partition.
+
+        Parameters
+        ----------
+        emitted
+            Position up to which outputs are committed: another process has counted the events before it.
+        end
+            Of the partition: a position beyond it belongs to a log that the broker has lost.
+        identity
+            Of the topic: positions of another one mean nothing here.
+        """
+        known, furthest = self._counted.get(partition, (identity, 0))
+        counted = max(emitted, min(furthest, end)) if known == identity else emitted
+        self._counted[partition] = identity, counted
+        if partition not in self._assigned:
+            self._assigned.add(partition)
+            self._changed("assigned", 1)
+
+    def revoked(self, partitions: Collection[str]) -> None:
+        """Note that the group gives partitions to others."""
+        self._assigned -= set(partitions)
+        self._changed("revoked", len(partitions))
+
+    def _changed(self, change: str, count: int) -> None:
+        self._metrics.count("streamk_rebalanced_partitions_total", count, change=change)
+        self._metrics.set("streamk_partitions", len(self._assigned))
+
+    def rebalanced(self) -> None:
+        """Count a rebalance that assigned or revoked partitions."""
+        self._metrics.count("streamk_rebalances_total")
+
+    def counted(self, partition: str) -> int:
+        """Return the position up to which the events of a partition are counted."""
+        return self._counted[partition][1]
+
+    def replays(self, replaying: bool) -> None:
+        """Say whether the records to be processed next are counted already."""
+        self._replaying = replaying
+
+    def count(self, partition: str, after: int, processed: Processed) -> None:
+        """Count what an operator made of records up to a position, unless they are replayed."""
+        metrics = self._metrics
+        if self._replaying:
+            metrics.count("streamk_replayed_events_total", processed.done)
+            return
+        self._counted[partition] = self._counted[partition][0], after
+        for result, count in processed.tally._asdict().items():
+            metrics.count("streamk_events_total", count, result=result)
+        for cause, count in processed.causes.items():
+            metrics.count("streamk_dead_letters_total", count, cause=cause)
+
+    def worked(self, seconds: float, timestamp: int | None) -> None:
+        """Note work that took so long; the last record has this time, in milliseconds since the epoch."""
         self.beat()
         self._advanced = self._beaten
-        self._seconds.observe(seconds)
-        if timestamp is not None:
-            self._delay.set(time.time() - timestamp / 1000)
-        for result, count in tally._asdict().items():
-            self._events.labels(result).inc(count)
+        self._metrics.observe("streamk_batch_seconds", seconds)
+        if timestamp is not None and not self._replaying:  # a replay has no outputs
+            self._metrics.set("streamk_delay_seconds", time.time() - timestamp / 1000)
 
     def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
         """Follow the losses of predictions, and the model, one of several if it has a place."""
@@ -109,7 +148,7 @@ class Telemetry:
 
     def scored(self, losses: NDArray[np.float64], learner: Learner, place: str = "") -> None:
         """Follow losses and errors, two rows, and the model."""
-        if losses.size:
+        if losses.size and not self._replaying:
             self._follow(losses)
         self._models[place] = learner.feature_count, learner.events
         self._add_up()
@@ -120,8 +159,9 @@ class Telemetry:
         self._add_up()
 
     def _add_up(self) -> None:
-        self._features.set(sum(features for features, _ in self._models.values()))
-        self._learned.set(sum(events for _, events in self._models.values()))
+        models = self._models.values()
+        self._metrics.set("streamk_features", sum(features for features, _ in models))
+        self._metrics.set("streamk_model_events", sum(events for _, events in models))
 
     def _score(self, target: Any, prediction: Any) -> tuple[float, float]:
         if not self._classes:
@@ -139,14 +179,14 @@ class Telemetry:
         self._losses[:, places] = losses[:, -window:]
         self._scored += losses.shape[1]
         self._means = np.nanmean(self._losses, axis=1).tolist()
-        self._loss.set(self._means[0])
-        self._error.set(self._means[1])
+        self._metrics.set("streamk_loss", self._means[0])
+        self._metrics.set("streamk_error", self._means[1])
         self._group += losses[1].tolist()
         while len(self._group) >= _GROUP:
             self._detector.update(float(np.mean(self._group[:_GROUP])))
             del self._group[:_GROUP]
             if self._detector.drift_detected:
-                self._drifts.inc()
+                self._metrics.count("streamk_drifts_total")
 
     def figures(self) -> dict[str, float]:
         """Return events learned, the running loss and error, and how many records wait, for the log."""
@@ -154,26 +194,39 @@ class Telemetry:
         events = sum(events for _, events in self._models.values())
         return {"events": events, **means, "waiting": self._waiting}
 
-    def waiting(self, lag: Mapping[str, int]) -> None:
-        """Take the lag of every partition."""
+    def waiting(self, lag: Mapping[str, int], uncommitted: Mapping[str, int] = _NONE) -> None:
+        """Take the lag of every partition, and how many offsets after its end open transactions hide."""
         if not self._waiting:
             self._waited_since = time.monotonic()
         self._waiting = sum(lag.values())
-        self._lag.clear()
-        for partition, records in lag.items():
-            self._lag.labels(partition).set(records)
+        self._metrics.replace("streamk_lag", "partition", lag)
+        self._metrics.replace("streamk_lag_uncommitted", "partition", uncommitted)
+
+    def unsaved(self) -> None:
+        """Note that something has been read that no checkpoint holds."""
+        if self._unsaved_since is None:
+            self._unsaved_since = time.monotonic()
+
+    def committed(self, kind: str, seconds: float, truncated: int) -> None:
+        """Note a commit of ``"outputs"`` or with a ``"checkpoint"``: its time, and its truncated letters."""
+        self._metrics.observe("streamk_commit_seconds", seconds, kind=kind)
+        self._metrics.count("streamk_truncated_dead_letters_total", truncated)
 
     def checkpointed(self, size: int) -> None:
-        """Note a checkpoint of so many bytes."""
-        self._checkpointed = time.monotonic()
-        self._bytes.set(size)
+        """Note a checkpoint of so many bytes, which holds all that was read."""
+        self._unsaved_since = None
+        self._metrics.set("streamk_checkpoint_bytes", size)
 
-    def restarted(self, reason: str = "", away: bool = False) -> None:
-        """Note that the session restarts from its checkpoint, and why; ``away`` if no broker answered."""
-        self._restarts.inc()
+    def restarted(self, reason: str = "", cause: str = OTHER) -> None:
+        """Note that the session restarts from its checkpoint, and why."""
+        self._metrics.count("streamk_restarts_total")
+        self._metrics.set("streamk_last_interruption_timestamp_seconds", time.time(), cause=cause)
         since, sessions, *_ = self._interruption or (time.monotonic(), 0)
-        self._interruption = since, sessions + 1, reason, away
+        self._interruption = since, sessions + 1, reason, cause == NO_BROKER
         self._models.clear()
+        lost = len(self._assigned)
+        self._assigned.clear()
+        self._changed("lost", lost)
         self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
 
     def progressed(self) -> None:
@@ -184,6 +237,8 @@ class Telemetry:
         """Note that everything read is saved; if nothing waits either, there is no progress to make."""
         if not self._waiting:
             self._interruption = None
+            if self.ready:  # what a session before this one had not saved is read again, or another's
+                self._unsaved_since = None
 
     def ailing(self) -> str:
         """Return what is wrong with the loop, empty if nothing is."""

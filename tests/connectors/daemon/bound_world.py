@@ -15,7 +15,7 @@ from connectors.daemon.session import Session
 from connectors.settings import Checkpoints
 from connectors.stream import PREDICTIONS, Output
 
-from .world import TELEMETRY, Member, PlayedSink, PlayedSource, World
+from .world import Member, PlayedSink, PlayedSource, World
 
 
 class Apart:
@@ -103,8 +103,9 @@ class BoundMember(Member):
         checkpoints = Checkpoints(events=self.events, seconds=3.0)
         sinks = {"topics": sink}
         self.session = Session(
-            self.operator, keeping, source, sinks, TELEMETRY, checkpoints, self.policy, lambda: self.clock[0]
-        )
+            self.operator, keeping, source, sinks, self.telemetry, checkpoints, self.policy,
+            lambda: self.clock[0],
+        )  # fmt: skip
         return self.session
 
 

@@ -7,16 +7,26 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import streamk
 from connectors.daemon import telemetry as module
 from connectors.daemon.learning import tally
+from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.outputs import Outcome
+from connectors.daemon.series import SERIES
 from connectors.daemon.telemetry import Telemetry
 from connectors.events import Event
-from connectors.stream import USAGE, Failure, Raw
+from connectors.stream import INTERRUPTIONS, NO_BROKER, USAGE, Away, Failure, Interruption, Raw, Unreadable
+
+from .world import PlayedSink, World
 
 LEARNER = SimpleNamespace(feature_count=256, events=1000)
 
@@ -25,7 +35,8 @@ LEARNER = SimpleNamespace(feature_count=256, events=1000)
 def clock(monkeypatch):
     """Return a clock that goes when it is told."""
     clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    now = {"monotonic": lambda: clock.now, "time": lambda: 1e9 + clock.now}
+    monkeypatch.setattr(module, "time", SimpleNamespace(**now))
     return clock
 
 
@@ -38,7 +49,9 @@ REFUSED = Outcome(Raw(0, b""), None, None, "cannot be decoded")
 
 def work(telemetry, outcomes, seconds=0.01, learner=LEARNER):
     telemetry.learned(outcomes, learner)
-    telemetry.worked(tally(outcomes, 0), seconds, outcomes[-1].raw.timestamp if outcomes else None)
+    telemetry.begin("a-0", 0, 10**6)
+    telemetry.count("a-0", 1, Processed([], tally(outcomes, 0), len(outcomes)))
+    telemetry.worked(seconds, outcomes[-1].raw.timestamp if outcomes else None)
 
 
 def metrics(telemetry):
@@ -59,7 +72,7 @@ def test_metrics_of_nothing():
         assert found[f'streamk_events_total{{result="{result}"}}'] == 0.0
     for name in ("restarts_total", "drifts_total", "batch_seconds_count", "checkpoint_bytes", "features"):
         assert found[f"streamk_{name}"] == 0.0
-    assert math.isnan(found["streamk_checkpoint_age_seconds"])
+    assert found["streamk_checkpoint_age_seconds"] == found["streamk_partitions"] == 0.0
     assert not [name for name in found if name.startswith("streamk_lag")]
 
 
@@ -67,7 +80,7 @@ def test_metrics(clock):
     telemetry = Telemetry("classification")
     work(telemetry, [outcome("a", {"a": 0.5, "b": 0.5}), outcome(None, {}), REFUSED, REFUSED], 0.02)
     work(telemetry, [outcome("b", {"a": 0.25, "b": 0.75})], 2.0, SimpleNamespace(feature_count=512, events=7))
-    telemetry.waiting({"clicks-0": 7, "clicks-1": 0})
+    telemetry.waiting({"clicks-0": 7, "clicks-1": 0}, {"clicks-1": 12})
     telemetry.checkpointed(4096)
     telemetry.restarted()
     clock.now += 12.5
@@ -77,28 +90,335 @@ def test_metrics(clock):
     assert found['streamk_events_total{result="refused"}'] == 2
     assert found['streamk_lag{partition="clicks-0"}'] == 7
     assert found['streamk_lag{partition="clicks-1"}'] == 0
+    assert found['streamk_lag_uncommitted{partition="clicks-1"}'] == 12
     assert found["streamk_batch_seconds_count"] == 2
     assert found["streamk_batch_seconds_sum"] == pytest.approx(2.02)
     assert found['streamk_batch_seconds_bucket{le="0.03"}'] == 1
     assert (found["streamk_features"], found["streamk_model_events"]) == (512, 7)
-    assert (found["streamk_checkpoint_bytes"], found["streamk_checkpoint_age_seconds"]) == (4096, 12.5)
+    assert found["streamk_checkpoint_bytes"] == 4096
     assert found["streamk_restarts_total"] == 1
     telemetry.waiting({"clicks-1": 3})
     assert [name for name in metrics(telemetry) if "lag" in name] == ['streamk_lag{partition="clicks-1"}']
 
 
-def test_every_metric_is_explained():
+def test_every_metric_has_a_help_text():
     text = Telemetry("regression")._answer("/metrics")[2].decode()
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     for name in names:
-        assert name.startswith("streamk_")
         assert re.search(rf"# HELP {name} \w.{{8}}", text) or name.endswith("_created")
+    ours = {name for name in names if name.startswith("streamk_") and not name.endswith("_created")}
+    assert ours == {series.name for series in SERIES}
+    assert {name.partition("_")[0] for name in names - ours} == {"streamk", "process", "python"}
+
+
+def test_the_documentation_lists_every_series():
+    page = (Path(__file__).parents[3] / "docs" / "daemon.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `streamk_")]
+    assert rows == [row(series) for series in SERIES]
+
+
+def row(series):
+    """Return the line of docs/daemon.md for a series."""
+    labels = [
+        f"`{label}`" + (": " if values else "") + ", ".join(f"`{value}`" for value in values)
+        for label, values in series.labels.items()
+    ]
+    return f"| `{series.name}` | {series.kind} | {'; '.join(labels)} | {series.help} |"
 
 
 def test_runs_share_nothing():
     one, two = Telemetry("regression"), Telemetry("regression")
     work(one, [outcome(1.0, 0.0)])
     assert metrics(two)['streamk_events_total{result="learned"}'] == 0
+
+
+# ---- replays
+
+
+class Scored:
+    """An operator of the played world that reports a loss for every record, as :class:`Learning` does."""
+
+    def __init__(self, operator, telemetry, scored):
+        self._operator, self._telemetry, self._scored = operator, telemetry, scored
+
+    def process(self, partition, records):
+        processed = self._operator.process(partition, records)
+        places = [(partition, raw.offset) for raw in records]
+        refused = [place for place in places if place[1] % 7 == 3]
+        self._scored += places if not self._telemetry._replaying else []
+        self._telemetry.scored(np.ones((2, len(records))), LEARNER)
+        tally = Tally(len(records) - len(refused), refused=len(refused))
+        return processed._replace(tally=tally, causes={"limits": len(refused)})
+
+    def __getattr__(self, name):
+        return getattr(self._operator, name)
+
+
+def measured(names=("a", "b", "c"), sinks=True):
+    """Return a world with a telemetry for each member, which crashes do not end, and what they scored."""
+    world = World(names, sinks=sinks)
+    for p in world.broker.end:
+        world.broker.wanted.setdefault(p, names[0])
+    scored = {}
+    for member in world.members.values():
+        member.telemetry, scored[member.name] = Telemetry("regression"), []
+        begin(member, scored[member.name])
+    return world, scored
+
+
+def begin(member, scored):
+    start = member.start
+
+    def started():
+        session = start()
+        session._operator = Scored(session._operator, member.telemetry, scored)
+        return session
+
+    member.start = started
+
+
+def counted(member):
+    found = metrics(member.telemetry)
+    return {result: found[f'streamk_events_total{{result="{result}"}}'] for result in Tally._fields}
+
+
+def distinct(world):
+    return sorted((p, k) for p, end in world.broker.end.items() for k in range(end) if k % 11 != 10)
+
+
+def live(world, choices):
+    """Live a story in which polls bring more or fewer records, so that replays end inside batches."""
+    for choice in choices:
+        for member in world.members.values():
+            member.most = 1 + choice % 5
+        world.live([choice])
+    return world
+
+
+CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)
+
+
+@settings(max_examples=150)
+@given(CHOICES, st.booleans())
+def test_events_are_counted_once_after_any_story(choices, sinks):
+    """One process whose sessions end between any two effects: every event is counted and scored once."""
+    world, scored = measured(("a",), sinks)
+    live(world, choices).finish()
+    events, found = distinct(world), counted(world.members["a"])
+    refused = sum(k % 7 == 3 for _, k in events)
+    assert found == {"learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0}
+    assert sorted(scored["a"]) == events
+    telemetry = world.members["a"].telemetry
+    assert telemetry._scored == len(events)
+    assert metrics(telemetry)['streamk_dead_letters_total{cause="limits"}'] == refused
+
+
+@settings(max_examples=150)
+@given(CHOICES, st.booleans())
+def test_no_process_counts_an_event_twice(choices, sinks):
+    """Several processes: each counts an event once at most, and together they count all of them."""
+    world, scored = measured(sinks=sinks)
+    live(world, choices).finish()
+    for name, member in world.members.items():
+        found = counted(member)
+        assert sum(found.values()) == len(scored[name]) == len({*scored[name]}) == member.telemetry._scored
+    assert {*chain.from_iterable(scored.values())} == {*distinct(world)}
+
+
+def test_a_new_process_does_not_count_what_was_emitted():
+    world, _ = measured(("a",))
+    member = world.members["a"]
+    member.events = 10**6  # no checkpoint for a while
+    for _ in range(7):
+        world.take("step", "a")
+    before, emitted = sum(counted(member).values()), world.broker.committed["p-0"].position
+    assert emitted > 0
+    member.telemetry = Telemetry("regression")
+    again = []
+    begin(member, again)
+    world.take("crash", "a")
+    world.finish()
+    committed = {place for place in distinct(world) if place[0] == "p-0" and place[1] < emitted}
+    assert not committed & {*again}
+    assert metrics(member.telemetry)["streamk_replayed_events_total"] > 0
+    assert before + sum(counted(member).values()) >= len(distinct(world))
+
+
+@pytest.mark.parametrize(
+    ("emitted", "end", "identity", "wanted"),
+    [
+        (0, 100, "t1", 40),  # replayed
+        (60, 100, "t1", 60),  # another process went on meanwhile
+        (10, 20, "t1", 20),  # the broker lost the end of the log
+        (5, 100, "t2", 5),  # the topic was deleted and created again
+    ],
+)
+def test_where_counting_resumes(emitted, end, identity, wanted):
+    telemetry = Telemetry("regression")
+    telemetry.begin("p-0", 3, 100, "t1")
+    assert telemetry.counted("p-0") == 3
+    telemetry.count("p-0", 40, Processed([], Tally(37), 37))
+    telemetry.restarted()
+    telemetry.begin("p-0", emitted, end, identity)
+    assert telemetry.counted("p-0") == wanted
+
+
+def test_a_sink_that_interrupts_does_not_score_events_twice():
+    """The operator has scored the records when the sink cannot take them."""
+    world, scored = measured(("a",))
+    member = world.members["a"]
+    for _ in range(3):
+        world.take("step", "a")
+    session = member.session
+
+    def refuse(outputs):
+        raise Interruption("no broker answers")
+
+    session._sinks["topics"].write = refuse
+    for _ in range(3):
+        world.take("step", "a")
+    assert member.session is not session
+    world.finish()
+    assert sorted(scored["a"]) == distinct(world)
+    assert sum(counted(member).values()) == len(distinct(world))
+
+
+# ---- checkpoints, commits, rebalances, interruptions
+
+
+def age(telemetry):
+    return metrics(telemetry)["streamk_checkpoint_age_seconds"]
+
+
+def test_the_age_of_a_checkpoint_counts_from_the_first_event_that_it_lacks(clock):
+    telemetry = Telemetry("regression")
+    clock.now += 100
+    assert age(telemetry) == 0
+    telemetry.unsaved()
+    clock.now += 10
+    telemetry.unsaved()
+    clock.now += 5
+    assert age(telemetry) == 15
+    telemetry.restarted()  # the next session has to read them again
+    clock.now += 5
+    assert age(telemetry) == 20
+    telemetry.checkpointed(4096)
+    clock.now += 1000
+    assert age(telemetry) == 0
+
+
+def test_events_that_another_process_has_taken_over_do_not_age(clock):
+    telemetry = Telemetry("regression")
+    telemetry.unsaved()
+    telemetry.restarted()
+    clock.now += 10
+    telemetry.waiting({})
+    telemetry.caught_up()  # before the group has given anything
+    assert age(telemetry) == 10
+    telemetry.ready = True
+    telemetry.waiting({"p-0": 3})
+    telemetry.caught_up()  # before the first poll
+    assert age(telemetry) == 10
+    telemetry.waiting({"p-0": 0})
+    telemetry.caught_up()
+    assert age(telemetry) == 0
+
+
+def test_the_age_of_a_checkpoint_in_a_session(clock):
+    world, _ = measured(("a",))
+    member = world.members["a"]
+    member.events = 10**6
+    seen = []
+    for _ in range(12):
+        world.take("step", "a")
+        clock.now += 1
+        seen.append((member.session._unsaved > 0, age(member.telemetry) > 0))
+    assert all(unsaved == aging for unsaved, aging in seen)
+    assert {aging for _, aging in seen} == {True, False}
+    world.finish()
+    clock.now += 1000
+    assert age(member.telemetry) == 0
+
+
+def test_commits_and_checkpoints_are_timed():
+    world, _ = measured(("a",))
+    world.finish()
+    found, effects = metrics(world.members["a"].telemetry), world.members["a"].effects
+    assert found['streamk_commit_seconds_count{kind="checkpoint"}'] == effects.count("written") > 0
+    assert found['streamk_commit_seconds_count{kind="outputs"}'] > 0
+
+
+def test_rebalances_are_counted():
+    world, _ = measured(("a", "b"))
+    a, b = world.members["a"], world.members["b"]
+    world.broker.wanted = {"p-0": "a", "p-1": "a"}
+    for _ in range(3):
+        world.take("step", "a")
+    assert rebalances(a) == {"assigned": 2, "revoked": 0, "lost": 0, "partitions": 2, "rebalances": 1}
+    world.take("want", "b", "p-1")
+    for name in "aabb":
+        world.take("step", name)
+    assert rebalances(a) == {"assigned": 2, "revoked": 1, "lost": 0, "partitions": 1, "rebalances": 2}
+    assert rebalances(b) == {"assigned": 1, "revoked": 0, "lost": 0, "partitions": 1, "rebalances": 1}
+    a.telemetry.restarted()
+    assert rebalances(a) == {"assigned": 2, "revoked": 1, "lost": 1, "partitions": 0, "rebalances": 2}
+
+
+def rebalances(member):
+    found = metrics(member.telemetry)
+    changes = {
+        change: found[f'streamk_rebalanced_partitions_total{{change="{change}"}}']
+        for change in ("assigned", "revoked", "lost")
+    }
+    return changes | {
+        "partitions": found["streamk_partitions"],
+        "rebalances": found["streamk_rebalances_total"],
+    }
+
+
+def test_the_last_interruption(clock):
+    telemetry = Telemetry("regression")
+    telemetry.restarted("no broker answers", NO_BROKER)
+    clock.now += 10
+    telemetry.restarted("the group has given the partitions to others")
+    found = metrics(telemetry)
+    times = [found[f'streamk_last_interruption_timestamp_seconds{{cause="{c}"}}'] for c in INTERRUPTIONS]
+    assert times == [1e9 + 1000, 0.0, 1e9 + 1010]
+
+
+def test_causes_of_interruptions():
+    assert [kind("it").cause for kind in (Away, Unreadable, Interruption)] == list(INTERRUPTIONS)
+
+
+def test_truncated_dead_letters_are_counted_when_they_are_committed(monkeypatch):
+    """A transaction that is undone takes its stubs along; the next session writes them again."""
+    world, _ = measured(("a",))
+    member, failures = world.members["a"], [2]
+    write, commit = PlayedSink.write, PlayedSink.commit
+
+    def truncating(sink, outputs):
+        before = len(sink._open)
+        write(sink, outputs)
+        return sum(offset % 7 == 3 for _, offset in sink._open[before:])
+
+    def failing(sink, positions):
+        if sink._open and failures[0]:
+            failures[0] -= 1
+            raise Interruption("no broker answers")
+        return commit(sink, positions)
+
+    monkeypatch.setattr(PlayedSink, "write", truncating)
+    monkeypatch.setattr(PlayedSink, "commit", failing)
+    while failures[0]:
+        world.take("step", "a")
+        assert metrics(member.telemetry)["streamk_truncated_dead_letters_total"] == 0
+    world.finish()
+    wanted = sum(k % 7 == 3 for _, k in distinct(world))
+    assert metrics(member.telemetry)["streamk_truncated_dead_letters_total"] == wanted
+
+
+def test_the_version():
+    assert metrics(Telemetry("regression"))[f'streamk_build_info{{version="{streamk.__version__}"}}'] == 1.0
 
 
 # ---- loss and error
@@ -252,7 +572,7 @@ def test_absent_brokers_are_no_illness_until_they_stay_away(clock):
     telemetry = Telemetry("regression", stall=60.0)
     for _ in range(61):
         assert telemetry.ailing() == ""
-        telemetry.restarted("no broker answers", away=True)
+        telemetry.restarted("no broker answers", NO_BROKER)
         clock.now += 1.0
         telemetry.beat()
     assert telemetry.ailing() == "61 sessions in a row have ended without progress: no broker answers"

@@ -33,7 +33,6 @@ from connectors.stream import (
 )
 
 BLANK = Policy(blank=True, group="g", digest="d1")
-TELEMETRY = Telemetry("classification")
 DISKS = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 atexit.register(DISKS.cleanup)
 
@@ -70,6 +69,7 @@ class Member:
         self.directory = Path(tempfile.mkdtemp(dir=DISKS.name))
         self.sinks, self.events, self.most = sinks, events, most
         self.session, self.until_crash, self.effects = None, None, []
+        self.telemetry = Telemetry("regression")
 
     def effect(self, name):
         """Have an effect on the world, unless the process ends before it."""
@@ -89,8 +89,9 @@ class Member:
         self.operator = Remembering()
         keeping = OnDisk(self.operator, store, source, sinks)
         self.session = Session(
-            self.operator, keeping, source, sinks, TELEMETRY, checkpoints, self.policy, lambda: self.clock[0]
-        )
+            self.operator, keeping, source, sinks, self.telemetry, checkpoints, self.policy,
+            lambda: self.clock[0],
+        )  # fmt: skip
         return self.session
 
     def step(self):
@@ -100,14 +101,19 @@ class Member:
                 self.start()
             self.session.step()
         except (CrashError, Interruption):
-            self.session = None
+            self.end()
+
+    def end(self):
+        """Let the session be no more; its telemetry lasts, as in a process that begins another session."""
+        self.session = None
+        self.telemetry.restarted()
 
     def save(self):
         try:
             if self.session is not None:
                 self.session.save()
         except (CrashError, Interruption):
-            self.session = None
+            self.end()
 
     def learned(self):
         """Return what the checkpoint that would count has learned, by partition."""
@@ -229,6 +235,9 @@ class PlayedSource:
     def ends(self):
         return dict(self._broker.end)
 
+    def uncommitted(self, ends):
+        return {}
+
     def confirm(self):
         pass
 
@@ -258,6 +267,7 @@ class PlayedSink:
         self._open += [
             (o.partition, o.raw.offset) for o in outputs if o.raw.offset >= self._emitted[o.partition]
         ]
+        return 0
 
     def commit(self, positions):
         if not self._open:
@@ -307,7 +317,7 @@ class World:
         elif what == "expel":
             self.broker.expel(name)
         elif what == "crash":
-            member.session = None
+            member.end()
         elif what == "arm":
             member.until_crash = detail
         else:
