@@ -31,7 +31,7 @@ USED = {
     KafkaNetClient: ["_manager", "_net"],
     KafkaConnectionManager: ["_net"],
     KafkaConnection: ["_sasl_authenticate"],
-    KafkaProducer: ["_accumulator", "_transaction_manager"],
+    KafkaProducer: ["_accumulator", "_sender", "_transaction_manager"],
     RecordAccumulator: ["_appends_in_progress", "_batches", "_tp_lock"],
     FutureRecordMetadata: ["_produce_future"],
     ProducerBatch: ["_record_futures"],

@@ -12,6 +12,9 @@ from connectors.files.sink import FileSink
 from connectors.stream import DEAD_LETTERS, Failure, Output, Raw
 
 
+TOPIC = 'kind = "topic"\ntopic = "t"\ngroup = "g"'
+
+
 def run(*arguments):
     return CliRunner().invoke(app, ["dead-letters", *map(str, arguments)])
 
@@ -89,8 +92,13 @@ def test_show_prints_tables(settings):
     ("command", "source", "dead", "message"),
     [
         ("retry", None, None, "source.kind is 'file', and nothing is sent to a log on disk"),
-        ("retry", 'kind = "topic"\ntopic = "t"', None, "dead_letters.kind: only dead letters in a topic"),
-        ("retry", 'kind = "topic"\ntopic = "t"', "", "the settings have no [dead_letters]"),
+        (
+            "retry",
+            'kind = "topic"\ntopic = "t"\ngroup = "g"',
+            None,
+            "dead_letters.kind: only dead letters in a topic",
+        ),
+        ("retry", 'kind = "topic"\ntopic = "t"\ngroup = "g"', "", "the settings have no [dead_letters]"),
         ("show", None, "", "the settings have no [dead_letters]"),
         ("show", None, 'kind = "file"\npath = "/no/such"', "dead_letters.path: /no/such cannot be read"),
     ],
