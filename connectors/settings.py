@@ -137,6 +137,42 @@ class FileSink(Section):
 
 
 Sink = Annotated[TopicSink | FileSink, Field(discriminator="kind")]
+TOP = 20  # labels of a prediction
+
+
+class PredictionTopic(TopicSink):
+    """Into a topic."""
+
+    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
+    headers: Any = Field(
+        [], description="names of the headers to copy from the event's record, or true for all"
+    )
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):  # a variable has no other type
+            value = {"true": True, "false": False}.get(value.lower(), _split(value))
+        value = [] if value is False else value
+        if value is not True and not (isinstance(value, list) and all(type(v) is str for v in value)):
+            raise ValueError("must be a list of names of headers, or true for all of them")
+        return value
+
+
+class PredictionFile(FileSink):
+    """Into JSON lines on disk."""
+
+    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_headers(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "headers" in values:
+            raise ValueError("predictions in a file have no headers; leave headers out, or name a topic")
+        return values
+
+
+Predictions = Annotated[PredictionTopic | PredictionFile, Field(discriminator="kind")]
 
 
 class Events(Section):
@@ -266,7 +302,7 @@ class Settings(Section):
     source: Annotated[TopicSource | FileSource, Field(discriminator="kind")]
     events: Events
     learner: Learner = Learner()
-    predictions: Sink | None = None
+    predictions: Predictions | None = None
     dead_letters: Sink | None = None
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints()
@@ -287,6 +323,9 @@ class Settings(Section):
             raise ValueError("events.columns must name the values of a CSV line, since a topic does not")
         if self.events.format == "msgpack" and not topic:
             raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
+        predictions = self.predictions
+        if not topic and predictions is not None and predictions.kind == "topic" and predictions.headers:
+            raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
         parts = {"source": self.source, **self.sinks}
         found = {k: (p.kind, str(p.topic if p.kind == "topic" else p.path)) for k, p in parts.items()}
         if self.snapshots is not None:

@@ -27,6 +27,8 @@ from connectors.settings import (
     Learner,
     Limits,
     Log,
+    PredictionFile,
+    PredictionTopic,
     Section,
     Settings,
     Snapshots,
@@ -48,7 +50,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
     "source": (TopicSource, FileSource),
     "events": (Events,),
     "learner": (Learner,),
-    "predictions": (TopicSink, FileSink),
+    "predictions": (PredictionTopic, PredictionFile),
     "dead_letters": (TopicSink, FileSink),
     "limits": (Limits,),
     "checkpoints": (Checkpoints,),
@@ -198,7 +200,7 @@ def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...]
     # the location of a union also names the member, and a list or table its place
     place = [str(part) for part in error["loc"]]
     members = _SECTIONS.get(place[0], ()) if place else ()
-    if len(place) > 2 and len(members) > 1:
+    if len(place) > 1 and len(members) > 1:
         kind = place.pop(1)  # the member of the union
         members = tuple(m for m in members if kind in get_args(m.model_fields["kind"].annotation))
     keys = tuple(place)

@@ -94,6 +94,7 @@ class Learning:
         self._predicts = settings.predictions is not None
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
+        self._top = settings.predictions.top if settings.predictions is not None else 0
         self._limits = Limits(settings.limits, settings.events.target) if limits is None else limits
         self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
@@ -152,14 +153,14 @@ class Learning:
             )
         elif trouble := self._limits.exceeded(outcomes, found.refused):
             failure = Failure(REFUSED_EVENTS, trouble)
-        outputs = encode(partition, done, self._predicts) if self._outputs else []
+        outputs = encode(partition, done, self._predicts, self._top) if self._outputs else []
         causes = Counter(outcome.cause for outcome in done if outcome.event is None)
         return Processed(outputs, found, len(done) + skipped, failure, causes)
 
     def _processed(self, partition: str, whole: Whole, skipped: int) -> Processed:
         self._telemetry.scored(losses(whole), self.learner, self._place)
         self._limits.passed(len(whole.records))
-        outputs = encoded(partition, whole) if self._predicts else []
+        outputs = encoded(partition, whole, self._top) if self._predicts else []
         predicted, count = whole.targets.count(None), len(whole.records)
         return Processed(outputs, Tally(count - predicted, predicted, 0, skipped), count + skipped)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from connectors.events import Event
+from connectors.settings import TOP
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, Output, Raw
 from streamk.scores import decide
+
+NO_LABEL = "no label learned yet"  # why a prediction is null
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -22,7 +26,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     cause: str = ""  # one of connectors.daemon.operator.CAUSES
 
 
-def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool) -> list[Output]:
+def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool, top: int = TOP) -> list[Output]:
     """Return the outputs of outcomes: dead letters, and predictions if they are wanted."""
     outputs = []
     for outcome in outcomes:
@@ -30,9 +34,8 @@ def encode(partition: str, outcomes: Sequence[Outcome], predictions: bool) -> li
         if event is None:
             outputs.append(Output(DEAD_LETTERS, partition, raw, outcome.reason.encode()))
         elif predictions:
-            outputs.append(
-                Output(PREDICTIONS, partition, raw, body(partition, raw, event, outcome.prediction))
-            )
+            prediction = body(partition, raw, event, outcome.prediction, top)
+            outputs.append(Output(PREDICTIONS, partition, raw, prediction))
     return outputs
 
 
@@ -43,8 +46,20 @@ def known(prediction: Any) -> Any:
     return prediction
 
 
-def body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
-    """Return a prediction as JSON."""
+def most_probable(prediction: Mapping[Any, float], top: int) -> Mapping[Any, float]:
+    """Return the ``top`` most probable labels, in the order of all labels, which also decides ties.
+
+    >>> most_probable({"a": 0.1, "b": 0.5, "c": 0.3, "d": 0.1}, 3)
+    {'a': 0.1, 'b': 0.5, 'c': 0.3}
+    """
+    if len(prediction) <= top:
+        return prediction
+    chosen = set(heapq.nlargest(top, prediction, key=prediction.__getitem__))
+    return {label: p for label, p in prediction.items() if label in chosen}
+
+
+def body(partition: str, raw: Raw, event: Event, prediction: Any, top: int = TOP) -> bytes:
+    """Return a prediction as JSON, with the probabilities of the ``top`` most probable labels."""
     key = event.key
     if key is None and raw.key is not None:
         key = key_of(raw.key)
@@ -54,8 +69,11 @@ def body(partition: str, raw: Raw, event: Event, prediction: Any) -> bytes:
     if (moment := raw.timestamp if event.time is None else event.time) is not None:
         answer["time"] = moment
     answer["prediction"] = decide(prediction)
-    if isinstance(prediction, dict):
-        answer["probabilities"] = {name_of(label): round(p, 6) for label, p in prediction.items()}
+    if answer["prediction"] is None:
+        answer["reason"] = NO_LABEL
+    if isinstance(prediction, dict) and top:
+        found = most_probable(prediction, top)
+        answer["probabilities"] = {name_of(label): round(p, 6) for label, p in found.items()}
     if event.target is not None:
         answer["target"] = event.target
     return msgspec.json.encode(answer)

@@ -182,7 +182,9 @@ def _open_sinks(settings: Settings, store: Store, source: Any, sinks: dict[str, 
     if topics:
         from connectors.kafka.sink import TopicSink
 
-        sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source)
+        wanted = settings.predictions
+        headers = wanted.headers if wanted is not None and wanted.kind == "topic" else ()
+        sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source, headers)
 
 
 @contextmanager

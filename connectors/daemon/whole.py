@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from connectors.daemon.outputs import body, key_of, known, name_of
 from connectors.daemon.telemetry import LEAST
 from connectors.events import Event
+from connectors.settings import TOP
 from connectors.stream import PREDICTIONS, Output, Raw
 
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic
@@ -60,24 +61,25 @@ def losses(whole: Whole) -> NDArray[np.float64]:
     return np.array([-np.log(np.maximum(p, LEAST)), wrong])
 
 
-def encoded(partition: str, whole: Whole) -> list[Output]:
-    """Return the predictions as outputs."""
-    places = zip(
-        repeat(PREDICTIONS), repeat(partition), whole.records, _bodies(partition, whole), strict=False
-    )
+def encoded(partition: str, whole: Whole, top: int = TOP) -> list[Output]:
+    """Return the predictions as outputs, with the probabilities of the ``top`` most probable labels."""
+    bodies = _bodies(partition, whole, top)
+    places = zip(repeat(PREDICTIONS), repeat(partition), whole.records, bodies, strict=False)
     return list(map(Output._make, places))
 
 
-def _bodies(partition: str, whole: Whole) -> list[bytes]:
+def _bodies(partition: str, whole: Whole, top: int) -> list[bytes]:
     records, targets, answers, labels = whole
     if labels is None:
         odd, (form, columns) = [], _with_numbers(targets, answers)
     elif labels:
+        codes = _most_probable(answers, top)
         # the numbers of labels that were not known then are 0
-        odd = np.flatnonzero(~(answers > 0.0).all(axis=1)).tolist()
-        form, columns = _with_labels(targets, answers, labels)
+        least = np.take_along_axis(answers, codes, axis=1).min(axis=1) if top else answers.max(axis=1)
+        odd = np.flatnonzero(~(least > 0.0)).tolist()
+        form, columns = _with_labels(targets, answers, labels, codes)
     else:
-        return [_single(partition, whole, k) for k in range(len(records))]
+        return [_single(partition, whole, k, top) for k in range(len(records))]
     _, _, keys, times, _ = zip(*records, strict=True)
     begin = f'{{"partition":{_escaped(partition)},"offset":%d'
     before: list[Any] = [[raw.offset for raw in records]]
@@ -90,7 +92,7 @@ def _bodies(partition: str, whole: Whole) -> list[bytes]:
     rows = map((begin + form).__mod__, zip(*before, *columns, strict=True))
     bodies = "\n".join(rows).encode().split(b"\n")
     for k in odd:
-        bodies[k] = _single(partition, whole, k)
+        bodies[k] = _single(partition, whole, k, top)
     return bodies
 
 
@@ -101,25 +103,44 @@ def _with_numbers(targets: list[Any], answers: NDArray[np.float64]) -> tuple[str
     return ',"prediction":%s%s', [_numbers(answers.tolist()), ends]
 
 
+def _most_probable(answers: NDArray[np.float64], top: int) -> NDArray[np.intp]:
+    """Return the columns of each row's ``top`` largest numbers, in order; the first of equal ones."""
+    rows, labels = answers.shape
+    if labels <= top:
+        return np.broadcast_to(np.arange(labels), (rows, labels))
+    return np.sort(np.argsort(-answers, axis=1, kind="stable")[:, :top], axis=1)
+
+
 def _with_labels(
-    targets: list[Any], answers: NDArray[np.float64], labels: list[Any]
+    targets: list[Any], answers: NDArray[np.float64], labels: list[Any], codes: NDArray[np.intp]
 ) -> tuple[str, list[Any]]:
+    """Return the rest of a prediction, with the probabilities of the labels in ``codes``."""
     texts = list(map(_text, labels))
     ends: dict[Any, str] = {label: f',"target":{text}}}' for label, text in zip(labels, texts, strict=True)}
     ends[None] = "}"
-    names = ",".join(f"{_escaped(name_of(label))}:%s" for label in labels)
     best = [texts[code] for code in answers.argmax(axis=1).tolist()]
-    columns = [_numbers(_rounded(column)) for column in answers.T]
-    form = f',"prediction":%s,"probabilities":{{{names}}}%s'
-    return form, [best, *columns, list(map(ends.__getitem__, targets))]
+    end = list(map(ends.__getitem__, targets))
+    count = codes.shape[1]
+    if not count:
+        return ',"prediction":%s%s', [best, end]
+    if count == len(labels):
+        pairs = ",".join(f"{_escaped(name_of(label))}:%s" for label in labels)
+        columns = [_numbers(_rounded(column)) for column in answers.T]
+    else:
+        pairs = ",".join(["%s:%s"] * count)
+        names = [_text(name_of(label)) for label in labels]
+        columns = []
+        for chosen, column in zip(codes.T, np.take_along_axis(answers, codes, axis=1).T, strict=True):
+            columns += [[names[code] for code in chosen.tolist()], _numbers(_rounded(column))]
+    return f',"prediction":%s,"probabilities":{{{pairs}}}%s', [best, *columns, end]
 
 
-def _single(partition: str, whole: Whole, k: int) -> bytes:
+def _single(partition: str, whole: Whole, k: int, top: int) -> bytes:
     """Return one prediction, encoded by itself."""
     answer: Any = whole.answers[k].tolist()
     if whole.labels is not None:
         answer = known(dict(zip(whole.labels, answer, strict=True)))
-    return body(partition, whole.records[k], Event({}, whole.targets[k], None, None, None), answer)
+    return body(partition, whole.records[k], Event({}, whole.targets[k], None, None, None), answer, top)
 
 
 def _escaped(text: str) -> str:

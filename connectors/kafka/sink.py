@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -16,11 +16,11 @@ from kafka import errors as kafka_errors
 from connectors.kafka.chunks import Message
 from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
 from connectors.kafka.dead_letters import letter
-from connectors.kafka.producer import LONGEST, Producer, StandardProducer
+from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
 from connectors.kafka.source import TopicSource
 from connectors.kafka.topic_limits import topic_limits
 from connectors.settings import Kafka
-from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Source
+from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Raw, Source
 
 _CLOSING = 5.0  # seconds
 
@@ -39,6 +39,8 @@ class TopicSink:
     source
         Where the positions belong. Those of a log on disk are committed for partition 0 of the first topic,
         in a group of their own.
+    headers
+        Names of the headers to copy from an event's record to its prediction, or True for all.
 
     Raises
     ------
@@ -48,8 +50,15 @@ class TopicSink:
         If no broker answers.
     """
 
-    def __init__(self, topics: Mapping[str, str], kafka: Kafka, member: str, source: Source) -> None:
-        self._topics, self._source = dict(topics), source
+    def __init__(
+        self,
+        topics: Mapping[str, str],
+        kafka: Kafka,
+        member: str,
+        source: Source,
+        headers: Sequence[str] | Literal[True] = (),
+    ) -> None:
+        self._topics, self._source, self._headers = dict(topics), source, headers
         self._emitted: dict[str, int] = {}
         self._open = False
         self._group = member_name(member)
@@ -139,9 +148,22 @@ class TopicSink:
                     self._producer.send(topic, value, key, headers)
                     truncated += found.truncated
             elif chosen:
-                bodies, keys = [output.body for output in chosen], [output.raw.key for output in chosen]
-                self._producer.send_many(topic, bodies, keys)
+                self._send_predictions(topic, chosen)
         return truncated
+
+    def _send_predictions(self, topic: str, outputs: Sequence[Output]) -> None:
+        bodies, keys = [output.body for output in outputs], [output.raw.key for output in outputs]
+        copied = [self._copied(output.raw) for output in outputs] if self._headers else []
+        if not any(copied):
+            self._producer.send_many(topic, bodies, keys)
+            return
+        for body, key, headers in zip(bodies, keys, copied, strict=True):
+            self._producer.send(topic, body, key, headers)
+
+    def _copied(self, raw: Raw) -> Headers:
+        """Return the headers that a prediction takes from its record; one without a value becomes empty."""
+        wanted = self._headers
+        return [(name, text or b"") for name, text in raw.headers if wanted is True or name in wanted]
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """End the transaction, if one is open, with the positions in it."""

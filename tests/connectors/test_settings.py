@@ -15,7 +15,7 @@ import streamk
 from connectors import settings
 from connectors.events import Event
 from connectors.learners import LEARNERS
-from connectors.settings import FileSink, Settings, TopicSink, TopicSource
+from connectors.settings import PredictionFile, PredictionTopic, Settings, TopicSink, TopicSource
 from connectors.settings_file import example, load, load_kafka
 from connectors.stream import USAGE, Failure
 from streamk.scores import TASKS
@@ -24,8 +24,9 @@ KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
-    "source": TopicSource, "events": settings.Events, "learner": settings.Learner, "predictions": TopicSink,
-    "dead_letters": TopicSink, "limits": settings.Limits, "checkpoints": settings.Checkpoints,
+    "source": TopicSource, "events": settings.Events, "learner": settings.Learner,
+    "predictions": PredictionTopic, "dead_letters": TopicSink, "limits": settings.Limits,
+    "checkpoints": settings.Checkpoints,
     "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "log": settings.Log,
     "kafka": settings.Kafka,
 }  # fmt: skip
@@ -120,6 +121,60 @@ def test_what_is_refused_is_named(tmp_path, text, sentences):
     assert len(found) == len(sentences)
     for line, sentence in zip(found, sentences, strict=True):
         assert line.startswith(f"streamk.toml: {sentence}")
+
+
+PREDICTIONS = "[predictions]\nkind = 'topic'\ntopic = 'p'\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("['trace', 'b']", ["trace", "b"]), ("true", True), ("false", []), ("[]", []), (None, [])],
+)
+def test_headers_of_predictions(tmp_path, value, expected):
+    line = "" if value is None else f"headers = {value}"
+    assert read(tmp_path, BASE + PREDICTIONS + line).predictions.headers == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("trace, b", ["trace", "b"]), ("true", True), ("False", []), ("truth", ["truth"])],
+)
+def test_headers_of_predictions_from_a_variable(tmp_path, value, expected):
+    found = read(tmp_path, BASE + PREDICTIONS, PREDICTIONS__HEADERS=value).predictions
+    assert found.headers == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            BASE + PREDICTIONS + "headers = 3",
+            "predictions.headers: must be a list of names of headers, or true for all of them",
+        ),
+        (
+            BASE + PREDICTIONS + "headers = [1]",
+            "predictions.headers: must be a list of names of headers, or true for all of them",
+        ),
+        (
+            BASE + "[predictions]\nkind = 'file'\npath = 'p'\nheaders = true",
+            "predictions: predictions in a file have no headers; leave headers out, or name a topic",
+        ),
+        (
+            FILE + PREDICTIONS + "headers = ['trace']",
+            "predictions.headers is for topics; events of a log on disk have no headers",
+        ),
+        (
+            BASE + PREDICTIONS + "top = -1",
+            "predictions.top: Input should be greater than or equal to 0",
+        ),
+        (
+            BASE + "[dead_letters]\nkind = 'topic'\ntopic = 'd'\ntop = 3",
+            "dead_letters.top: there is no such setting; did you mean dead_letters.topic?",
+        ),
+    ],
+)
+def test_wrong_settings_of_predictions(tmp_path, text, sentence):
+    assert refused(tmp_path, text) == [f"streamk.toml: {sentence}"]
 
 
 @pytest.mark.parametrize("section", ["source", "predictions"])
@@ -338,7 +393,7 @@ def test_variables_go_before_the_file(tmp_path):
     assert (found.source.topic, found.source.group) == ("clicks", "g")
     assert (found.events.target, found.events.ignore, found.events.columns) == ("y", ["a", "b"], ["x"])
     assert found.events.features == ["a", "b.c"]
-    assert found.predictions == FileSink(kind="file", path=Path("out.jsonl"))
+    assert found.predictions == PredictionFile(kind="file", path=Path("out.jsonl"))
     assert (found.telemetry.port, found.limits.ratio) == (8080, 0.1)
 
 

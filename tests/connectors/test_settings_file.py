@@ -3,7 +3,7 @@
 import re
 
 from connectors import settings
-from connectors.settings import FileSink, FileSource, Settings, TopicSink, TopicSource
+from connectors.settings import FileSink, FileSource, PredictionTopic, Settings, TopicSink, TopicSource
 from connectors.settings_file import example
 
 from .test_settings import SECTIONS, read
@@ -34,7 +34,7 @@ def test_the_example_shows_the_defaults(tmp_path):
     given = [re.sub(r"^# (?=\[|\w+ = (?!\"\"))", "", line) for line in lines]
     assert sum(a != b for a, b in zip(lines, given, strict=True)) > 25
     found = read(tmp_path, "\n".join(given))
-    assert found.predictions == TopicSink(kind="topic", topic="predictions")
+    assert found.predictions == PredictionTopic(kind="topic", topic="predictions")
     assert found.dead_letters == TopicSink(kind="topic", topic="dead-letters")
     assert found.snapshots == settings.Snapshots(topic="snapshots")
     without = {"predictions": None, "dead_letters": None, "snapshots": None}

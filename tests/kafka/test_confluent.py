@@ -79,10 +79,10 @@ def test_predictions_and_dead_letters(stand, producer):
 
 
 @contextlib.contextmanager
-def sink_of(stand, producer, source, topics=("out", "dead")):
+def sink_of(stand, producer, source, topics=("out", "dead"), headers=()):
     kinds = dict(zip((PREDICTIONS, DEAD_LETTERS), map(stand.topic, topics), strict=True))
     kafka = Kafka(servers=[stand.servers], producer=producer)
-    sink = TopicSink(kinds, kafka, stand.name, source)
+    sink = TopicSink(kinds, kafka, stand.name, source, headers)
     try:
         yield sink
     finally:

@@ -53,14 +53,14 @@ def record(i, kind, numbers):
     return {"malformed": b"\xff{", "none": None, "cut": text[:-1]}.get(kind, text)
 
 
-def operator_of(name, telemetry=None, limits=None):
+def operator_of(name, telemetry=None, limits=None, predictions=None):
     learner, task, features = TASKS[name]
     settings = Settings.model_validate({
         "source": {"kind": "file", "path": "log"},
         "events": {"target": "y", "ignore": ["id"]},
         "learner": {"name": learner, "task": task, "parameters": {"features": features, "seed": 3}},
         "limits": limits or {},
-        "predictions": {"kind": "file", "path": "out"},
+        "predictions": {"kind": "file", "path": "out", **(predictions or {})},
         "dead_letters": {"kind": "file", "path": "dead"},
     })  # fmt: skip
     telemetry = telemetry or Telemetry(task)
@@ -126,7 +126,7 @@ LABELS = st.one_of(
 )
 
 
-def singly(partition, whole):
+def singly(partition, whole, top=20):
     rows = whole.answers.tolist()
     if whole.labels is not None:
         rows = [known(dict(zip(whole.labels, row, strict=True))) for row in rows]
@@ -134,7 +134,7 @@ def singly(partition, whole):
         Outcome(raw, Event({}, target, None, None, None), row, "")
         for raw, target, row in zip(whole.records, whole.targets, rows, strict=True)
     ]
-    return encode(partition, outcomes, True)
+    return encode(partition, outcomes, True, top)
 
 
 def raws_of(data, count):
@@ -151,6 +151,68 @@ def test_labels_encoded(data, labels, partition):
     targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
     whole = Whole(raws_of(data, len(rows)), targets, np.array(rows), labels)
     assert encoded(partition, whole) == singly(partition, whole)
+
+
+@given(st.data(), st.integers(2, 6), st.integers(0, 7))
+@example(None, 6, 3)
+def test_the_most_probable_labels_encoded(data, count, top):
+    """Ties, labels that are not known, and names with a per cent sign are as when encoded singly."""
+    labels = [f"{chr(97 + k)}%s" for k in range(count)]
+    if data is None:
+        rows = [[0.1, 0.3, 0.1, 0.3, 0.1, 0.1], [0.0] * 6, [0.5, 0.5, 0.0, 0.0, 0.0, 0.0]]
+    else:
+        chance = st.sampled_from([0.0, 0.1, 0.1, 0.2, 0.3]) | PROBABILITIES
+        rows = data.draw(st.lists(st.lists(chance, min_size=count, max_size=count), min_size=1))
+    targets = [None, *labels]
+    whole = Whole(
+        [Raw(k, b"", b"k") for k in range(len(rows))],
+        [targets[k % len(targets)] for k in range(len(rows))],
+        np.array(rows),
+        labels,
+    )
+    found = encoded("p%-0", whole, top)
+    assert found == singly("p%-0", whole, top)
+    for output, row in zip(found, rows, strict=True):
+        order = sorted(range(count), key=lambda k: (-row[k], k))
+        expected = {labels[k]: round(row[k], 6) for k in sorted(order[:top]) if row[k] > 0.0}
+        answer = json.loads(output.body)
+        assert list(answer.get("probabilities", {}).items()) == list(expected.items())
+        assert ("probabilities" in answer) == (top > 0)
+        assert answer["prediction"] == (labels[order[0]] if row[order[0]] > 0.0 else None)
+
+
+@pytest.mark.parametrize("quickly", [True, False])
+@pytest.mark.parametrize(("top", "shown"), [(None, 20), (3, 3), (0, 0), (900, 900)])
+def test_a_prediction_holds_the_most_probable_labels_alone(quickly, top, shown):
+    chosen = {} if top is None else {"top": top}
+    operator, _ = operator_of("classes", predictions=chosen)
+    if not quickly:
+        operator.whole = lambda records: None
+    raws = [Raw(i, json.dumps({"a": i % 7, "y": f"label {i % 900}"}).encode()) for i in range(1000)]
+    operator.process("p", raws[:900])
+    outputs = operator.process("p", raws[900:]).outputs
+    for output in outputs:
+        answer = json.loads(output.body)
+        found = answer.get("probabilities", {})
+        assert len(found) <= shown
+        assert (top == 0) or answer["prediction"] == max(found, key=found.get)
+    assert operator.learner.events == 1000
+
+
+@pytest.mark.parametrize("quickly", [True, False])
+def test_a_prediction_without_a_label_says_why(quickly):
+    operator, _ = operator_of("classes")
+    if not quickly:
+        operator.whole = lambda records: None
+    raws = [Raw(0, b'{"a": 1}'), Raw(1, b'{"a": 2}'), Raw(2, b'{"a": 3, "y": "up"}'), Raw(3, b'{"a": 1}')]
+    answers = []
+    for part in (raws[:2], raws[2:3], raws[3:]):
+        answers += [json.loads(output.body) for output in operator.process("p", part).outputs]
+    assert [a["prediction"] for a in answers] == [None, None, None, "up"]
+    assert [a.get("reason") for a in answers] == ["no label learned yet"] * 3 + [None]
+    numbers, _ = operator_of("numbers")
+    (output,) = numbers.process("p", [Raw(0, b'{"a": 1}')]).outputs
+    assert "reason" not in json.loads(output.body)
 
 
 @given(st.data())
