@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from connectors.daemon.field_kinds import warn_of_changes
 from connectors.daemon.limits import LimitError, Limits, Room
 from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
 from connectors.daemon.outputs import Outcome, encode, known
@@ -107,6 +108,7 @@ class Learning:
         )
         self._arrays: Callable[..., Any] = many._predict_learn
         self._room.look(learner)
+        self._changed = learner._changed_fields
         self._telemetry.learned([], learner, self._place)
 
     def snapshot(self) -> Mapping[str, bytes]:
@@ -133,6 +135,14 @@ class Learning:
         if whole is not None:
             return self._processed(partition, whole, len(records) - len(live))
         outcomes = self.outcomes(live)
+        processed = self._process(partition, records)
+        changed = self.learner._changed_fields
+        if changed is not self._changed:
+            self._changed = changed
+            warn_of_changes(changed, partition, records, self._decode, self._telemetry.warned)
+        return processed
+
+    def _process(self, partition: str, records: Sequence[Raw]) -> Processed:
         stopped = not self._lenient and bool(outcomes) and outcomes[-1].event is None
         done = outcomes[:-1] if stopped else outcomes
         skipped = len(records) - len(live)

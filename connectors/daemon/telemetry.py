@@ -64,6 +64,7 @@ class Telemetry:
         self._models: dict[str, tuple[int, int]] = {}  # features and events
         self._interruption: tuple[float, int, str, bool] | None = None  # since, sessions, reason, absence
         self.ready = False
+        self.warned: set[str] = set()  # fields whose change of kind is in the log
         self._metrics = metrics = Metrics()
         self.registry = metrics.registry
         metrics.set("streamk_build_info", 1.0, version=__version__)

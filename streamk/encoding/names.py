@@ -27,6 +27,7 @@ from streamk.encoding.transforms import Transform
 MOST_NAMES = MOST_SLOTS
 _MOST_KEYS = 65_536
 _LONGEST = 256  # characters of a category whose key is kept
+MOST_CHANGED = 20  # fields whose change of kind is noted
 IN_A_STRING = "Put a free-form field into a string"
 
 
@@ -61,8 +62,12 @@ class Names:
     ----------
     transforms
         Of numbers whose tails are heavy, by name.
+    changed
+        Fields that were numbers and became categories, or the reverse, while this object existed: the name,
+        and whether it became a category. Only the first :data:`MOST_CHANGED`.
     """
 
+    changed: tuple[tuple[str, bool], ...] = ()
     waiting: Pending | None = None  # encoded events that are yet to be learned
     sample: Movable | None = None  # encoded events that were learned
 
@@ -91,10 +96,11 @@ class Names:
         self._keys: dict[Hashable, bytes] = {}
         self._categories: dict[tuple[str, str], int] = {}
         self._category_slots: dict[str, int] = {}
+        self._category_fields: set[str] = set()  # of which a value was met
         self._transforms: dict[int, Transform] = {}  # by slot
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        state = {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k != "changed"}
         return {**state, "statistics": self.statistics[: len(self.numbers)].copy()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -166,12 +172,26 @@ class Names:
         pair = (name, value)
         key = self._categories.get(pair)
         if key is None:
+            if name not in self._category_fields:
+                self._meet_category(name)
             key = category_key(name, value)
             if len(value) <= _LONGEST:
                 if len(self._categories) >= _MOST_KEYS:
                     self._categories.clear()
                 self._categories[pair] = key
         return key
+
+    def _meet_category(self, name: str) -> None:
+        """Note that a field has values that are categories."""
+        if len(self._category_fields) >= _MOST_KEYS:
+            self._category_fields.clear()
+        self._category_fields.add(name)
+        if name in self.numbers or name in self._entries:
+            self._note_change(name, True)
+
+    def _note_change(self, name: str, category: bool) -> None:
+        if len(self.changed) < MOST_CHANGED and name not in dict(self.changed):
+            self.changed = (*self.changed, (name, category))
 
     def category_slot(self, name: str) -> int:
         """Return what stands as the slot of every value of a category."""
@@ -192,6 +212,8 @@ class Names:
         if entry is None:
             if not self.registers and len(self._entries) >= _MOST_KEYS:
                 self._forget()
+            if name in self._category_fields:
+                self._note_change(name, False)
             entry = self._entries[name] = self.slot(name), self.number_key(name, self.numbers.get(name, 0))
             self._slots[name], self._keys[name] = struct.pack("i", entry[0]), struct.pack("Q", entry[1])
         return entry

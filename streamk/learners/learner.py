@@ -143,6 +143,11 @@ class Learner(base.Estimator):
         inputs = self._codec.inputs
         return bool(inputs.numbers or inputs.known_categories())
 
+    @property
+    def _changed_fields(self) -> tuple[tuple[str, bool], ...]:
+        """Fields that became categories (True) or numbers (False) lately; another tuple once one more did."""
+        return self._codec.inputs.changed
+
     def save(self, path: str | Path, extra: Any = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 

@@ -1,6 +1,7 @@
 """Predictions in a topic: what they hold, and what they take from the event's record."""
 
 import json
+import re
 from itertools import chain
 
 import pytest
@@ -120,3 +121,16 @@ def test_the_most_probable_labels_alone(stand, producer):
     assert max(len(f["probabilities"]) for f in found) == 3
     assert [f.get("reason") for f in found] == ["no label learned yet"] + [None] * 399
     assert found[0]["prediction"] is None
+
+
+def test_a_number_that_becomes_a_string_is_in_the_log_once(stand):
+    stand.topics()
+    sent = events(300)
+    for x in sent[200::2]:
+        x["f01"] = "n/a"
+    stand.send(sent)
+    daemon = run(stand, 300)
+    (line,) = [line for line in daemon.text().splitlines() if " warning " in line]
+    place = re.escape(stand.topic("in"))
+    assert re.search(rf"{place}-0, offset 200: the field 'f01' was a number .* and is 'n/a' here", line)
+    assert len(stand.read()) == 300
