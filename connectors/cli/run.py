@@ -9,7 +9,10 @@ import typer
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits, load_and_log
+from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
+from connectors.settings import Settings
+from connectors.settings_file import load
 from connectors.stream import EXIT_CODES, Failure
 
 log = logging.getLogger(__name__)
@@ -24,20 +27,26 @@ def run_command(
 ) -> None:
     """Learn from a topic or a log, each event once, until told to stop.
 
-    SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there.
+    SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there. SIGHUP reads the
+    settings again, and SIGUSR1 writes a checkpoint.
     """
     with exits():
-        settings = load_and_log(config)
-        if blank and settings.source.kind == "topic":
-            source = settings.source.model_copy(update={"blank": True})
-            settings = settings.model_copy(update={"source": source})
+        live = LiveSettings(_chosen(load_and_log(config), blank), lambda: _chosen(load(config), blank))
         try:
-            run(settings)
+            run(live)
         except Failure as failure:
-            if settings.log.form == "text":
+            if live.current.log.form == "text":
                 raise
             log.error(str(failure), extra={"fields": {"exit_code": failure.code}})
             raise typer.Exit(failure.code) from None
+
+
+def _chosen(settings: Settings, blank: bool) -> Settings:
+    """Return settings with the option of the command line."""
+    if not blank or settings.source.kind != "topic":
+        return settings
+    source = settings.source.model_copy(update={"blank": True})
+    return settings.model_copy(update={"source": source})
 
 
 run_command.__doc__ = f"{run_command.__doc__}\n    Exit codes:\n\n" + "".join(

@@ -16,6 +16,7 @@ from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.whole import Whole, encoded, losses
 from connectors.events import Decoder, Event
+from connectors.settings import Limits as LimitSettings
 from connectors.settings import Settings
 from connectors.stream import REFUSED_EVENTS, Failure, Raw
 from streamk.encoding.rows import RowError
@@ -93,9 +94,9 @@ class Learning:
         self._classes = settings.learner.task == "classification"
         self._lenient = settings.dead_letters is not None
         self._predicts = settings.predictions is not None
+        self._top = settings.predictions.top if settings.predictions is not None else 0
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
-        self._top = settings.predictions.top if settings.predictions is not None else 0
         self._limits = Limits(settings.limits, settings.events.target) if limits is None else limits
         self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
@@ -107,9 +108,13 @@ class Learning:
             many.predict_proba_learn_many if self._classes else many.predict_learn_many
         )
         self._arrays: Callable[..., Any] = many._predict_learn
-        self._room.look(learner)
         self._changed = learner._changed_fields
+        self._room.look(learner)
         self._telemetry.learned([], learner, self._place)
+
+    def adjust(self, limits: LimitSettings) -> None:
+        """Take limits that have changed."""
+        self._limits.limits = self._room.limits = limits
 
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model."""
@@ -130,11 +135,6 @@ class Learning:
 
         Without dead letters, the first record that is refused ends the run.
         """
-        live = [raw for raw in records if raw.value is not None] if self._skips else records
-        whole = self.whole(live) if live else None
-        if whole is not None:
-            return self._processed(partition, whole, len(records) - len(live))
-        outcomes = self.outcomes(live)
         processed = self._process(partition, records)
         changed = self.learner._changed_fields
         if changed is not self._changed:
@@ -143,6 +143,11 @@ class Learning:
         return processed
 
     def _process(self, partition: str, records: Sequence[Raw]) -> Processed:
+        live = [raw for raw in records if raw.value is not None] if self._skips else records
+        whole = self.whole(live) if live else None
+        if whole is not None:
+            return self._processed(partition, whole, len(records) - len(live))
+        outcomes = self.outcomes(live)
         stopped = not self._lenient and bool(outcomes) and outcomes[-1].event is None
         done = outcomes[:-1] if stopped else outcomes
         skipped = len(records) - len(live)

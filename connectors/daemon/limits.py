@@ -35,7 +35,7 @@ class Room:
     """
 
     def __init__(self, limits: settings.Limits, classes: bool) -> None:
-        self._limits, self._classes = limits, classes
+        self.limits, self._classes = limits, classes
         self._labels: set[Any] = set()
         self._names: set[str] | None = None
         self._inputs = False  # whether events with inputs have come
@@ -84,18 +84,18 @@ class Room:
                 f"the label is {event.target!r} ({kind.__name__}), and labels before are of another type, as "
                 f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
             )
-        if new_label and len(self._labels) >= self._limits.labels:
+        if new_label and len(self._labels) >= self.limits.labels:
             raise LimitError(
-                f"the label {event.target!r} would be one more than {self._limits.labels} (limits.labels): "
+                f"the label {event.target!r} would be one more than {self.limits.labels} (limits.labels): "
                 "is events.target an identifier?"
             )
         if self._names is None or event.fields.keys() <= self._names:
             return new_label or first_inputs
         numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
         new = len(numbers - self._names)
-        if new and len(self._names) + new > self._limits.names:
+        if new and len(self._names) + new > self.limits.names:
             raise LimitError(
-                f"{new} names of numbers are new, and there would be more than {self._limits.names} "
+                f"{new} names of numbers are new, and there would be more than {self.limits.names} "
                 "(limits.names): is an identifier used as a name?"
             )
         return new_label or first_inputs or new > 0
@@ -113,7 +113,7 @@ class Limits:
     """
 
     def __init__(self, limits: settings.Limits, target: str = "") -> None:
-        self._limits, self._target = limits, target
+        self.limits, self._target = limits, target
         self._row = self._unlabelled = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
 
@@ -121,11 +121,11 @@ class Limits:
         """Count so many events that were not refused."""
         self._row = 0
         self._seen += [False] * count
-        del self._seen[: -self._limits.window]
+        del self._seen[: -self.limits.window]
 
     def exceeded(self, outcomes: Sequence[Outcome], refused: int) -> str:
         """Count outcomes, and return the sentence that ends the run, empty if there is none."""
-        limits = self._limits
+        limits = self.limits
         if not refused:
             self.passed(len(outcomes))
             return ""
@@ -159,7 +159,7 @@ class Limits:
             If there are too many: the name of the target is wrong. What was read is not saved, so nothing is
             lost once the name is right.
         """
-        most = self._limits.without_target
+        most = self.limits.without_target
         self._unlabelled = 0 if learned else self._unlabelled + unlabelled
         if not most or self._unlabelled < most:
             return

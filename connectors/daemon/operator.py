@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from connectors.settings import Limits
 from connectors.stream import Failure, Output, Raw
 
 
@@ -57,6 +58,10 @@ class Processor(Protocol):
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Take consecutive records of a partition, and answer them."""
+        ...
+
+    def adjust(self, limits: Limits) -> None:
+        """Take limits that have changed, for the records to come."""
         ...
 
 

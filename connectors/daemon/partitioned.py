@@ -9,6 +9,7 @@ from connectors.daemon.limits import Limits
 from connectors.daemon.operator import Processed
 from connectors.daemon.telemetry import Telemetry
 from connectors.events import Decoder
+from connectors.settings import Limits as LimitSettings
 from connectors.settings import Settings
 from connectors.stream import Raw
 
@@ -47,6 +48,13 @@ class Partitioned:
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Have the model of the partition predict each event, then learn it."""
         return self._models[partition].process(partition, records)
+
+    def adjust(self, limits: LimitSettings) -> None:
+        """Take limits that have changed, also for models to come."""
+        self._settings = self._settings.model_copy(update={"limits": limits})
+        self._limits.limits = limits
+        for model in self._models.values():
+            model.adjust(limits)
 
     def snapshot(self, partition: str) -> Mapping[str, bytes]:
         """Return the model of a partition."""

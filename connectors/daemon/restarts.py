@@ -44,7 +44,7 @@ class RestartLimit:
     """
 
     def __init__(self, away: float, restarts: int) -> None:
-        self._away, self._restarts = away, restarts
+        self._away, self.restarts = away, restarts
         self._answered = False
         self._away_since: float | None = None
         self._fruitless = 0
@@ -94,7 +94,7 @@ class RestartLimit:
                 raise Failure(AWAY, f"{error}; it has been so for {gone:.0f} seconds ({why})") from None
             return
         self._fruitless = 1 if worked else self._fruitless + 1
-        if self._fruitless > self._restarts:
+        if self._fruitless > self.restarts:
             raise Failure(
                 STUCK,
                 f"{error}; {self._fruitless} sessions have ended without progress (limits.restarts)",

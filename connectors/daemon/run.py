@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,11 +12,13 @@ from typing import Any
 from connectors.daemon.beginning import Policy
 from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
+from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.partition_bound import InTopic, require_none
 from connectors.daemon.partitioned import Partitioned
+from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.restarts import RestartLimit
 from connectors.daemon.session import Session
-from connectors.daemon.signals import signals
+from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import digest_of, training_of
@@ -38,31 +39,31 @@ _REPEAT = 60.0  # seconds after which the log says again what has not changed
 _LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
 
 
-def run(settings: Settings) -> None:
-    """Run until the source ends or SIGTERM or SIGINT comes.
+def run(live: LiveSettings) -> None:
+    """Run until the source ends or SIGTERM, SIGINT or SIGQUIT comes.
 
     Raises
     ------
     Failure
         If it cannot go on.
     """
+    settings, requests = live.current, Requests()
     telemetry = Telemetry(settings.learner.task, settings.telemetry.window, settings.telemetry.stall_seconds)
-    stop = threading.Event()
     store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
-    with signals(stop), store.locked(), _served(telemetry, settings):
-        _sessions(settings, store, telemetry, stop)
+    with daemon_signals(requests), store.locked(), _served(telemetry, settings):
+        _sessions(live, store, telemetry, requests)
     log.info("stopped")
 
 
-def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event) -> None:
-    limit = RestartLimit(settings.kafka.away_seconds, settings.limits.restarts)
+def _sessions(live: LiveSettings, store: Store, telemetry: Telemetry, requests: Requests) -> None:
+    limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
     pause, said, said_at = 0.1, "", 0.0
-    while not stop.is_set():
+    while not requests.stop.is_set():
         gc.unfreeze()  # of a session that ended, clients stay in circles, with their sockets
         gc.collect()
         begun = time.monotonic()
         try:
-            _session(settings, store, telemetry, stop, limit)
+            _session(live, store, telemetry, requests, limit)
             return
         except Interruption as error:
             now = time.monotonic()
@@ -72,28 +73,60 @@ def _sessions(settings: Settings, store: Store, telemetry: Telemetry, stop: thre
                 said, said_at = str(error), now
                 log.warning("%s; restarting the session from the checkpoint", said)
             deadline = time.monotonic() + pause
-            while not stop.is_set() and time.monotonic() < deadline:
+            while not requests.stop.is_set() and time.monotonic() < deadline:
                 telemetry.beat()
-                stop.wait(0.1)
+                _reload(live, store, telemetry, requests, limit)
+                requests.stop.wait(0.1)
     log.warning("stopped while interrupted: the next run goes on from the last checkpoint")
 
 
 def _session(
-    settings: Settings, store: Store, telemetry: Telemetry, stop: threading.Event, limit: RestartLimit
+    live: LiveSettings, store: Store, telemetry: Telemetry, requests: Requests, limit: RestartLimit
 ) -> None:
     """Run one session to its end."""
+    settings = live.current
     with open_ends(settings, store, limit.applied()) as (source, sinks):
         session = begin_session(settings, store, source, sinks, telemetry)
         settled = False
         limit.follow(session)
         try:
-            while not stop.is_set() and not session.step():
+            while not requests.stop.is_set() and not session.step():
+                _reload(live, store, telemetry, requests, limit, session)
+                if requests.checkpoint:
+                    session.save()
+                    requests.checkpoint = (
+                        False  # no sooner: the next session writes one if this one could not
+                    )
+                    log.info("SIGUSR1: wrote a checkpoint")
                 if not settled and session.processed:
                     settle()
                     settled = True
             session.finish()
         finally:
             session.close()
+
+
+def _reload(
+    live: LiveSettings,
+    store: Store,
+    telemetry: Telemetry,
+    requests: Requests,
+    limit: RestartLimit,
+    session: Session | None = None,
+) -> None:
+    """Read the settings again if that was asked."""
+    if not requests.reload:
+        return
+    requests.reload = False
+
+    def apply(settings: Settings) -> None:
+        log_to_stderr(settings.log, settings.kafka.secrets)
+        store.keep, limit.restarts = settings.checkpoints.keep, settings.limits.restarts
+        telemetry.adjust(settings.telemetry.window, settings.telemetry.stall_seconds)
+        if session is not None:
+            session.adjust(settings.checkpoints, settings.limits)
+
+    live.reload(apply)
 
 
 def begin_session(

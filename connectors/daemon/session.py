@@ -22,7 +22,7 @@ from connectors.daemon.operator import Processor
 from connectors.daemon.ownership import Note
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import require_same_digest
-from connectors.settings import Checkpoints
+from connectors.settings import Checkpoints, Limits
 from connectors.stream import (
     MOST,
     Assigned,
@@ -96,6 +96,11 @@ class Session:
     def positions(self) -> dict[str, int]:
         """Up to where partitions have been read."""
         return {name: progress.position for name, progress in self._partitions.items()}
+
+    def adjust(self, checkpoints: Checkpoints, limits: Limits) -> None:
+        """Take settings that have changed."""
+        self._checkpoints = checkpoints
+        self._operator.adjust(limits)
 
     def step(self) -> bool:
         """Go once round the loop; return whether the source is at its end."""

@@ -41,7 +41,7 @@ class Store:
     """
 
     def __init__(self, directory: Path, keep: int = 3) -> None:
-        self.directory, self._keep = directory, max(keep, 2)
+        self.directory, self.keep = directory, max(keep, 2)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[Store]:
@@ -141,7 +141,7 @@ class Store:
 
     def prune(self) -> None:
         """Remove the checkpoints beyond those to keep, and what was set aside before them."""
-        kept = self.paths()[-self._keep :]
+        kept = self.paths()[-self.keep :]
         with self._explained("removed"):
             for path in self._all() if kept else []:
                 if path.name.split(".")[0] < kept[0].name.split(".")[0]:

@@ -74,6 +74,17 @@ class Telemetry:
         since = self._unsaved_since
         return 0.0 if since is None else time.monotonic() - since
 
+    def adjust(self, window: int, stall: float) -> None:
+        """Take another window and another time without an advance; the newest losses stay in the means."""
+        self._stall = stall
+        held = min(self._scored, self._losses.shape[1], window)
+        last = np.arange(self._scored - held, self._scored)
+        losses = np.full((2, window), np.nan)
+        losses[:, last % window] = self._losses[:, last % self._losses.shape[1]]
+        self._losses = losses
+        if held:
+            self._average()
+
     def beat(self) -> None:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
@@ -179,15 +190,18 @@ class Telemetry:
         places = np.arange(self._scored, self._scored + losses.shape[1])[-window:] % window
         self._losses[:, places] = losses[:, -window:]
         self._scored += losses.shape[1]
-        self._means = np.nanmean(self._losses, axis=1).tolist()
-        self._metrics.set("streamk_loss", self._means[0])
-        self._metrics.set("streamk_error", self._means[1])
+        self._average()
         self._group += losses[1].tolist()
         while len(self._group) >= _GROUP:
             self._detector.update(float(np.mean(self._group[:_GROUP])))
             del self._group[:_GROUP]
             if self._detector.drift_detected:
                 self._metrics.count("streamk_drifts_total")
+
+    def _average(self) -> None:
+        self._means = np.nanmean(self._losses, axis=1).tolist()
+        self._metrics.set("streamk_loss", self._means[0])
+        self._metrics.set("streamk_error", self._means[1])
 
     def figures(self) -> dict[str, float]:
         """Return events learned, the running loss and error, and how many records wait, for the log."""

@@ -3,6 +3,7 @@
 import json
 import random
 import string
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 
 from connectors.cli.check import check
 from connectors.daemon.learning import Learning
+from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
@@ -80,7 +82,7 @@ def test_settings(tmp_path, count, monkeypatch):
             list(check(chosen))
             good += 1
             if good % 20 == 0 and chosen.source.kind == "file" and not chosen.source.follow:
-                run(chosen)
+                run(LiveSettings(chosen, partial(load, path, {})))
         except Failure as failure:
             said = failure.code in EXIT_CODES and str(failure)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from itertools import chain
 
 import pytest
@@ -134,3 +135,31 @@ def test_a_number_that_becomes_a_string_is_in_the_log_once(stand):
     place = re.escape(stand.topic("in"))
     assert re.search(rf"{place}-0, offset 200: the field 'f01' was a number .* and is 'n/a' here", line)
     assert len(stand.read()) == 300
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_signals_reload_the_settings_and_write_a_checkpoint(stand, snapshots):
+    stand.topics()
+    changes = {"checkpoints__seconds": 1000.0, "checkpoints__events": 10**6}
+    if snapshots:
+        stand.topics(names=("models",), configs={"cleanup.policy": "compact"})
+        changes["snapshots"] = {"topic": stand.topic("models")}
+    stand.send(events(500))
+    daemon = stand.start(stand.settings(**changes))
+    daemon.until(lambda: len(stand.read()) == 500)
+    daemon.process.send_signal(signal.SIGUSR1)
+    daemon.until(lambda: "SIGUSR1: wrote a checkpoint" in daemon.text())
+    if snapshots:
+        assert len(stand.read("models"))
+    else:
+        assert stand.checkpoint().learner().events == 500
+    stand.settings(**changes, limits={"labels": 2}, learner={"name": "kernel"})
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.until(lambda: "SIGHUP: changed limits.labels" in daemon.text())
+    daemon.until(lambda: "restart the daemon to change learner.name, learner.parameters" in daemon.text())
+    stand.send([{"f00": 1.0, "y": 3}, *events(10)])
+    daemon.until(lambda: len(stand.read()) == 510)
+    (letter,) = stand.read("dead")
+    assert b"limits.labels" in dict(letter.headers)["streamk-reason"]
+    assert "restarting the session" not in daemon.text()
+    daemon.kill()

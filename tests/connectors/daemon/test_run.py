@@ -13,6 +13,8 @@ import pytest
 
 import streamk
 from connectors.daemon import run as daemon
+from connectors.daemon.reloading import LiveSettings
+from connectors.daemon.signals import Requests
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
@@ -75,7 +77,7 @@ def test_learns_a_log_to_its_end(stand):
     assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 3000
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     log = stand.directory / "log.jsonl"
     write(log, events(1000))
@@ -86,6 +88,140 @@ def test_a_signal_ends_it_after_a_checkpoint(stand, number):
     assert process.stop(number) == 0  # within 30 seconds, long before a checkpoint would be due
     assert newest(directory(stand)).learner().events == 1000
     assert f"{number.name}: finishing" in process.text()
+
+
+def following(stand, sent=1000, **changes):
+    """Return a daemon that has learned so many events and waits for more, without a checkpoint of them."""
+    write(stand.directory / "log.jsonl", events(sent))
+    changes = {
+        "source__follow": True,
+        "checkpoints__seconds": 1000.0,
+        "checkpoints__events": 10**6,
+        **changes,
+    }
+    process = stand.start(settings(stand, **changes))
+    process.until(lambda: predicted(stand) == sent)
+    return process, changes
+
+
+def predicted(stand):
+    out = stand.directory / "out.jsonl"
+    return out.read_bytes().count(b"\n") if out.exists() else 0
+
+
+def test_sigusr1_writes_a_checkpoint_at_once(stand):
+    process, _ = following(stand)
+    assert newest(directory(stand)).learner().events == 0
+    for count in (1000, 1010):
+        process.process.send_signal(signal.SIGUSR1)
+        process.until(lambda n=count: newest(directory(stand)).learner().events == n)
+        process.until(lambda n=count: process.text().count("SIGUSR1: wrote a checkpoint") == (n > 1000) + 1)
+        write(stand.directory / "log.jsonl", events(10))
+        process.until(lambda n=count: predicted(stand) == n + 10)
+    process.kill()
+    assert newest(directory(stand)).learner().events == 1010
+
+
+def test_sigusr2_is_ignored(stand):
+    process, _ = following(stand)
+    process.process.send_signal(signal.SIGUSR2)
+    process.until(lambda: "SIGUSR2 is ignored; SIGUSR1 writes a checkpoint" in process.text())
+    write(stand.directory / "log.jsonl", events(10))
+    process.until(lambda: predicted(stand) == 1010)
+    assert process.stop() == 0
+
+
+def reload(process, *parts):
+    """Ask for a reload, and wait for a line of the log that has these parts."""
+    before = len(process.text())
+    process.process.send_signal(signal.SIGHUP)
+    process.until(lambda: any(all(p in line for p in parts) for line in process.text()[before:].splitlines()))
+    return process.text()[before:]
+
+
+def test_sighup_reloads_what_may_change(stand):
+    process, changes = following(stand, checkpoints__keep=2)
+    assert newest(directory(stand)).learner().events == 0
+    settings(stand, **changes, limits={"labels": 2}, log={"level": "debug"})
+    log = reload(process, " info ", "SIGHUP: changed limits.labels, log.level")
+    assert "restart" not in log
+    write(stand.directory / "log.jsonl", [{"f00": 1.0, "y": 3}, {"f00": 1.0, "y": True}])
+    changes |= {"checkpoints__events": 1, "checkpoints__keep": 4}
+    settings(stand, **changes, limits={"labels": 2}, log={"level": "debug"})
+    reload(process, "SIGHUP: changed checkpoints.events, checkpoints.keep")
+    for count in (1006, 1011, 1016, 1021):
+        write(stand.directory / "log.jsonl", events(5))
+        process.until(lambda n=count: newest(directory(stand)).learner().events == n)
+    process.until(lambda: len(Store(directory(stand)).paths()) == 4)
+    (letter,) = map(json.loads, (stand.directory / "dead.jsonl").read_text().splitlines())
+    assert "the label 3 " in letter["reason"]
+    assert "limits.labels" in letter["reason"]
+    assert "no setting has changed" in reload(process, "SIGHUP: no setting")
+    assert process.stop() == 0
+
+
+def test_sighup_names_what_needs_a_restart(stand):
+    process, changes = following(stand)
+    changes["predictions__path"] = stand.directory / "other.jsonl"
+    changes["events__ignore"] = ["id", "f01"]
+    settings(stand, **changes, telemetry={"port": 1}, dead_letters=None, limits={"labels": 7})
+    log = reload(process, " warning ", "SIGHUP: restart the daemon to change")
+    (line,) = [line for line in log.splitlines() if "restart" in line]
+    assert line.endswith(
+        "change events.ignore, predictions.path, [dead_letters], telemetry.port; the old values stay"
+    )
+    assert "SIGHUP: changed limits.labels\n" in log
+    write(stand.directory / "log.jsonl", [*events(10), "bad\n"])
+    process.until(lambda: predicted(stand) == 1010)
+    process.until(lambda: (stand.directory / "dead.jsonl").read_text().count("\n") == 1)
+    assert not (stand.directory / "other.jsonl").exists()
+    assert process.stop() == 0
+    assert newest(directory(stand)).learner().events == 1010
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[limits", "not valid TOML"),
+        (None, "No such file"),
+        ("[limits]\nratio = 7\nlabel = 3\n", "limits.ratio: Input should be less than or equal to 1; "),
+    ],
+)
+def test_sighup_with_a_broken_file_is_a_line_of_the_log(stand, text, reason):
+    process, changes = following(stand)
+    path = settings(stand, **changes)
+    good = path.read_text()
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text if "\n" not in text else good + text)
+    log = reload(process, " error ", "SIGHUP: ", reason, "; the settings stay as they were")
+    assert log.count("\n") == 1
+    write(stand.directory / "log.jsonl", events(10))
+    process.until(lambda: predicted(stand) == 1010)
+    path.write_text(good + "[limits]\nlabels = 7\n")
+    reload(process, "SIGHUP: changed limits.labels")
+    assert process.stop() == 0
+
+
+def test_sighup_keeps_the_values_of_variables(stand):
+    write(stand.directory / "log.jsonl", events(1000))
+    path = settings(stand, source__follow=True)
+    process = stand.start(path, {"STREAMK_LIMITS__LABELS": "5"})
+    process.until(lambda: predicted(stand) == 1000)
+    settings(stand, source__follow=True, limits={"labels": 7, "names": 70})
+    log = reload(process, "SIGHUP: changed limits.names")
+    assert "limits.labels" not in log
+    assert process.stop() == 0
+
+
+def test_a_failure_is_in_the_form_of_the_log_that_was_set_last(stand):
+    process, changes = following(stand, dead_letters=None)
+    settings(stand, **changes, log={"form": "json"})
+    reload(process, '"level": "info"', "SIGHUP: changed log.form")
+    write(stand.directory / "log.jsonl", ["bad\n"])
+    assert process.wait(30) == 3
+    assert json.loads(process.text().splitlines()[-1])["exit_code"] == 3
 
 
 def test_failures_are_lines_of_a_json_log_too(stand):
@@ -252,7 +388,7 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
         threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
     )
 
-    def session(settings, store, telemetry, stop, limit):
+    def session(live, store, telemetry, requests, limit):
         lasts, opens = sessions.pop(0)
         with limit.applied():
             if opens:
@@ -272,7 +408,7 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
     away = (20.0, False)
     sessions[:] = [hour, away, hour, away, away, (50.0, False), (50.0, False)]
     with pytest.raises(Failure, match="gone; it has been so for 1") as raised:
-        daemon._sessions(chosen, Store(tmp_path), telemetry, threading.Event())
+        daemon._sessions(LiveSettings(chosen, None), Store(tmp_path), telemetry, Requests())
     assert raised.value.code == 5
     assert not sessions
 
@@ -285,13 +421,13 @@ def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
         def __init__(self):
             self.itself = self
 
-    def session(settings, store, telemetry, stop, limit):
+    def session(live, store, telemetry, requests, limit):
         alive.append(sum(client() is not None for client in left))
         client = Client()
         left.append(weakref.ref(client))
         daemon.settle()
         if len(left) == 5:
-            stop.set()
+            requests.stop.set()
         raise Interruption("again")
 
     monkeypatch.setattr(daemon, "_session", session)
@@ -299,7 +435,7 @@ def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
     monkeypatch.setattr(daemon, "_LONGEST_PAUSE", 0.01)
     chosen = Settings.model_validate({"source": {"kind": "file", "path": "log"}, "events": {"target": "y"}})
     try:
-        daemon._sessions(chosen, Store(tmp_path), Telemetry("classification"), threading.Event())
+        daemon._sessions(LiveSettings(chosen, None), Store(tmp_path), Telemetry("classification"), Requests())
     finally:
         gc.unfreeze()
     assert alive == [0] * 5

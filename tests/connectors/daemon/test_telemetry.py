@@ -682,3 +682,18 @@ def test_a_port_in_use():
     assert raised.value.code == USAGE
     with pytest.raises(Failure, match=r"telemetry\.port: 203\.0\.113\.1:0 cannot be used"):
         Telemetry("regression").serve("203.0.113.1", 0)
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"), [(3, [5.0, 6.0, 7.0]), (10, [4.0, 5.0, 6.0, 7.0]), (4, [4, 5, 6, 7])]
+)
+def test_another_window_keeps_the_newest_losses(window, kept):
+    telemetry = Telemetry("regression", 4)
+    telemetry.adjust(4, 7.0)
+    assert telemetry._stall == 7.0
+    telemetry._follow(np.array([range(8), range(8)], dtype=float))
+    telemetry.adjust(window, 7.0)
+    assert telemetry.figures()["loss"] == round(sum(kept) / len(kept), 4)
+    telemetry._follow(np.array([[9.0], [9.0]]))
+    expected = [*kept, 9.0][-window:]
+    assert telemetry.figures()["loss"] == round(sum(expected) / len(expected), 4)
