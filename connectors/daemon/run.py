@@ -94,9 +94,8 @@ def _session(
                 _reload(live, store, telemetry, requests, limit, session)
                 if requests.checkpoint:
                     session.save()
-                    requests.checkpoint = (
-                        False  # no sooner: the next session writes one if this one could not
-                    )
+                    # no sooner: where this session could not write it, the next one does
+                    requests.checkpoint = False
                     log.info("SIGUSR1: wrote a checkpoint")
                 if not settled and session.processed:
                     settle()

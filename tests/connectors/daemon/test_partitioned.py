@@ -69,18 +69,25 @@ def test_two_partitions_by_turns_are_each_alone(turns, moved):
 
 
 def test_changed_limits_apply_to_every_model_and_to_later_ones():
-    operator = made(limits={"consecutive": 100})
+    def labelled(offset, label):
+        return [Raw(offset, json.dumps({"a": 1, "y": label}).encode())]
+
+    operator = made()
     operator.begin("p-0", None)
-    operator.process("p-0", raws(0, 3))
-    operator.adjust(configured(limits={"labels": 1, "consecutive": 4}).limits)
+    operator.process("p-0", labelled(0, "one"))
+    operator.adjust(configured(limits={"labels": 1}).limits)
     operator.begin("p-1", None)
-    third = Raw(3, b'{"a": 1, "y": "third"}')
-    assert [o.kind for o in operator.process("p-0", [third]).outputs] == [DEAD_LETTERS]
-    operator.process("p-1", [third])
-    (letter,) = operator.process("p-1", [Raw(4, b'{"a": 1, "y": "fourth"}')]).outputs
-    assert (letter.kind, b"more than 1 (limits.labels)" in letter.body) == (DEAD_LETTERS, True)
-    failure = operator.process("p-0", raws(0, 3, bad=range(3))).failure
-    assert "4 events in a row were refused" in str(failure) or "5 events" in str(failure)
+    operator.process("p-1", labelled(0, "one"))
+    for p in PARTS:
+        (letter,) = operator.process(p, labelled(1, "two")).outputs
+        assert (letter.kind, b"more than 1 (limits.labels)" in letter.body) == (DEAD_LETTERS, True)
+
+
+def test_changed_limits_apply_where_no_partition_is_given_yet():
+    operator = made()
+    operator.adjust(configured(limits={"consecutive": 2}).limits)
+    operator.begin("p-0", None)
+    assert "2 events in a row" in str(operator.process("p-0", raws(0, 3, bad=range(3))).failure)
 
 
 def test_refusals_are_counted_over_all():

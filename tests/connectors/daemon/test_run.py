@@ -2,22 +2,27 @@
 
 import gc
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
 import streamk
+from connectors.cli import run as run_cli
 from connectors.daemon import run as daemon
-from connectors.daemon.reloading import LiveSettings
+from connectors.daemon.reloading import LiveSettings, changed_keys
+from connectors.daemon.restarts import RestartLimit
 from connectors.daemon.signals import Requests
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
+from connectors.settings_file import load
 from connectors.stream import EXIT_CODES, Away, Failure, Interruption
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
@@ -213,6 +218,48 @@ def test_sighup_keeps_the_values_of_variables(stand):
     log = reload(process, "SIGHUP: changed limits.names")
     assert "limits.labels" not in log
     assert process.stop() == 0
+
+
+def test_sighup_keeps_the_options_of_the_command(stand, monkeypatch, caplog):
+    taken = []
+    monkeypatch.setattr(run_cli, "run", taken.append)
+    monkeypatch.setattr(run_cli, "load_and_log", load)
+    monkeypatch.setattr(logging.getLogger("connectors"), "propagate", True)
+    caplog.set_level(logging.INFO, "connectors")
+    topic = {"kind": "topic", "topic": "in", "group": "g"}
+    run_cli.run_command(settings(stand, source=topic), blank=True)
+    (live,) = taken
+    assert live.current.source.blank
+    live.reload(lambda found: None)
+    assert caplog.messages == ["SIGHUP: no setting has changed"]
+
+
+def test_what_is_applied_on_sighup(stand):
+    """Each part of the daemon has the new values, and a table that comes or goes is named."""
+    path = settings(stand)
+    live, found = LiveSettings(load(path, {}), lambda: load(path, {})), []
+    telemetry, limit = Telemetry("classification"), RestartLimit(300.0, 10)
+    store, requests = Store(stand.directory / "c"), Requests()
+    settings(
+        stand, limits={"restarts": 3}, telemetry={"window": 50, "stall_seconds": 7.0}, checkpoints__keep=9,
+        checkpoints__seconds=5.0,
+    )  # fmt: skip
+    session = SimpleNamespace(adjust=lambda *parts: found.append(parts))
+    daemon._reload(live, store, telemetry, requests, limit, session)
+    assert (found, store.keep) == ([], 3)  # nobody asked
+    requests.reload = True
+    daemon._reload(live, store, telemetry, requests, limit, session)
+    assert not requests.reload
+    assert (store.keep, limit.restarts) == (9, 3)
+    assert (telemetry._losses.shape, telemetry._stall) == ((2, 50), 7.0)
+    assert found == [(live.current.checkpoints, live.current.limits)]
+    assert live.current == load(path, {})
+    before = live.current
+    settings(stand, dead_letters=None, checkpoints__directory="elsewhere")
+    requests.reload = True
+    daemon._reload(live, store, telemetry, requests, limit)
+    assert changed_keys(live.current, load(path, {})) == [("dead_letters", ""), ("checkpoints", "directory")]
+    assert live.current.checkpoints.directory == before.checkpoints.directory
 
 
 def test_a_failure_is_in_the_form_of_the_log_that_was_set_last(stand):
