@@ -51,11 +51,13 @@ USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK, STUCK = 2, 3, 4
 EXIT_CODES = {
     0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
     USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
-    REFUSED_EVENTS: "too many events were refused, or one was and there are no dead letters",
-    CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; a snapshot is lost",
+    REFUSED_EVENTS: "too many events were refused, one was and there are no dead letters, or no event has "
+    "the target",
+    CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; another model has "
+    "the group; a snapshot is lost",
     AWAY: "no broker answered at the start, or they stayed away longer than kafka.away_seconds",
     DENIED: "the broker refused the credentials, the certificate or the permission",
-    POSITION: "the position of the checkpoint is no longer in the source, or was set from outside",
+    POSITION: "the position of the checkpoint is no longer in the source, was set from outside, or is lost",
     SINK: "predictions or dead letters cannot be written",
     STUCK: "sessions ended limits.restarts times in a row without progress",
 }

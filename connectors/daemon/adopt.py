@@ -7,6 +7,7 @@ from typing import Any
 
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.editing import edit
+from connectors.daemon.learning import REFUSED
 from connectors.daemon.training import Change, changes, digest_of, training_of
 from connectors.settings import Settings
 from streamk.learners import Learner
@@ -29,6 +30,7 @@ def adopt(settings: Settings, dry_run: bool) -> list[Change]:
         changed = [] if checkpoint.training is None else changes(checkpoint.training, training)
         found.update({change.key: change for change in changed})
         checkpoint.training = training
+        checkpoint.parts.pop(REFUSED, None)  # which other settings may accept
         if changed:
             entry: dict[str, Any] = {"when": datetime.now(UTC).isoformat(timespec="seconds")}
             checkpoint.adopted.append(entry | {"changes": [list(change) for change in changed]})

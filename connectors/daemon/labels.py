@@ -34,7 +34,7 @@ def forget(settings: Settings, label: str) -> int:
                     "checkpoints rollback` returns to a checkpoint without it",
                 )
             found.append(learner.events)
-            checkpoint.parts[MODEL] = settings.learner.build().to_bytes()
+            checkpoint.parts = {MODEL: settings.learner.build().to_bytes()}
 
     edit(settings, start_again)
     if not found:

@@ -23,6 +23,7 @@ from streamk.encoding.rows import RowError
 from streamk.learners import Learner
 from streamk.learners.files import MODEL, loads
 
+REFUSED = "refused in a row"  # the part of a checkpoint that a restart counts on from
 _LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
 _PIECE = 64  # events tried together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
@@ -43,7 +44,7 @@ def restored(parts: Mapping[str, bytes], wanted: Learner) -> Learner:
     ValueError
         If it is not of the class and the parameters of the one that is wanted.
     """
-    if set(parts) != {MODEL}:
+    if set(parts) - {REFUSED} != {MODEL}:
         raise ValueError(f"holds {', '.join(sorted(parts)) or 'nothing'}, and a model is needed")
     try:
         learner = loads(parts[MODEL])
@@ -97,6 +98,7 @@ class Learning:
         self._top = settings.predictions.top if settings.predictions is not None else 0
         self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
+        self._alone = limits is None
         self._limits = Limits(settings.limits, settings.events.target) if limits is None else limits
         self._room = Room(settings.limits, self._classes)
         self._take(settings.learner.build())
@@ -117,8 +119,9 @@ class Learning:
         self._limits.limits = self._room.limits = limits
 
     def snapshot(self) -> Mapping[str, bytes]:
-        """Return the model."""
-        return {MODEL: self.learner.to_bytes()}
+        """Return the model, and how many events in a row were refused last, if any."""
+        row = {REFUSED: str(self._limits.row).encode()} if self._alone and self._limits.row else {}
+        return {MODEL: self.learner.to_bytes(), **row}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
         """Go on with a model.
@@ -129,6 +132,7 @@ class Learning:
             If it is one of other settings.
         """
         self._take(restored(parts, self.learner))
+        self._limits.row = max(self._limits.row, int(parts.get(REFUSED, b"0")))
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Predict each event, then learn it if it has a target; what is refused becomes a dead letter.

@@ -110,16 +110,21 @@ class Limits:
         Of the settings.
     target
         Name of the field to predict.
+
+    Attributes
+    ----------
+    row
+        Events in a row that were refused last.
     """
 
     def __init__(self, limits: settings.Limits, target: str = "") -> None:
         self.limits, self._target = limits, target
-        self._row = self._unlabelled = 0
+        self.row = self._unlabelled = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
 
     def passed(self, count: int) -> None:
         """Count so many events that were not refused."""
-        self._row = 0
+        self.row = 0
         self._seen += [False] * count
         del self._seen[: -self.limits.window]
 
@@ -130,9 +135,9 @@ class Limits:
             self.passed(len(outcomes))
             return ""
         for outcome in outcomes:
-            self._row = self._row + 1 if outcome.event is None else 0
-            if self._row >= limits.consecutive:
-                return f"{self._row} events in a row were refused (limits.consecutive): {outcome.reason}"
+            self.row = self.row + 1 if outcome.event is None else 0
+            if self.row >= limits.consecutive:
+                return f"{self.row} events in a row were refused (limits.consecutive): {outcome.reason}"
         self._seen += [outcome.event is None for outcome in outcomes]
         del self._seen[: -limits.window]
         refused = sum(self._seen)

@@ -254,7 +254,7 @@ def test_quix_1114_a_committed_position_that_has_expired(stand):
 def test_a_chain_of_two_daemons(stand):
     """The predictions of one are the events of the other, markers between them."""
     stand.topics()
-    sent = events(2000)
+    sent = events(5000)
     stand.send(sent)
     first = stand.start(stand.settings("first"))
     second = stand.start(
@@ -377,6 +377,23 @@ def test_a_first_label_of_another_type_is_forgotten_on_request(stand):
     refused = command("labels", "forget", path, "true")
     assert refused.returncode == 2
     assert "the model has learned 'false', too" in refused.stderr
+
+
+def test_a_restart_counts_refused_events_on(stand):
+    """A daemon that stopped since too many were refused refuses a first batch, and not as many again."""
+    stand.topics()
+    sent = events(5000)
+    stand.send([{**sent[0], "y": "test"}, *sent[1:]])
+    path = stand.settings(limits__consecutive=500)
+    dead = [0]
+    for _ in range(3):
+        assert stand.start(path).wait(30) == 3
+        dead.append(len(stand.read("dead")))
+    assert dead[1] >= 500
+    assert dead[3] - dead[2] == dead[2] - dead[1] == 64
+    assert command("labels", "forget", path, "test").returncode == 0
+    run_until(stand, path, lambda: position(stand) == 5000)
+    assert stand.checkpoint().learner().events == 4999 - dead[3]
 
 
 def test_labels_that_come_later_are_waited_for_on_request(stand):

@@ -11,7 +11,6 @@ from connectors.files.dead_letters import letters
 from connectors.files.sink import FileSink
 from connectors.stream import DEAD_LETTERS, Failure, Output, Raw
 
-
 TOPIC = 'kind = "topic"\ntopic = "t"\ngroup = "g"'
 
 
