@@ -8,7 +8,10 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-import streamk
+from connectors.daemon import ownership
+from connectors.daemon.training import digest_of, training_of
+from connectors.kafka.positions import committed_positions
+from connectors.settings_file import load
 
 from .partition_models import command, run_to, settings, topics
 from .stand import events
@@ -30,11 +33,11 @@ def run_until(stand, path, count, name="daemon"):
     assert daemon.stop() == 0, daemon.text()
 
 
-def learner_of(sent, target, ignore=("id",)):
-    learner = streamk.KaczmarzClassifier(features=64, seed=0)
-    for x in sent:
-        learner.learn_one({k: v for k, v in x.items() if k != target and k not in ignore}, x[target])
-    return learner
+def digests(path):
+    """Return the digests in the notes of the group."""
+    found = load(path)
+    _, positions = committed_positions(found.source, found.kafka)
+    return {ownership.read(committed.note).digest for committed in positions.values()}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_changed_settings_stop_the_daemon_until_they_are_adopted(stand, changes,
     done = command("adopt", path)
     assert done.returncode == 0, done.stderr
     assert "adopted 1 changed settings" in done.stdout
+    assert digests(path) == {digest_of(training_of(load(path)))}
     daemon = stand.start(path)
     daemon.until(lambda: stand.checkpoint().partitions[f"{stand.topic('in')}-0"].position == 300)
     assert daemon.stop() == 0
