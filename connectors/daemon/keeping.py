@@ -133,6 +133,9 @@ class OnDisk:
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {CURE}") from None
             require_same_training(found, self._training, where)
+            if found.training is not None and found.training != self._training:
+                log.info("the settings changed before anything was learned: reading again from the start")
+                found.partitions.clear()
             log.info("checkpoint %d, written %s", found.number, found.written)
         marks = found.sink_marks if found else {}
         for kind, sink in self._sinks.items():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from connectors.daemon.field_kinds import warn_of_changes
-from connectors.daemon.limits import LimitError, Limits, Room
+from connectors.daemon.limits import LimitError, Limits, Room, UnfitError
 from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
 from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
@@ -24,6 +24,7 @@ from streamk.learners import Learner
 from streamk.learners.files import MODEL, loads
 
 REFUSED = "refused in a row"  # the part of a checkpoint that a restart counts on from
+_CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER}
 _LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
 _PIECE = 64  # events tried together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
@@ -225,7 +226,7 @@ class Learning:
                     continue
                 good.append((raw, event))
             except ValueError as error:
-                cause = BY_LIMITS if isinstance(error, LimitError) else UNDECODABLE
+                cause = _CAUSES.get(type(error), UNDECODABLE)
                 bad.append(Outcome(raw, None, None, str(error)[:_LONGEST], cause))
                 if not self._lenient:
                     break

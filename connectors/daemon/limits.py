@@ -17,6 +17,10 @@ from streamk.learners import Learner
 _SHOWN = 20  # fields in a sentence
 
 
+class UnfitError(ValueError):
+    """An event that does not fit what the model has learned."""
+
+
 class LimitError(ValueError):
     """An event has one label, or one name of a number, too many."""
 
@@ -65,11 +69,13 @@ class Room:
         ------
         LimitError
             If there is no room for it.
+        UnfitError
+            If it does not fit those before.
         """
         if event.target is None or event.weight == 0.0:
             return False
         if not event.fields and self._inputs:
-            raise ValueError(
+            raise UnfitError(
                 "it has a target and no input: a label in a record of its own is not joined with its event; "
                 "join them before this topic"
             )
@@ -80,7 +86,7 @@ class Room:
         kind = type(event.target)
         if new_label and self._labels and kind is not float and kind not in set(map(type, self._labels)):
             first = min(map(name_of_label, self._labels))
-            raise ValueError(
+            raise UnfitError(
                 f"the label is {event.target!r} ({kind.__name__}), and labels before are of another type, as "
                 f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
             )

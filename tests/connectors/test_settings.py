@@ -249,6 +249,8 @@ def test_a_variable_of_no_section_is_ignored_with_one_warning(tmp_path, variable
 
 def test_a_warning_goes_to_the_log_by_default(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(logging.getLogger("connectors"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("connectors"), "handlers", [])
+    caplog.set_level("WARNING", "connectors")  # which commands in this process may have raised
     read(tmp_path, BASE, IMAGE_TAG="100%s")
     (record,) = caplog.records
     assert record.levelname == "WARNING"

@@ -116,11 +116,11 @@ def test_dead_letters_are_counted_by_cause(stand):
     stand.topics(configs={"max.message.bytes": "10000"}, names=("dead",))
     stand.topics(names=("in", "out"))
     undecodable = [b"bad", b"[1]", b"\xff" * 100_000]
-    learner = [{"a": [1, 2], "y": True}, {"a": 1.0, "y": {"nested": 1}}]
-    limits = [{"a": 1.0, "y": f"label {i}"} for i in range(4)]
+    learner = [{"f00": [1, 2], "y": True}, {"f00": 1.0, "y": "text"}]
+    limits = [{f"name {i}": 1.0, "y": True} for i in range(4)]
     stand.send([*events(100), *undecodable, *learner, *limits, *events(10, 2)])
     port = free_port()
-    daemon = stand.start(stand.settings(telemetry={"port": port}, limits={"labels": 2}))
+    daemon = stand.start(stand.settings(telemetry={"port": port}, limits={"names": 5}))
     daemon.until(lambda: results(port) == {"learned": 110, "refused": 9})
     daemon.until(lambda: len(stand.read("dead")) == 9)
     found = scraped(port)

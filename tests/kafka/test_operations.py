@@ -344,9 +344,10 @@ def test_two_daemons_that_share_a_topic_are_left_alone(stand):
 def test_a_mistyped_target_ends_the_daemon(stand):
     stand.topics()
     stand.send(events(3000))
-    path = stand.settings(events__target="labl")
+    path = stand.settings(events__target="labl", limits__without_target=2500, checkpoints__events=100)
     daemon = stand.start(path)
     assert daemon.wait(30) == 3
+    assert stand.checkpoint().partitions[f"{stand.topic('in')}-0"].position > 0
     assert "events has the field 'labl'; the fields of the last one are 'f00'" in daemon.text()
     assert "limits.without_target" in daemon.text()
     daemon = stand.start(stand.settings(events__target="yy"))

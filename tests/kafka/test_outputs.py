@@ -153,13 +153,13 @@ def test_signals_reload_the_settings_and_write_a_checkpoint(stand, snapshots):
         assert len(stand.read("models"))
     else:
         assert stand.checkpoint().learner().events == 500
-    stand.settings(**changes, limits={"labels": 2}, learner={"name": "kernel"})
+    stand.settings(**changes, limits={"names": 5}, learner={"name": "kernel"})
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.until(lambda: "SIGHUP: changed limits.labels" in daemon.text())
+    daemon.until(lambda: "SIGHUP: changed limits.names" in daemon.text())
     daemon.until(lambda: "restart the daemon to change learner.name, learner.parameters" in daemon.text())
-    stand.send([{"f00": 1.0, "y": 3}, *events(10)])
+    stand.send([{"new": 1.0, "y": True}, *events(10)])
     daemon.until(lambda: len(stand.read()) == 510)
     (letter,) = stand.read("dead")
-    assert b"limits.labels" in dict(letter.headers)["streamk-reason"]
+    assert b"limits.names" in dict(letter.headers)["streamk-reason"]
     assert "restarting the session" not in daemon.text()
     daemon.kill()

@@ -147,20 +147,20 @@ def reload(process, *parts):
 def test_sighup_reloads_what_may_change(stand):
     process, changes = following(stand, checkpoints__keep=2)
     assert newest(directory(stand)).learner().events == 0
-    settings(stand, **changes, limits={"labels": 2}, log={"level": "debug"})
-    log = reload(process, " info ", "SIGHUP: changed limits.labels, log.level")
+    settings(stand, **changes, limits={"names": 5}, log={"level": "debug"})
+    log = reload(process, " info ", "SIGHUP: changed limits.names, log.level")
     assert "restart" not in log
-    write(stand.directory / "log.jsonl", [{"f00": 1.0, "y": 3}, {"f00": 1.0, "y": True}])
+    write(stand.directory / "log.jsonl", [{"new": 1.0, "y": True}, {"f00": 1.0, "y": True}])
     changes |= {"checkpoints__events": 1, "checkpoints__keep": 4}
-    settings(stand, **changes, limits={"labels": 2}, log={"level": "debug"})
+    settings(stand, **changes, limits={"names": 5}, log={"level": "debug"})
     reload(process, "SIGHUP: changed checkpoints.events, checkpoints.keep")
     for count in (1006, 1011, 1016, 1021):
         write(stand.directory / "log.jsonl", events(5))
         process.until(lambda n=count: newest(directory(stand)).learner().events == n)
     process.until(lambda: len(Store(directory(stand)).paths()) == 4)
     (letter,) = map(json.loads, (stand.directory / "dead.jsonl").read_text().splitlines())
-    assert "the label 3 " in letter["reason"]
-    assert "limits.labels" in letter["reason"]
+    assert "1 names of numbers are new" in letter["reason"]
+    assert "limits.names" in letter["reason"]
     assert "no setting has changed" in reload(process, "SIGHUP: no setting")
     assert process.stop() == 0
 
@@ -225,6 +225,7 @@ def test_sighup_keeps_the_options_of_the_command(stand, monkeypatch, caplog):
     monkeypatch.setattr(run_cli, "run", taken.append)
     monkeypatch.setattr(run_cli, "load_and_log", load)
     monkeypatch.setattr(logging.getLogger("connectors"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("connectors"), "handlers", [])
     caplog.set_level(logging.INFO, "connectors")
     topic = {"kind": "topic", "topic": "in", "group": "g"}
     run_cli.run_command(settings(stand, source=topic), blank=True)

@@ -85,7 +85,7 @@ def test_as_one_by_one(name, kinds, cuts, labels):
         assert quick.process("p%-0", part) == slow.process("p%-0", part)
         assert quick.learner.to_bytes() == slow.learner.to_bytes()
         assert quick._limits._seen == slow._limits._seen
-        assert quick._limits._row == slow._limits._row
+        assert quick._limits.row == slow._limits.row
     assert seen._means == pytest.approx(other._means)
     assert seen._group == pytest.approx(other._group)
     assert seen._models == other._models

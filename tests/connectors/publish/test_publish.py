@@ -133,7 +133,9 @@ def run(*arguments):
 def settings(tmp_path):
     def write(snapshots='[snapshots]\ntopic = "models"\n'):
         path = tmp_path / "streamk.toml"
-        path.write_text(f'[source]\nkind = "topic"\ntopic = "t"\n[events]\ntarget = "y"\n{snapshots}')
+        path.write_text(
+            f'[source]\nkind = "topic"\ntopic = "t"\ngroup = "g"\n[events]\ntarget = "y"\n{snapshots}'
+        )
         return path
 
     return write
