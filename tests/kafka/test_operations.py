@@ -254,7 +254,7 @@ def test_quix_1114_a_committed_position_that_has_expired(stand):
 def test_a_chain_of_two_daemons(stand):
     """The predictions of one are the events of the other, markers between them."""
     stand.topics()
-    sent = events(5000)
+    sent = events(2000)
     stand.send(sent)
     first = stand.start(stand.settings("first"))
     second = stand.start(
