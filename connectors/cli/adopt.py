@@ -23,7 +23,7 @@ def adopt_command(
     """Accept changed settings of events, with all daemons of the group stopped.
 
     A daemon stops if its target, its inputs or its learner differ from those that its model was trained with.
-    This command records the new settings beside the model, which continues with them. A changed learner
+    This command records the new settings with the model, which continues under them. A changed learner
     cannot continue.
     """
     with exits(), connected():

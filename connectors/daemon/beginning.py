@@ -115,7 +115,7 @@ def begin(
 
 
 def lost_position(partition: str, saved: int, group: str) -> Failure:
-    """Return the failure of a group without a position beside a checkpoint that has one."""
+    """Return the failure of a group that has no position where the checkpoint has one."""
     return Failure(
         POSITION,
         f"{partition}: the group {group!r} has no position, and the checkpoint goes up to {saved}: the group "

@@ -113,7 +113,7 @@ def _of_snapshots(
 def open_snapshots(
     settings: Settings, store: Store, numbers: Sequence[int] | None
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """Open the positions of a stopped group, a transaction for them, and the snapshots beside them."""
+    """Open the positions of a stopped group, a transaction that may set them, and its snapshots."""
     from connectors.kafka.client import member_name
     from connectors.kafka.positions import GroupPositions
     from connectors.kafka.snapshots import KEY, SnapshotReader
