@@ -167,8 +167,8 @@ class Limits:
         Raises
         ------
         Failure
-            If there are too many: the name of the target is wrong. What was read is not saved, so nothing is
-            lost once the name is right.
+            If there are too many: the name of the target is wrong. Once it is right, a daemon reads these
+            events again (:mod:`connectors.daemon.keeping`).
         """
         most = self.limits.without_target
         self._unlabelled = 0 if learned else self._unlabelled + unlabelled
