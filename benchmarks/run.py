@@ -28,7 +28,7 @@ from river import linear_model, preprocessing
 from sections import ROOT, Row, measure, one_by_one
 
 import streamk
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay.run import replay
 from streamk.prequential.results import bytes_of
 
@@ -54,7 +54,7 @@ def streams(data: Path) -> Iterator[Row]:
     for name, stream in STREAMS.items():
         results = []
         for seed in SEEDS:
-            log = Log(data / stream["file"], stream["target"])
+            log = ReplayLog(data / stream["file"], stream["target"])
             parameters = {**stream["parameters"], "seed": seed}
             run = replay(log, "kaczmarz", "classification", parameters, stream["limit"], baseline=False)
             results.append({**run.results().metrics("kaczmarz"), "model_bytes": bytes_of(run.learner)})

@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from connectors.events import Decoder
+from connectors.decoding import Decoder, EventFormat
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, USAGE, Failure
+from connectors.values import MISSING
 from streamk import learners
 
 
@@ -208,14 +209,26 @@ class Events(Section):
 
     _lists = field_validator("columns", "features", "ignore", mode="before")(_split)
 
-    def decoder(self, task: str, columns: list[str] | None = None, delimiter: str = ",") -> Decoder:
-        """Return the decoder; ``columns`` and ``delimiter`` are those that a file names itself."""
-        values = {**dict(self), "columns": self.columns or columns}
-        del values["tombstones"]
-        try:
-            return Decoder(**values, delimiter=delimiter, numbers=task == "regression")
-        except ValueError as error:
-            raise Failure(USAGE, f"events: {error}") from None
+
+class Schema(Section):
+    """How values are read; a log on disk decides what is not set."""
+
+    delimiter: str | None = Field(None, min_length=1, max_length=1, description="between the values of CSV")
+    decimal: Literal[".", ","] | None = Field(None, description="before fractions: . or ,")
+    encoding: str | None = Field(None, min_length=1, description="of a log on disk")
+    missing: list[str] = Field(list(MISSING), description="strings of CSV that are no value")
+    types: dict[str, str] = Field(
+        {},
+        description="of fields: number, boolean, datetime, category, text, identifier or ignored. Those of a "
+        "log on disk are inferred where they are not set; a topic has none",
+    )
+
+    _lists = field_validator("missing", mode="before")(_split)
+
+    @model_validator(mode="after")
+    def _readable(self) -> Schema:
+        EventFormat(**dict(self))
+        return self
 
 
 class Learner(Section):
@@ -301,6 +314,7 @@ class Settings(Section):
     kafka: Kafka = Kafka()
     source: Annotated[TopicSource | FileSource, Field(discriminator="kind")]
     events: Events
+    schema_: Schema = Field(Schema(), alias="schema")
     learner: Learner = Learner()
     predictions: Predictions | None = None
     dead_letters: Sink | None = None
@@ -309,6 +323,26 @@ class Settings(Section):
     snapshots: Snapshots | None = None
     telemetry: Telemetry = Telemetry()
     log: Log = Log()
+
+    @property
+    def format(self) -> EventFormat:
+        """Which field of an event is what, and how values are read."""
+        events, schema = dict(self.events), dict(self.schema_)
+        del events["tombstones"], events["format"]
+        return EventFormat(**events, **schema, numbers=self.learner.task == "regression")
+
+    def decoder(self) -> Decoder:
+        """Return the decoder of the records of a topic.
+
+        Raises
+        ------
+        Failure
+            If the columns of CSV have no target.
+        """
+        try:
+            return self.format.decoder(self.events.format)
+        except ValueError as error:
+            raise Failure(USAGE, f"events: {error}") from None
 
     @property
     def sinks(self) -> dict[str, TopicSink | FileSink]:

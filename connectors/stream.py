@@ -148,8 +148,10 @@ class Source(Protocol):
     """Where records come from."""
 
     name: str  # of the topic or log
-    columns: list[str] | None  # of CSV, where the source names them
-    delimiter: str
+
+    def decoder(self, form: str, format: Any) -> Any:
+        """Return the :class:`connectors.decoding.Decoder` of its records, of a format that is set."""
+        ...
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Wait so long at most for so many records at most; they come in order, after :meth:`begin`."""

@@ -9,11 +9,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+Reader = Callable[[str], Any]
 _NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_GROUPED = {
-    decimal: re.compile(rf"\s*[+-]?[1-9]\d{{0,2}}({group}\d{{3}})+({point}\d*)?\s*", re.ASCII)
-    for decimal, group, point in ((".", ",", r"\."), (",", r"\.", ","))
-}
 _NANS = ("nan", "+nan", "-nan")
 
 
@@ -88,17 +85,25 @@ def value_reader(
     return given
 
 
-def ungrouped(text: str, decimal: str = ".") -> str:
-    """Return a number without what is between its thousands, any other text as it is.
+def label_of(number: float) -> str:
+    """Return the label that a number of CSV is (:func:`read_label`).
 
-    >>> [ungrouped(text) for text in ("1,100.25", "12,345,678", "1,10", "0,123", "1.100,25")]
-    ['1100.25', '12345678', '1,10', '0,123', '1.100,25']
-    >>> ungrouped("1.100,25", ",")
-    '1100,25'
+    >>> label_of(12.0), label_of(12.5)
+    ('12', '12.5')
     """
-    if _GROUPED[decimal].fullmatch(text):
-        return text.replace("," if decimal == "." else ".", "")
-    return text
+    return str(int(number)) if number.is_integer() else repr(number)
+
+
+def missing_or(read: Callable[[Any], Any], missing: Sequence[str]) -> Callable[[Any], Any]:
+    """Return a reader that returns None for strings that are no value, but for spaces around them.
+
+    >>> missing_or(float, ["", "NA"])(" NA "), missing_or(float, ["", "NA"])("2")
+    (None, 2.0)
+    """
+    gone = frozenset(missing)
+    if not gone:
+        return read
+    return lambda value: None if isinstance(value, str) and value.strip() in gone else read(value)
 
 
 def label(target: Any) -> Any:

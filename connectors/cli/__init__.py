@@ -16,6 +16,8 @@ from connectors.cli.fetch import fetch_command
 from connectors.cli.init import init_command
 from connectors.cli.labels import commands as labels
 from connectors.cli.merge import merge_command
+from connectors.cli.predict import predict_command
+from connectors.cli.profile import profile_command
 from connectors.cli.publish import publish_command
 from connectors.cli.record import record_command
 from connectors.cli.replay import replay_command
@@ -38,6 +40,8 @@ app.command("replay")(replay_command)
 app.command("tune")(tune_command)
 app.command("demo")(demo_command)
 app.command("train")(train_command)
+app.command("predict")(predict_command)
+app.command("profile")(profile_command)
 app.command("merge")(merge_command)
 app.command("publish")(publish_command)
 app.command("fetch")(fetch_command)

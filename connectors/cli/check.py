@@ -54,11 +54,7 @@ def check(settings: Settings) -> Iterator[str]:
     if topics:
         yield from _topics(settings, topics)
     if source.kind == "file":
-        opened = FileSource(source.path, settings.events.format, source.follow)
-        try:
-            settings.events.decoder(settings.learner.task, opened.columns, opened.delimiter)
-        finally:
-            opened.close(leaving=True)
+        FileSource(source.path, settings.events.format, source.follow, settings.format).close(leaving=True)
         yield f"source.path: {source.path} can be read"
     for key in ("predictions", "dead_letters"):
         place: Any = named[key]

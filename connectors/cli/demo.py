@@ -10,12 +10,10 @@ from rich.console import Console
 
 import streamk
 from connectors.cli.exits import exits, usage
-from connectors.files.log import Log
 from connectors.files.replayed import ReplayLog
 from connectors.replay import report
 from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring
-from connectors.replay.reading import interpret
 from connectors.replay.run import replay
 from connectors.replay.writing import write
 
@@ -60,5 +58,5 @@ def demo_command(
 def _same_predictions(run: Replay, path: Path, log: Path) -> bool:
     """Load a saved model and compare its predictions on the log with those of the learner that was saved."""
     loaded: Any = streamk.load(path)
-    events = [interpret(record, Log(log, "label"), run.task)[0] for record in Log(log, "label")]
+    events = [record.fields for record in ReplayLog(log, "label")]
     return bool(loaded.predict_proba_many(events) == run.learner.predict_proba_many(events))

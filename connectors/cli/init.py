@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from connectors.cli.exits import exits
+from connectors.cli.exits import exits, usage
+from connectors.cli.reading import Target, format_of
+from connectors.files.replayed import ReplayLog
+from connectors.replay.reading import decide_task
+from connectors.schema_file import schema_table, with_schema
 from connectors.settings_file import example
 from connectors.stream import USAGE, Failure
 
 
 def init_command(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("streamk.toml"),
+    log: Annotated[
+        str | None,
+        typer.Option("--from", metavar="LOG", help="Take target, task and column types from a log."),
+    ] = None,
+    target: Target = None,
 ) -> None:
-    """Write an example of the settings, with a comment for each."""
-    with exits():
+    """Write an example of the settings, with a comment for each.
+
+    Example: streamk init streamk.toml --from sales.csv --target price
+    """
+    with exits(), usage():
+        text = example() if log is None else _of_log(log, target)
         try:
             with path.open("x") as file:
-                file.write(example())
+                file.write(text)
         except FileExistsError:
             raise Failure(USAGE, f"{path} is there already; name another file") from None
-        except OSError as error:
-            raise Failure(USAGE, f"{path}: {error.strerror}") from None
         typer.echo(f"wrote {path}; now: streamk check {path}")
+
+
+def _of_log(name: str, target: str | None) -> str:
+    """Return the example with what a log says of its events."""
+    if target is None:
+        raise ValueError("--target: name the field to predict")
+    log = ReplayLog(name, format_of(target))
+    decision = decide_task(log.look(), target)
+    typer.echo(decision.sentence, err=True)
+    text = example().replace('target = "label"', f"target = {json.dumps(target)}", 1)
+    text = text.replace(
+        "streamk-events-label", f"streamk-events-{re.sub(r'[^A-Za-z0-9._-]', '-', target)}", 1
+    )
+    text = text.replace('# task = "classification"', f'task = "{decision.task}"', 1)
+    # the events of a topic are JSON unless its columns are named, so the types alone are of use there
+    return with_schema(text, schema_table(log.format, log.dialect))

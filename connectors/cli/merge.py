@@ -14,6 +14,9 @@ from rich.table import Table
 import streamk
 from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
+from connectors.models import load
+from connectors.models import merged as merged_format
+from connectors.models import save as save_model
 
 _COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
 
@@ -36,7 +39,9 @@ def merge_command(
         if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
             raise ValueError(f"{twice} is named twice, and what it knows would count twice")
         check_place("-o", output)
-        loaded: list[Any] = [streamk.load(path) for path in models]
+        files = [(path, *load(path)) for path in models]
+        loaded: list[Any] = [learner for _, learner, _ in files]
+        stored = merged_format([(path, format) for path, _, format in files])
         rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
         for model in loaded:
             model.flush()
@@ -44,7 +49,7 @@ def merge_command(
             merged = streamk.merge(loaded)
         except ValueError as error:
             raise ValueError(_with_names(str(error), models)) from None
-        whole = _row(output, merged.save(output), merged)
+        whole = _row(output, save_model(merged, output, stored), merged)
         if as_json:
             typer.echo(json.dumps({"models": rows, "merged": whole}))
             return

@@ -18,7 +18,7 @@ from rich.progress import Progress
 
 from connectors.cli.arguments import AsJson, Config, End, Start
 from connectors.cli.exits import connected, exits
-from connectors.events import parser
+from connectors.decoding import EventFormat
 from connectors.settings import Events
 from connectors.settings_file import load
 from connectors.stream import REFUSED_EVENTS, USAGE, Failure, Raw
@@ -107,14 +107,13 @@ def record(
     Failure
         If the file is there already or cannot be written.
     """
-    parse, done = parser(events.format, events.columns, texts=(events.target,)), Recorded()
+    decoder = EventFormat(events.target, columns=events.columns, labelled=False).decoder(events.format)
+    done = Recorded()
     with _writing(path) as file:
         for partition, raw in records:
             seen()
             try:
-                fields = parse(raw.value or b"")
-                if not isinstance(fields, dict):
-                    raise ValueError("it is not an object of fields")
+                fields = decoder.fields(raw.value or b"")
                 line = msgspec.json.encode(fields)
             except (ValueError, TypeError, RecursionError) as error:
                 done.left_out += 1

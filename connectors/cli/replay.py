@@ -14,8 +14,24 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
+from connectors.cli.reading import (
+    AllowSkipped,
+    Decimal,
+    Delimiter,
+    Ignore,
+    Missing,
+    Only,
+    Strict,
+    Target,
+    Types,
+    check_skipped,
+    format_of,
+)
 from connectors.learners import DEFAULT, LEARNERS
+from connectors.models import save as save_model
+from connectors.models import stored_of
 from connectors.replay import report
+from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, late_of, opened
 from connectors.replay.progress import Checkpoint, Replay, Scoring
@@ -37,7 +53,7 @@ def replay_command(
             "kafka://HOST:PORT/TOPIC a topic."
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
+    target: Target = None,
     task: Annotated[
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
@@ -80,27 +96,46 @@ def replay_command(
     checkpoint: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on from here after an interruption.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between the values of CSV; told by default.")] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="Before fractions in CSV, . or ,; told by default.")
-    ] = None,
+    ignore: Ignore = None,
+    only: Only = None,
+    types: Types = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
     form: Annotated[
         str | None, typer.Option("--format", help="Of a kafka:// topic, json or msgpack; json by default.")
     ] = None,
-    strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
+    strict: Strict = False,
+    allow_skipped: AllowSkipped = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     save: Annotated[Path | None, typer.Option(help="Save the first learner's model here at the end.")] = None,
-    baseline: Annotated[bool, typer.Option(help="Run river's linear model beside.")] = True,
+    baseline: Annotated[
+        str,
+        typer.Option(
+            metavar="none|quick|full",
+            help="Baselines to compare with: last value, running mean or majority class, and a linear model; "
+            "full adds a Hoeffding tree.",
+        ),
+    ] = QUICK,
+    no_baseline: Annotated[bool, typer.Option("--no-baseline", hidden=True, help="--baseline none.")] = False,
 ) -> None:
     """Replay a log: predict every event, then learn it, and say how well that went."""
     console = Console(stderr=as_json)
     with exits(), usage(), connected():
+        baseline = NONE if no_baseline else baseline
+        baselines(baseline, TASKS[0])  # refused before anything is read
         check_place("--save", save)
         _check_directory("--report", report_to)
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        how = Reading(target, start, end, strict, labels, key, delimiter, decimal, form)
+        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        how = Reading(format, start, end, strict, labels, key, time, form)
+        errors = Console(stderr=True)
+
+        def announce(sentence: str) -> None:
+            errors.print(sentence, soft_wrap=True, highlight=False, markup=False)
+
         with opened(files, how) as (log, given):
             names = learner or [given.name]
             parameters = _parameters(given, names[0], settings or [])
@@ -111,7 +146,8 @@ def replay_command(
                 identity = identity_of(
                     files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
                     interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
-                    delimiter=delimiter, decimal=decimal, form=form, start=start, end=end,
+                    delimiter=delimiter, decimal=decimal, missing=missing, types=types, ignore=ignore, only=only,
+                    form=form, start=start, end=end,
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
             log, late = late_of(log, how, delay, time)
@@ -119,11 +155,19 @@ def replay_command(
                 told = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level)
                 run = replay(
-                    log, names, told, parameters, limit, baseline, late, scoring, strict, keep, watch
+                    log,
+                    names,
+                    told,
+                    parameters,
+                    limit,
+                    baseline,
+                    late,
+                    scoring,
+                    strict,
+                    keep,
+                    watch,
+                    announce,
                 )
-            if not as_json:
-                for sentence in report.notes(run, log, told is None):
-                    console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if as_json:
@@ -131,7 +175,9 @@ def replay_command(
             else:
                 report.summary(run, console)
             if save is not None:
-                console.print(f"saved to {save}: {_save(run, save):,} bytes", soft_wrap=True, highlight=False)
+                console.print(
+                    f"saved to {save}: {_save(run, save, log):,} bytes", soft_wrap=True, highlight=False
+                )
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
                     write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": 0})
@@ -140,6 +186,14 @@ def replay_command(
             raise ValueError(run.error)
     if run.interrupted:
         raise typer.Exit(130)
+    results = run.results()
+    failed = [name for name in run.names if results.failed(name)]
+    check_skipped(
+        errors, run.refused + log.unreadable, run.events + run.refused + log.unreadable,
+        [*getattr(log, "examples", []), *run.examples, ""][0], allow_skipped, getattr(log, "cut", False),
+    )  # fmt: skip
+    if failed:
+        raise typer.Exit(1)
 
 
 def _check_directory(option: str, path: Path | None) -> None:
@@ -181,11 +235,11 @@ def _showing(
     return nullcontext(lambda run: None) if as_json else report.lines(console)
 
 
-def _save(run: Replay, path: Path) -> int:
+def _save(run: Replay, path: Path, log: Any) -> int:
     model = run.learner
     model = getattr(getattr(model, "subject", model), "learner", model)
     assert isinstance(model, Learner)
-    return model.save(path)
+    return save_model(model, path, stored_of(log.format))
 
 
 def _found(run: Replay) -> dict[str, Any]:

@@ -13,13 +13,30 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
-from connectors.files.names import files_of
+from connectors.cli.reading import (
+    AllowSkipped,
+    Decimal,
+    Delimiter,
+    Ignore,
+    Missing,
+    Only,
+    Strict,
+    Target,
+    Types,
+    check_skipped,
+    format_of,
+)
+from connectors.files.replayed import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS, build
+from connectors.models import save as save_model
+from connectors.models import stored_of
+from connectors.replay.reading import decide_task
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import STUCK, Failure
 from connectors.train import report
-from connectors.train.blocks import BY, shards_of, task_of
+from connectors.train.blocks import BY, shards_of
+from connectors.train.shards import skipped_of
 from streamk.distributed import Round, WorkersDiedError, learn
 from streamk.distributed.scales import SCALES
 from streamk.scores import TASKS
@@ -33,7 +50,7 @@ def train_command(
             "or a .toml: the partitions of the topic that those settings read."
         ),
     ],
-    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
+    target: Target = None,
     task: Annotated[
         str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
     ] = None,
@@ -64,6 +81,14 @@ def train_command(
         Path | None, typer.Option(help="Keep every round here, and go on from what is there.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
+    ignore: Ignore = None,
+    only: Only = None,
+    types: Types = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    strict: Strict = False,
+    allow_skipped: AllowSkipped = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Learn logs in shards, each apart, and merge them after every round of events.
@@ -84,32 +109,41 @@ def train_command(
             if given is None:
                 refuse_bounds(start, end)
                 target = required(target)
-                paths = files_of(logs)
-                task = task or task_of(paths[0], target)
-                parts: list[Any] = shards_of(paths, target, task, by, shards)
+                log = ReplayLog(logs, format_of(target, ignore, only, types, missing, delimiter, decimal))
+                decision = decide_task(log.look(), target)
+                for sentence in [*log.said, *([] if task else [decision.sentence])]:
+                    Console(stderr=True).print(sentence, soft_wrap=True, highlight=False, markup=False)
+                task = task or decision.task
+                parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict)
+                events, stored = f"{log.format} {task}", stored_of(log.format)
             else:
                 from connectors.train.topic import topic_shards
 
+                events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
                 task = given.learner.task
                 if learner == given.learner.name:
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
                     parts = [*topic_shards(given, start, end)]
-            machine = build(learner, task, parameters)
+            machine = build(learner, task, {"seed": 0, **parameters})
             if checkpoint is not None and checkpoint.exists():
                 console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:
                 trained = learn(
                     parts, machine, round=round, workers=workers, engine=engine, address=address,
-                    passes=passes, scales=scales, checkpoint=checkpoint, watch=rounds.beside(watch),
+                    passes=passes, scales=scales, checkpoint=checkpoint, events=events,
+                    watch=rounds.beside(watch),
                 )  # fmt: skip
+            skipped, example = skipped_of(trained.positions)
             if as_json:
-                typer.echo(json.dumps(report.result(trained, len(parts))))
+                typer.echo(json.dumps(report.result(trained, len(parts)) | {"skipped": skipped}))
             else:
                 report.summary(trained, len(parts), console)
             if save is not None:
-                size = trained.learner.save(save)
+                size = save_model(trained.learner, save, stored)
                 console.print(f"saved to {save}: {size:,} bytes", soft_wrap=True, highlight=False)
+            rows = trained.events // max(passes, 1) + skipped
+            check_skipped(Console(stderr=True), skipped, rows, example, allow_skipped)
         except WorkersDiedError as error:
             raise Failure(STUCK, str(error)) from None
         except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from connectors.events import Event
+from connectors.decoding import Event
 from connectors.stream import Raw
 from streamk.encoding.fields import name_of
 from streamk.encoding.names import MOST_CHANGED

@@ -15,7 +15,7 @@ from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Proce
 from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.whole import Whole, encoded, losses
-from connectors.events import Decoder, Event
+from connectors.decoding import Decoder, Event
 from connectors.settings import Limits as LimitSettings
 from connectors.settings import Settings
 from connectors.stream import REFUSED_EVENTS, Failure, Raw
@@ -114,6 +114,10 @@ class Learning:
         self._changed = learner._changed_fields
         self._room.look(learner)
         self._telemetry.learned([], learner, self._place)
+
+    def decode_by(self, decoder: Decoder) -> None:
+        """Decode records by this decoder from here on."""
+        self._decode = decoder
 
     def adjust(self, limits: LimitSettings) -> None:
         """Take limits that have changed."""

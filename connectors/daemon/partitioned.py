@@ -8,7 +8,7 @@ from connectors.daemon.learning import Learning
 from connectors.daemon.limits import Limits
 from connectors.daemon.operator import Processed
 from connectors.daemon.telemetry import Telemetry
-from connectors.events import Decoder
+from connectors.decoding import Decoder
 from connectors.settings import Limits as LimitSettings
 from connectors.settings import Settings
 from connectors.stream import Raw

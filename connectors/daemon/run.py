@@ -22,6 +22,7 @@ from connectors.daemon.signals import Requests, daemon_signals
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import digest_of, training_of
+from connectors.decoding import Decoder
 from connectors.files.sink import FileSink
 from connectors.files.source import FileSource
 from connectors.settings import Settings
@@ -132,7 +133,7 @@ def begin_session(
     settings: Settings, store: Store, source: Source, sinks: dict[str, Sink], telemetry: Telemetry
 ) -> Session:
     """Return a session that learns."""
-    decoder = settings.events.decoder(settings.learner.task, source.columns, source.delimiter)
+    decoder = _decoder(settings, source)
     policy, training = Policy(), training_of(settings)
     if settings.source.kind == "topic":
         place = settings.source
@@ -140,11 +141,20 @@ def begin_session(
     if settings.snapshots is None:
         learning = Learning(settings, decoder, telemetry)
         kept = OnDisk(learning, store, source, sinks, training)
+        learning.decode_by(_decoder(settings, source))  # the checkpoint may know what was found in a log
         return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
     require_none(store)
     operator = Partitioned(settings, decoder, telemetry)
     keeping = _in_topic(settings, operator, source, sinks)
     return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
+
+
+def _decoder(settings: Settings, source: Source) -> Decoder:
+    """Return the decoder of a source's records, which a log on disk may know more of than the settings."""
+    if settings.source.kind == "topic":
+        return settings.decoder()
+    decoder: Decoder = source.decoder(settings.events.format, settings.format)
+    return decoder
 
 
 def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]) -> InTopic:
@@ -195,7 +205,8 @@ def open_ends(
 
 def _source(settings: Settings, store: Store) -> Any:
     if settings.source.kind == "file":
-        return FileSource(settings.source.path, settings.events.format, settings.source.follow)
+        place = settings.source
+        return FileSource(place.path, settings.events.format, place.follow, settings.format)
     from connectors.kafka.source import TopicSource
 
     return TopicSource(settings.source, settings.kafka, store.model)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.settings import Settings
+from connectors.settings import Schema, Settings
 from connectors.stream import CHECKPOINT, Failure
 
 Training = dict[str, Any]
@@ -40,6 +40,11 @@ def training_of(settings: Settings) -> Training:
         for key in ("format", "columns", "target", "key", "time", "weight")
     }
     found |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
+    found |= {
+        f"schema.{key}": value
+        for key, value in settings.schema_
+        if value != Schema.model_fields[key].get_default() and key != "encoding"
+    }
     found |= {"learner.name": learner.name, "learner.task": learner.task}
     found |= {f"learner.parameters.{key}": value for key, value in learner.build()._get_params().items()}
     stored: Training = json.loads(json.dumps(found, default=str))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from connectors.daemon.outputs import body, key_of, known, name_of
 from connectors.daemon.telemetry import LEAST
-from connectors.events import Event
+from connectors.decoding import Event
 from connectors.settings import TOP
 from connectors.stream import PREDICTIONS, Output, Raw
 

@@ -12,12 +12,22 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from connectors.events import Record
+from connectors.decoding import Misfits, Record
 
 ROWS = 1000  # records of a batch, at most
 BYTES = 1 << 22  # of a batch, about, where records are large
 EXAMPLES = 5  # of broken records
 _LINE = re.compile(r", (?:line|row|record) (\d+)")
+
+
+def line_of(sentence: str) -> int:
+    """Return the line, row or record that a sentence names, 0 if it names none.
+
+    >>> line_of("log.csv, line 12: cannot be decoded: 1 values for 2 columns")
+    12
+    """
+    found = _LINE.search(sentence)
+    return 0 if found is None else int(found[1])
 
 
 @dataclass
@@ -30,12 +40,15 @@ class Broken:
         Those that cannot be decoded.
     unlabelled
         Those without a target.
+    cut
+        Whether a file ends early, since it is damaged or cannot be read further.
     examples, bare
         Places and reasons of the first of the one, and of the other.
     """
 
     count: int = 0
     unlabelled: int = 0
+    cut: bool = False
     examples: list[str] = field(default_factory=list)
     bare: list[str] = field(default_factory=list)
 
@@ -43,8 +56,15 @@ class Broken:
         """Count what another counted after it."""
         self.count += other.count
         self.unlabelled += other.unlabelled
+        self.cut = self.cut or other.cut
         self.examples += other.examples[: EXAMPLES - len(self.examples)]
         self.bare += other.bare[: EXAMPLES - len(self.bare)]
+
+    def reasons(self) -> list[tuple[int, str]]:
+        """Return a line and a sentence for each record, in order; the last ones share a sentence."""
+        known = sorted((line_of(sentence), sentence) for sentence in [*self.examples, *self.bare])
+        more = self.count + self.unlabelled - len(known)
+        return [*known, *[known[-1]] * more] if known else []
 
     def note(self, place: str, reason: str) -> None:
         """Count a record that cannot be decoded."""
@@ -68,7 +88,7 @@ class Batch:
     lines
         Of each record, the last if it has several; in Parquet the row, from 1.
     targets
-        As :class:`connectors.events.Record` has them.
+        As :class:`connectors.decoding.Record` has them.
     events
         The fields, or a function that makes them.
     times
@@ -86,6 +106,12 @@ class Batch:
         What is to be said of the file they begin.
     done
         Bytes of the log, as it is on disk, that were read for them and those before.
+    misfits
+        Values that do not fit the types of their columns.
+    ends
+        Where each record of the file ends that was read for the batch, also those that were skipped.
+    ordinals
+        Which of these the events are.
     """
 
     def __init__(
@@ -105,6 +131,9 @@ class Batch:
         self.name = self.form = ""
         self.broken = Broken()
         self.said, self.done = list[str](), 0
+        self.misfits: dict[str, Misfits] = {}
+        self.ends: Sequence[int] | NDArray[Any] = ()
+        self.ordinals: Sequence[int] = range(len(lines))
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -121,8 +150,8 @@ class Batch:
 
     def before_broken(self) -> Batch:
         """Return the records before the first that is broken."""
-        found = _LINE.search(self.broken.examples[0])
-        count = len(self) if found is None else bisect_left(self.lines, int(found[1]))
+        line = line_of(self.broken.examples[0])
+        count = bisect_left(self.lines, line) if line else len(self)
         kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
         kept.name, kept.said, kept.done = self.name, self.said, self.done
         return kept

@@ -1,7 +1,7 @@
 """Where the cells of lines of CSV or JSON are and which are numbers, in compiled code that others run beside.
 
 A row has quotes, another number of values or any other thing that is not plain if its ``plain`` is False: it
-is then decoded by itself, by :class:`connectors.events.Decoder`. That decides nothing but speed.
+is then decoded by itself, by :class:`connectors.decoding.Decoder`. That decides nothing but speed.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.events import Decoder, Event
+from connectors.decoding import Decoder, Event
 from connectors.files.batches import Batch, Broken
 from connectors.files.cells import Cells
-from connectors.files.headers import AGAIN, Header
 from connectors.files.numbers import FALSE, FLOAT, INT, TEXT, TRUE
-from connectors.values import labels_of, ungrouped, value_reader
+from connectors.schema import MISFIT, NUMBER, words_of
 
 _KEPT, _LONGEST = 1 << 15, 64  # texts whose values are kept, and how long they may be
 _WORDS = {TRUE: True, FALSE: False}
@@ -24,7 +23,7 @@ Columns = NDArray[np.int64]
 
 
 class _Memory(dict[bytes, Any]):
-    """What texts were read as."""
+    """What strings were read as."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         super().__init__()
@@ -39,6 +38,22 @@ class _Memory(dict[bytes, Any]):
         return value
 
 
+class _Column(NamedTuple):
+    """A column that is an input: its place, and how it is read.
+
+    ``strings`` reads the bytes of a cell. ``numbers`` says whether what compiled code found to be a number is
+    the value. ``typed`` reads a value of JSON, None where it stays as it is. ``words`` are the names of the
+    inputs of a text.
+    """
+
+    place: int
+    name: str
+    strings: _Memory
+    numbers: bool
+    typed: Callable[[Any], Any] | None
+    words: list[str] | None
+
+
 class Assembler:
     """Makes batches of cells.
 
@@ -48,53 +63,35 @@ class Assembler:
         The decoder of one line, whose events all of this must be.
     names
         Of the columns; None if lines are to be decoded one by one.
-    target, time
-        Which of them these are.
-    ignore
-        Names of columns that are left out.
-    csv
-        Whether values have no types but what they read as: then with these:
-    decimal, missing
-        As of :func:`connectors.events.value_reader`.
-    header, delimiter
-        Of CSV: a row of the names of the columns is the header of a file that was appended, and broken.
-    numeric
-        Columns of CSV where numbers may have signs between thousands.
     """
 
-    def __init__(
-        self,
-        decode: Decoder,
-        names: Sequence[str] | None,
-        target: str,
-        time: str | None = None,
-        ignore: Sequence[str] = (),
-        csv: bool = False,
-        decimal: str = ".",
-        missing: Sequence[str] = (),
-        header: Sequence[str] | None = None,
-        delimiter: str = ",",
-        numeric: Set[str] = frozenset(),
-    ) -> None:
-        self._header = Header(header or [], delimiter, target)
-        self._decode, self._csv, self._target_name, self._time = decode, csv, target, time
-        self._names = list(names or [])
-        place = {name: j for j, name in enumerate(self._names)}
-        self._target, self._moment = place.get(target, -1), place.get(time or "", -1) if time else -1
-        gone = {target, time, *ignore}
-        self._taken = [j for j, name in enumerate(self._names) if name not in gone]
-        self._features = [self._names[j] for j in self._taken]
-        self._numeric = numeric
-        if csv:
-            value, own = value_reader(decimal, missing), value_reader(decimal, missing, texts=True)
-            self._values, self._labels = _Memory(value), _Memory(own)
-            self._number: Callable[[str], Any] = lambda text: value(ungrouped(text, decimal))
-            self._counts = _Memory(self._number)
-            if target in numeric:
-                self._own: Callable[[str], Any] = lambda text: own(ungrouped(text, decimal))
-                self._labels = _Memory(self._own)
-        else:
-            self._values = self._labels = _Memory(str)
+    def __init__(self, decode: Decoder, names: Sequence[str] | None) -> None:
+        format = decode.format
+        self._decode, self._csv, self._time = decode, decode.form == "csv", format.time
+        self._target_name = format.target
+        self._header = (format.delimiter or ",").join(format.columns or ()).encode() if self._csv else b""
+        names = list(names or [])
+        place = {name: j for j, name in enumerate(names)}
+        self._target = place.get(format.target or "", -1) if format.target is not None else -1
+        self._moment = place.get(format.time or "", -1) if format.time else -1
+        self._known = bool(names) and (self._target >= 0 or format.target not in format.required)
+        plain = _Memory(str)
+        gone = {format.target, format.time}
+        taken = [name for name in place if name not in gone and decode.takes(name)]
+        self._inputs = [self._input(place[name], name, plain) for name in taken]
+        self._features = [column.name for column in self._inputs]
+        self._taken = [column.place for column in self._inputs]
+        self._every = self._taken == list(range(len(names)))
+        self._all_numbers = all(column.numbers for column in self._inputs)
+        self._labels = _Memory(decode.read_target) if self._csv else plain
+        self._moments = _Memory(decode.reader(format.time)) if self._csv and format.time else plain
+
+    def _input(self, j: int, name: str, plain: _Memory) -> _Column:
+        decode, words = self._decode, self._decode.text_names(name)
+        kind = decode.format.types.get(name, "").partition(":")[0]
+        numbers = (kind in ("", NUMBER)) and name not in decode.format.verbatim and words is None
+        strings = _Memory(decode.reader(name)) if self._csv else plain
+        return _Column(j, name, strings, numbers, None if self._csv else decode.typed(name), words)
 
     def batch(
         self, data: bytes, cells: Cells, count: int, lines: NDArray[np.int64], place: Callable[[int], str]
@@ -103,9 +100,9 @@ class Assembler:
         begins, ends = cells.begins[:count], cells.ends[:count]
         plain = cells.plain[:count].copy()
         real = cells.lines[:count] > 0
-        if self._target < 0 or not _is_utf8(data, int(begins[0]), int(ends[-1])):
+        if not self._known or not _is_utf8(data, int(begins[0]), int(ends[-1])):
             plain[:] = False
-        for row in self._header.rows(data, begins, int(ends[-1])):
+        for row in self._headers(data, begins, int(ends[-1])):
             plain[row] = False
         rows = np.flatnonzero(plain & real)
         odd: dict[int, Event | str] = {}
@@ -113,89 +110,96 @@ class Assembler:
         for row in np.flatnonzero(real & ~plain).tolist():
             text = data[begins[row] : ends[row]].rstrip(b"\r\n")
             try:
-                odd[row] = AGAIN if self._header.is_line(text) else self._counted(text)
+                odd[row] = self._decode(text)
             except ValueError as error:
                 odd[row] = str(error)
         whole = self._columns(data, cells, rows)
-        unlabelled = _unlabelled(whole)
+        needed = self._decode.format.labelled
+        unlabelled = _unlabelled(whole) if needed else set()
+        size, span = int(ends[-1] - begins[0]), np.flatnonzero(real).tolist()
         if not odd and not unlabelled:
-            whole.lines = lines[rows].tolist()
-            whole.size = int(ends[-1] - begins[0])
+            whole.lines, whole.size = lines[rows].tolist(), size
+            whole.ordinals = range(len(rows))
             return whole
         # put together again in order
-        events, targets, times, found = [], [], [], []
+        events, targets, times, found, ordinals = [], [], [], [], []
         at = {row: k for k, row in enumerate(rows.tolist())}
         moments = whole.times or [None] * len(rows)
-        for row in np.flatnonzero(real).tolist():
+        for ordinal, row in enumerate(span):
             k, line = at.get(row), int(lines[row])
-            if k is not None and k not in unlabelled:
-                events.append(whole.events[k])
-                targets.append(whole.targets[k])
-                times.append(moments[k])
-            elif k is not None:
-                broken.miss(place(line), self._target_name, whole.events[k])
+            if k is not None and k in unlabelled:
+                broken.miss(place(line), self._target_name or "", whole.events[k])
                 continue
+            if k is not None:
+                event = Event(whole.events[k], whole.targets[k], None, None, moments[k])
             else:
-                event = odd[row]
-                if isinstance(event, str):
-                    broken.note(place(line), event)
+                decoded = odd[row]
+                if isinstance(decoded, str):
+                    broken.note(place(line), decoded)
                     continue
-                if event.target is None:
-                    broken.miss(place(line), self._target_name, event.fields)
+                if needed and decoded.target is None:
+                    broken.miss(place(line), self._target_name or "", decoded.fields)
                     continue
-                events.append(event.fields)
-                targets.append(event.target)
-                times.append(event.time)
+                event = decoded
+            events.append(event.fields)
+            targets.append(event.target)
+            times.append(event.time)
             found.append(line)
+            ordinals.append(ordinal)
         batch = Batch(found, targets, events, times if self._time else None)
-        batch.broken, batch.size = broken, int(ends[-1] - begins[0])
+        batch.broken, batch.size, batch.ordinals = broken, size, ordinals
         return batch
 
-    def _counted(self, line: bytes) -> Event:
-        """Return what the decoder makes of a line, with numbers whose thousands have signs between them."""
-        event = self._decode(line)
-        fields = event.fields
-        for name in self._numeric & fields.keys() if self._numeric else ():
-            if type(fields[name]) is str:
-                fields[name] = self._number(fields[name])
-        if self._target_name in self._numeric and type(event.target) is str:
-            event = msgspec.structs.replace(event, target=self._own(event.target))
-        return event
+    def _headers(self, data: bytes, begins: NDArray[np.int64], end: int) -> Iterator[int]:
+        """Yield rows that repeat the header, and perhaps some that contain it."""
+        at = int(begins[0])
+        while self._header and (at := data.find(self._header, at, end)) >= 0:
+            yield int(np.searchsorted(begins, at, "right")) - 1
+            at += len(self._header)
 
     def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:
         """Return the batch of rows that are plain."""
         if not len(rows):
             return Batch([], [], [], None if self._time is None else [])
-        kinds = cells.kinds[rows]
-        taken = self._taken
+        kinds, taken = cells.kinds[rows], self._taken
         inner = kinds[:, taken]
-        numbers = bool(((inner == FLOAT) | (inner == INT)).all())
-        every = len(rows) == len(cells.kinds) and taken == list(range(len(self._names)))
+        numbers = self._all_numbers and bool(((inner == FLOAT) | (inner == INT)).all())
         matrix = None
         if numbers and taken:
+            every = self._every and len(rows) == len(cells.kinds)
             matrix = cells.values if every else cells.values[rows[:, None], taken]
 
         def events() -> list[dict[str, Any]]:
-            if not taken:
+            names, columns = [], []
+            for column in self._inputs:
+                values = self._column(data, cells, rows, kinds, column)
+                if column.words is None:
+                    names.append(column.name)
+                    columns.append(values)
+                else:
+                    names += column.words
+                    columns += _of_words(values, len(column.words))
+            if not names:
                 return [{} for _ in rows]
-            columns = [self._column(data, cells, rows, kinds, j, self._reader(j)) for j in taken]
-            return [dict(zip(self._features, row, strict=True)) for row in zip(*columns, strict=True)]
+            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
         j = self._target
-        own = kinds[:, j]
-        counted = bool(((own == FLOAT) | (own == INT)).all())
+        counted = j >= 0 and bool(((kinds[:, j] == FLOAT) | (kinds[:, j] == INT)).all())
 
         def targets() -> list[Any]:
+            if j < 0:
+                return [None] * len(rows)
             if self._csv:
-                return self._texts(data, cells, rows, j, self._labels)
-            found = self._column(data, cells, rows, kinds, j, self._values)
-            return list(labels_of(found))
+                return self._strings(data, cells, rows, j, self._labels)
+            return list(
+                map(self._decode.read_target, self._values(data, cells, rows, kinds, j, self._labels))
+            )
 
         times = None
         if self._time is not None:
             times = [None] * len(rows)
             if self._moment >= 0:
-                times = self._column(data, cells, rows, kinds, self._moment, self._values)
+                times = self._values(data, cells, rows, kinds, self._moment, self._moments)
         return Batch(
             [],
             targets,
@@ -206,14 +210,32 @@ class Assembler:
             cells.values[rows, j] if counted else None,
         )
 
-    def _reader(self, j: int) -> _Memory:
-        return self._counts if self._names[j] in self._numeric else self._values
-
-    def _texts(self, data: bytes, cells: Cells, rows: NDArray[np.int64], j: int, read: _Memory) -> list[Any]:
+    def _strings(
+        self, data: bytes, cells: Cells, rows: NDArray[np.int64], j: int, read: _Memory
+    ) -> list[Any]:
         starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()
         return [read[data[a:b]] for a, b in zip(starts, stops, strict=True)]
 
     def _column(
+        self, data: bytes, cells: Cells, rows: NDArray[np.int64], kinds: NDArray[np.uint8], column: _Column
+    ) -> list[Any]:
+        """Return the values of a column that is an input; misfits are counted, and missing."""
+        if self._csv and not column.numbers:
+            values = self._strings(data, cells, rows, column.place, column.strings)
+        else:
+            values = self._values(data, cells, rows, kinds, column.place, column.strings)
+            if column.typed is not None:
+                read = column.typed
+                values = [None if value is None else read(value) for value in values]
+        if MISFIT in values:
+            first = next(k for k, value in enumerate(values) if value is MISFIT)
+            row, j = rows[first], column.place
+            example = data[cells.starts[row, j] : cells.stops[row, j]].decode()
+            self._decode.note_misfit(column.name, example, values.count(MISFIT))
+            values = [None if value is MISFIT else value for value in values]
+        return values
+
+    def _values(
         self,
         data: bytes,
         cells: Cells,
@@ -222,7 +244,7 @@ class Assembler:
         j: int,
         read: _Memory,
     ) -> list[Any]:
-        """Return the values of a column."""
+        """Return the values of a column whose numbers are numbers."""
         kind = kinds[:, j]
         values: list[Any] = cells.values[rows, j].tolist()
         if (kind == FLOAT).all():
@@ -231,7 +253,7 @@ class Assembler:
             return list(map(int, values))
         others = np.flatnonzero(kind != FLOAT)
         if len(others) == len(rows) and (self._csv or (kind == TEXT).all()):
-            return self._texts(data, cells, rows, j, read)
+            return self._strings(data, cells, rows, j, read)
         starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()
         for k in others.tolist():
             if self._csv or kind[k] == TEXT:
@@ -241,6 +263,12 @@ class Assembler:
             else:
                 values[k] = _WORDS.get(int(kind[k]))
         return values
+
+
+def _of_words(texts: Sequence[Any], count: int) -> list[list[float]]:
+    """Return the inputs of a text column, a list each."""
+    rows = [words_of("" if text is None else text, count) for text in texts]
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _unlabelled(batch: Batch) -> set[int]:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from typing import Any, BinaryIO
 
 import zstandard
 
 _PART = 1 << 16
+DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+def cut_short(place: str, error: object) -> str:
+    """Return the message for a file that ends early, everything before that having been read."""
+    return f"after {place}, the compressed data is cut short or damaged ({error}); what is before was read"
+
+
+class DamagedError(ValueError):
+    """The compressed data of a file is cut short or altered."""
 
 
 class _Zstd(io.RawIOBase):

@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.values import ungrouped
-
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 _ROWS = 200  # looked at
 _COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?", re.ASCII)
 _POINT = re.compile(r"[+-]?(\d*|\d{1,3}(,\d{3})+)\.\d+([eE][+-]?\d+)?", re.ASCII)
+_UNITS = " \t\u00a0%$€£¥()"  # next to a number
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
@@ -51,7 +50,7 @@ def sniff(
     The delimiter is the one that makes a column of the target, then the one by which most rows have as many
     values as the header, then the one that makes most columns. Commas are decimal if more values read as
     numbers by commas than by points; between commas, ``"1,234"`` in quotes counts for neither, as it may be
-    thousands (:func:`numeric_columns`).
+    thousands.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ def _score(rows: list[list[str]], target: str | None) -> tuple[bool, bool, float
 
 
 def _decimal(rows: list[list[str]], delimiter: str, before: str) -> str:
-    cells = [cell.strip() for row in rows for cell in row]
+    cells = [cell.strip(_UNITS) for row in rows for cell in row]
     commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
     if delimiter == "," and all(map(_THOUSANDS.fullmatch, commas)):
         commas = []
@@ -120,37 +119,15 @@ def _decimal(rows: list[list[str]], delimiter: str, before: str) -> str:
     return "," if len(commas) > points else "."
 
 
-def numeric_columns(text: str, dialect: Dialect, missing: Sequence[str] = ()) -> set[str]:
-    r"""Return the columns whose first values are all numbers, with or without signs between thousands.
+def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Raise a ValueError if names are none, one of them comes twice, or one that is wanted is missing.
 
-    There, what has such signs is a number later on, too; elsewhere it is a text.
-
-    >>> numeric_columns('price,ids\n900,"1,200"\n"1,100.25","3,40"\n', Dialect())
-    {'price'}
-    """
-    names, *rows = _rows(text, dialect.delimiter) or [[]]
-    whole = [row for row in rows if len(row) == len(names)]
-    found = set()
-    for name, column in zip(names, zip(*whole, strict=True), strict=False):
-        given = [cell for cell in column if cell.strip() not in missing]
-        if given and all(_is_number(cell, dialect.decimal) for cell in given):
-            found.add(name)
-    return found
-
-
-def _is_number(cell: str, decimal: str) -> bool:
-    plain = ungrouped(cell, decimal)
-    return _NUMBER.fullmatch(plain) is not None and ("," if decimal == "." else ".") not in plain
-
-
-def check_header(names: Sequence[str], target: str) -> None:
-    """Raise a ValueError if names are none, or one of them comes twice.
-
-    >>> check_header(["1", "2.5"], "y")
+    >>> check_header(["1", "2.5"], ["y"])
     Traceback (most recent call last):
     ValueError: the first line holds only numbers (1, 2.5); the first line of CSV must name the columns
     """
-    if target not in names and all(map(_NUMBER.fullmatch, names)):
+    lacking = [name for name in wanted if name not in names]
+    if lacking == list(wanted) and all(map(_NUMBER.fullmatch, names)):
         raise ValueError(
             f"the first line holds only numbers ({_some(names)}); the first line of CSV must name the columns"
         )
@@ -158,8 +135,8 @@ def check_header(names: Sequence[str], target: str) -> None:
         seen: set[str] = set()
         twice = dict.fromkeys(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
-    if target not in names:
-        raise ValueError(f"there is no column {target!r}; there are {_some(names)}")
+    if lacking:
+        raise ValueError(f"there is no column {lacking[0]!r}; there are {_some(names)}")
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:

@@ -1,24 +1,28 @@
-"""Batches of CSV and of JSON lines."""
+"""The records of a file of CSV or of JSON lines: one way to find them, for batches and one by one.
+
+A position is a byte of the file, uncompressed and in UTF-8, at the beginning of a record.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from connectors.events import Decoder
+from connectors.decoding import Decoder, EventFormat
 from connectors.files.batches import BYTES, ROWS, Batch
-from connectors.files.cells import POINT, csv_cells, json_cells, names_of, room
+from connectors.files.cells import Cells, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
-from connectors.files.dialect import Dialect, check_header, numeric_columns, sniff
-from connectors.files.log import DecoderOf
+from connectors.files.compression import DAMAGE, DamagedError, cut_short
+from connectors.files.dialect import Dialect, check_header, sniff
 from connectors.files.opening import Opened, StoppedError
-from connectors.files.reader import DAMAGE, cut_short
-from connectors.values import MISSING
+from connectors.schema import LOOK
+from connectors.stream import Raw
 
 _PART = 1 << 20  # bytes read at once
 _LONGEST = {
@@ -28,6 +32,16 @@ _LONGEST = {
 _ENDLESS = {"csv": "a quote opens and never closes", "json": "a line of more than 16 MiB"}
 _HEADER, _LOOK = 1 << 22, 200  # bytes of a header at most, and lines that tell the dialect
 _CELLS = 1 << 20  # of a batch
+_MOST_LOOKED_AT = 1 << 20  # bytes
+
+
+class Frame(NamedTuple):
+    """Consecutive records in the bytes of a buffer; ``reason`` says why the only one of them is broken."""
+
+    rows: int
+    cells: Cells
+    lines: NDArray[np.int64]  # the last line of each
+    reason: str = ""
 
 
 class Lines:
@@ -37,21 +51,23 @@ class Lines:
     ----------
     file
         What to read.
-    target, time, ignore
-        Fields that are no features.
-    delimiter, decimal
-        Of CSV, if they are known.
-    missing
-        Texts of CSV that are no value.
+    format
+        Which field is what.
     before
-        The decimal sign of the file before it.
-    decoder
-        Makes the decoder instead; every line is then decoded by itself.
+        The decimal mark of the file before it.
+    growing
+        Whether the last line may still be written, and is waited for.
 
     Attributes
     ----------
-    dialect
+    format
+        With the dialect and the types that were found.
+    dialect, columns
         Of CSV.
+    begins
+        The position of the first record.
+    position, line
+        Of the next record, and how many lines are before it.
     cut
         Why there is no more, if not because the file ends.
 
@@ -61,155 +77,208 @@ class Lines:
         If the header is none, or has no such column.
     """
 
-    def __init__(
-        self,
-        file: Opened,
-        target: str,
-        time: str | None = None,
-        ignore: Sequence[str] = (),
-        delimiter: str | None = None,
-        decimal: str | None = None,
-        missing: Sequence[str] = MISSING,
-        decoder: DecoderOf | None = None,
-        before: str = ".",
-    ) -> None:
-        self._before = before
-        self._file, self._given = file, (target, time, ignore)
+    def __init__(self, file: Opened, format: EventFormat, before: str = ".", growing: bool = False) -> None:
+        self._file, self.form, self._growing = file, file.form, growing
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
-        self._over, self._missing = False, missing
-        self._numeric: set[str] = set()
-        self._columns: list[str] | None = None
-        self._begins, self._line = file.begins, 0
-        point = POINT
+        self._over = False
+        self.columns: list[str] | None = None
+        self.begins, self.line = file.begins, 0
         if self._csv:
-            self.dialect = self._header(target, delimiter, decimal)
-            point = ord(self.dialect.decimal)
-        between = self.dialect.delimiter
-        if decoder is not None:
-            self._decode = decoder(file.form, self._columns, between)
-        else:
-            self._decode = Decoder(
-                file.form, target, time=time, ignore=ignore, columns=self._columns,
-                delimiter=between, decimal=self.dialect.decimal, missing=missing,
-            )  # fmt: skip
-        # a path into objects, and a sign that is not one byte, are not for compiled code
-        dotted = any("." in name for name in (target, time or "", *ignore))
-        self._slowly = decoder is not None or (not self._csv and dotted) or len(between.encode()) != 1
-        self._between, self._point = between.encode()[0], point
-        self._numeric = set() if decoder is not None else self._numeric
+            self.dialect = self._header(format, before)
+        self.position = self.begins
+        self._data, self._at, self._ended, self._usual = file.head[self.begins :], 0, False, 0
+        file.head = b""
+        self.use(format)
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+        dialect = self.dialect
+        if self._csv:
+            dialect = Dialect(format.delimiter or dialect.delimiter, format.decimal or dialect.decimal)
+        self.format, self.dialect, self._point = format, dialect, ord(dialect.decimal)
+        self.decoder: Decoder = format.decoder(self.form, self.columns, dialect.delimiter, dialect.decimal)
+        # a path into objects, and a delimiter that is not one byte, are not for compiled code
+        dotted = any("." in name for name in (*format.roles, *format.ignore, *format.types))
+        plain = not (isinstance(format.features, Mapping) or format.key or format.weight)
+        self._slowly = not plain or (not self._csv and dotted) or len(dialect.delimiter.encode()) != 1
+        self._between = dialect.delimiter.encode()[0]
         self._made: Assembler | None = None
         self._shape: tuple[Any, Any] = names_of([])
         self._width = 0
         if self._csv:
-            self._assemble(self._columns)
+            self._assemble(list(format.columns or self.columns or ()))
 
     def _assemble(self, names: list[str] | None) -> None:
-        target, time, ignore = self._given
         known = None if self._slowly else names
         self._width = len(known or [])
-        self._made = Assembler(
-            self._decode, known, target, time, ignore, self._csv, self.dialect.decimal, self._missing,
-            self._columns, self.dialect.delimiter, self._numeric,
-        )  # fmt: skip
+        self._made = Assembler(self.decoder, known)
 
-    def _header(self, target: str, delimiter: str | None, decimal: str | None) -> Dialect:
+    def _header(self, format: EventFormat, before: str) -> Dialect:
         """Read the names of the columns; return the dialect of the file's beginning."""
         file = self._file
-        while file.head.count(b"\n") < _LOOK and len(file.head) < 1 << 16 and file.more(1 << 16):
-            pass
-        while b"\n" not in file.head and len(file.head) < _HEADER and file.more(_HEADER):
+        while (
+            b"\n" not in file.head[file.begins :].lstrip(b"\r\n")
+            and len(file.head) < _HEADER
+            and file.more(_HEADER)
+        ):
             pass
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
-        first = b"".join(islice(io.BytesIO(whole), _LOOK))
-        text = first.decode("utf-8", "replace")
-        dialect = sniff(text, target, delimiter, decimal, self._before)
-        self._numeric = numeric_columns(text, dialect, self._missing)
+        text = b"".join(islice(io.BytesIO(whole), _LOOK)).decode("utf-8", "replace")
+        dialect = sniff(text, format.target, format.delimiter, format.decimal, before)
         rows = csv.reader(io.StringIO(whole.decode("latin-1"), newline=""), delimiter=dialect.delimiter)
         try:
             row = next((row for row in rows if row), None)
             if row is None:
-                raise ValueError("the first line names no columns")
+                raise ValueError("it is empty; the first line of CSV names the columns")
             names = [name.encode("latin-1").decode() for name in row]
         except UnicodeDecodeError:
             raise ValueError("the first line is not UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"the first line names no columns ({error})") from None
-        check_header(names, target)
-        if (time := self._given[1]) is not None and time not in names:
-            raise ValueError(f"there is no column {time!r}; there are {', '.join(names)}")
+        check_header(names, format.required)
         lines = io.BytesIO(whole)
-        self._line = rows.line_num
-        for _ in range(self._line):
-            self._begins += len(lines.readline())
-        self._columns = names
+        self.line = rows.line_num
+        for _ in range(self.line):
+            self.begins += len(lines.readline())
+        self.columns = names
         return dialect
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield batches."""
-        file, longest = self._file, _LONGEST[self._file.form]
-        data = file.head[self._begins :]
-        at, ended, usual = 0, False, 0
-        file.head = b""
-        while True:
-            rest = len(data) - at
-            if rest < usual and not ended:  # not to look at most of a batch twice
-                part = self._read(max(_PART, usual))
-                data, at, ended = data[at:] + part, 0, not part
-                rest = len(data)
-            count, after, cells = self._scan(data, at, ended and not self.cut) if rest else (0, at, None)
-            if cells is not None and 0 < count < len(cells.plain) and not ended and rest < BYTES:
-                part = self._read(max(_PART, rest))  # there is room for more
-                data, at, ended = data[at:] + part, 0, not part
-            elif count:
-                yield self._batch(data, count, cells)
-                usual = min(BYTES, (after - at) * ROWS // count * 9 // 8)
-                at = after
-            elif not ended and rest < longest:
-                part = self._read(max(_PART, rest))
-                data, at, ended = data[at:] + part, 0, not part
-            elif rest and not self.cut:
-                end = data.find(b"\n", at) + 1 or len(data)
-                yield self._without(_ENDLESS[file.form], end - at)
-                at = end
-            else:
-                if self.cut:
-                    yield self._without(cut_short(f"line {self._line}", self.cut), 0)
-                return
+    # ---- what comes next
 
-    def _scan(self, data: bytes, at: int, last: bool) -> tuple[int, int, Any]:
-        if self._made is None or (not self._csv and self._width == 0 and not self._slowly):
+    def first(self) -> list[dict[str, Any]]:
+        """Return the first records, as many as types are inferred from, without types; none is consumed."""
+        while self._data.count(b"\n") <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
+            pass
+        data = np.frombuffer(self._data, np.uint8)[:_MOST_LOOKED_AT]
+        last = len(data) == len(self._data)
+        cells, found = room(LOOK, 0), []
+        if self._csv:
+            count, _ = csv_cells(data, 0, last, self._between, self._point, tuple(cells))
+        else:
+            count, _ = json_cells(data, 0, last, *names_of([]), tuple(cells))
+        for begin, end, lines in zip(
+            cells.begins[:count], cells.ends[:count], cells.lines[:count], strict=True
+        ):
+            if lines > 0:
+                try:
+                    found.append(self.decoder.raw(self._data[begin:end].rstrip(b"\r\n")))
+                except ValueError:
+                    continue
+        return found
+
+    def frame(self, most: int = ROWS, assemble: bool = True) -> Frame | None:
+        """Return the next records; None at the end, or where the last one may still grow.
+
+        Parameters
+        ----------
+        most
+            How many, at most.
+        assemble
+            Whether their cells are wanted.
+        """
+        eof, longest = self._ended, _LONGEST[self.form]
+        if len(self._data) - self._at < self._usual and not eof:  # not to look at most of a batch twice
+            eof = not self._fill(max(_PART, self._usual))
+        while True:
+            rest = len(self._data) - self._at
+            last = eof and not self.cut and not self._growing
+            count, after, cells = self._scan(last, most, assemble) if rest else (0, self._at, None)
+            if cells is not None and 0 < count < len(cells.plain) and not eof and rest < BYTES:
+                eof = not self._fill(max(_PART, rest))  # there is room for more
+            elif cells is not None and count:
+                self._usual = min(BYTES, (after - self._at) * ROWS // count * 9 // 8)
+                return self._frame(count, after, cells)
+            elif not eof and rest < longest:
+                eof = not self._fill(max(_PART, rest))
+            elif rest and not self.cut and (rest >= longest or not self._growing):
+                return self._endless()
+            else:
+                return None
+
+    def _frame(self, count: int, after: int, cells: Cells) -> Frame:
+        lines = self.line + np.cumsum(np.abs(cells.lines[:count]))
+        self.position += after - self._at
+        self._at, self.line = after, int(lines[-1])
+        return Frame(count, cells, lines)
+
+    def _endless(self) -> Frame:
+        """Return the line at hand as a broken record."""
+        end = self._data.find(b"\n", self._at) + 1 or len(self._data)
+        cells = room(1, 0)
+        cells.begins[0], cells.ends[0], cells.lines[0], cells.plain[0] = self._at, end, 1, False
+        return self._frame(1, end, cells)._replace(reason=_ENDLESS[self.form])
+
+    def _scan(self, last: bool, most: int, assemble: bool) -> tuple[int, int, Cells]:
+        data, at = self._data, self._at
+        if assemble and (self._made is None or (not self._csv and self._width == 0 and not self._slowly)):
             found = None if self._slowly else written(data[at : data.find(b"\n", at) + 1 or len(data)])
             self._assemble(found and found[0])
             self._shape = names_of(found[1] if found else [])
-        cells = room(max(1, min(ROWS, _CELLS // max(self._width, 1))), self._width)
+        width = self._width if assemble else 0
+        cells = room(max(1, min(most, _CELLS // max(width, 1))), width)
         seen = np.frombuffer(data, np.uint8)
         if self._csv:
             return *csv_cells(seen, at, last, self._between, self._point, tuple(cells)), cells
-        return *json_cells(seen, at, last, *self._shape, tuple(cells)), cells
+        return *json_cells(seen, at, last, *(self._shape if width else names_of([])), tuple(cells)), cells
 
-    def _batch(self, data: bytes, count: int, cells: Any) -> Batch:
-        lines = self._line + np.cumsum(np.abs(cells.lines[:count]))
+    def records(self, most: int) -> list[Raw]:
+        """Return the next records as bytes, at most so many; none at the end.
+
+        Raises
+        ------
+        DamagedError
+            If the compressed data is cut short, and no record is left before that.
+        """
+        found: list[Raw] = []
+        while len(found) < most:
+            frame = self.frame(min(most - len(found), ROWS), assemble=False)
+            if frame is None:
+                break
+            base = self.position - self._at
+            begins, ends = frame.cells.begins.tolist(), frame.cells.ends.tolist()
+            lines = frame.cells.lines.tolist()
+            for k in range(frame.rows):
+                if lines[k] > 0:
+                    found.append(Raw(base + begins[k], self._data[begins[k] : ends[k]].rstrip(b"\r\n")))
+        if not found and self.cut:
+            raise DamagedError(f"the compressed data is cut short or damaged ({self.cut})")
+        return found
+
+    # ---- batches
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+        while (frame := self.frame()) is not None:
+            yield self._without(frame) if frame.reason else self._batch(frame)
+        if self.cut:
+            batch = Batch([], [], [])
+            batch.broken.note(self._file.name, cut_short(f"line {self.line}", self.cut))
+            batch.broken.cut = True
+            yield batch
+
+    def _batch(self, frame: Frame) -> Batch:
         assert self._made is not None
-        batch = self._made.batch(data, cells, count, lines, self._place)
-        if not self._csv and not cells.plain[:count].any():
+        batch = self._made.batch(self._data, frame.cells, frame.rows, frame.lines, self._place)
+        base = self.position - self._at
+        batch.ends = base + frame.cells.ends[: frame.rows][frame.cells.lines[: frame.rows] > 0]
+        if not self._csv and not frame.cells.plain[: frame.rows].any():
             self._width = 0  # other names from here on, perhaps
-        self._line = int(lines[-1])
         return batch
 
-    def _without(self, reason: str, size: int) -> Batch:
+    def _without(self, frame: Frame) -> Batch:
         """Return a batch of nothing but a broken record."""
         batch = Batch([], [], [])
-        self._line += size > 0
-        batch.broken.note(self._place(self._line) if size else self._file.name, reason)
+        batch.broken.note(self._place(self.line), frame.reason)
+        batch.ends = np.array([self.position])
         return batch
 
     def _place(self, line: int) -> str:
         return f"{self._file.name}, line {line}"
 
-    def _read(self, size: int) -> bytes:
-        """Return more bytes; at the end none."""
-        parts: list[bytes] = []
+    def _fill(self, size: int) -> bool:
+        """Read more bytes; return whether there were any."""
+        parts: list[bytes] = [self._data[self._at :]]
         got = 0
         try:
             plain, over = self._file.plain, False
@@ -221,4 +290,48 @@ class Lines:
             self.cut = str(error)
         except StoppedError:  # what was read is still there
             self._over = True
-        return b"".join(parts)
+        self._data, self._at = b"".join(parts), 0
+        self._ended = not got and not self._growing
+        return got > 0
+
+    # ---- positions
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from this position on, before which there are so many lines.
+
+        Raises
+        ------
+        ValueError
+            If the file ends before it.
+        """
+        position = max(position, self.begins)
+        try:
+            self._file.plain.seek(position)
+        except DAMAGE as error:
+            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+        if self._file.plain.tell() != position:
+            raise ValueError(f"it ends before byte {position}, up to which it was read")
+        self._data, self._at, self._ended, self.cut = b"", 0, False, ""
+        self.position, self.line = position, line
+
+    def finish(self) -> None:
+        """Take what is there for whole: nothing more is written."""
+        self._growing = False
+
+    def head(self, length: int) -> bytes:
+        """Return the first so many bytes; reading continues where it was.
+
+        Raises
+        ------
+        DamagedError
+            If they cannot be read.
+        """
+        plain = self._file.plain
+        at = plain.tell()
+        try:
+            plain.seek(0)
+            found: bytes = plain.read(length)
+            plain.seek(at)
+        except DAMAGE as error:
+            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+        return found

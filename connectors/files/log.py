@@ -1,119 +1,121 @@
-"""A log on disk as events to replay, read and decoded as by the daemon."""
+"""What every verb reads of a file: its records, and the types of their fields."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
-from connectors.events import Decoder, Record, left_out
-from connectors.files.reader import DamagedError, Reader
-from connectors.stream import Raw
+from connectors.decoding import Decoder, EventFormat
+from connectors.files.batches import Batch
+from connectors.files.lines import Lines
+from connectors.files.maps import Maps
+from connectors.files.opening import Opened
+from connectors.files.row_groups import RowGroups
+from connectors.schema import DATETIME, IDENTIFIER, NUMBER, TEXT, Column, describe
+from connectors.values import missing_or
 
-SHOWN = 5  # records left out of which it is said why
-DecoderOf = Callable[[str, list[str] | None, str], Decoder]  # of a form, columns and what is between values
+_NOTED = {
+    DATETIME: "read as date or time",
+    TEXT: "read as words",
+    IDENTIFIER: "ignored, since every value is another one",
+}
 
 
-class Log:
-    """A log to be read once, in order.
+class Records(Protocol):
+    """The records of an open file, in order.
+
+    Attributes
+    ----------
+    format, decoder
+        How they are read.
+    position, line
+        Of the next record; a position is a byte, or of Parquet a row.
+    """
+
+    format: EventFormat
+    decoder: Decoder
+    position: int
+    line: int
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+        ...
+
+    def first(self) -> list[dict[str, Any]]:
+        """Return the first records, as many as types are inferred from, without types; none is consumed."""
+        ...
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+        ...
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from this position on, before which there are so many lines."""
+        ...
+
+
+def records_of(file: Opened, format: EventFormat, before: str = ".") -> Records:
+    """Return the records of a file that was looked at.
 
     Parameters
     ----------
-    path
-        The file, or ``-`` for standard input.
-    target
-        The field to predict; it is taken out of the events.
-    decoder
-        Makes the decoder, if not every other field is a feature; a record that it refuses, or that has no
-        target, is then left out and counted, and else ends the reading.
-    form
-        ``"json"`` or ``"csv"``; told from the first line if it is None.
-    lenient
-        Whether a record that cannot be taken is counted and left out. Then, and of what a decoder refuses,
-        ``examples`` holds the first few as sentences.
-    labelled
-        Whether every record must have a target; else it is None where there is none.
+    file, format
+        What to read, and which field is what.
+    before
+        The decimal mark of the file before it.
+
+    Raises
+    ------
+    ValueError
+        If it has no header, or no such column; the file is named.
     """
+    try:
+        if file.form == "parquet":
+            return RowGroups(file, format)
+        if file.form == "msgpack":
+            return Maps(file, format)
+        return Lines(file, format, before)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None
 
-    def __init__(
-        self,
-        path: str | Path,
-        target: str,
-        decoder: DecoderOf | None = None,
-        form: str | None = None,
-        lenient: bool = False,
-        labelled: bool = True,
-    ) -> None:
-        self.name, self.target = str(path), target
-        self._decoder, self._form = decoder, form
-        self._lenient, self._labelled = lenient or decoder is not None, labelled
-        self.examples: list[str] = []
-        self._raw: BinaryIO | None = None
-        self._shown = "standard input" if self.name == "-" else self.name
-        self.size = 0 if self.name == "-" else Path(path).stat().st_size
-        self.unreadable = self.unlabelled = 0
 
-    def left_out(self) -> str:
-        """Return what was left out, as a sentence; empty if nothing was."""
-        return left_out(self.unreadable, self.unlabelled)
+def columns_of(records: Records) -> list[Column]:
+    """Return what the first records of a file say of each of its fields, the target last."""
+    format, first = records.format, records.first()
+    decimal = records.decoder.format.decimal or "."
+    present = missing_or(lambda value: value, format.missing if records.decoder.form == "csv" else ())
+    values: dict[str, list[Any]] = {}
+    for fields in first:
+        for name, value in fields.items():
+            found = values.setdefault(name, [])
+            if (kept := present(value)) is not None and kept == kept:
+                found.append(kept)
+    order = sorted(values, key=lambda name: name == format.target)
+    return [describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order]
 
-    @property
-    def done(self) -> int:
-        """Return how many bytes of the file have been read."""
-        if self._raw is None:
-            return 0
-        if self._raw.closed:
-            return self.size
-        return self._raw.tell() if self._raw.seekable() else 0
 
-    def __iter__(self) -> Iterator[Record]:
-        name = self._shown
-        with sys.stdin.buffer if self.name == "-" else Path(self.name).open("rb") as raw:
-            self._raw = raw
-            try:
-                reader = Reader(raw, name, self._form)
-            except DamagedError as error:
-                raise ValueError(f"{name}, after line 0: {error}") from None
-            try:
-                decode = self.decoder_of(reader)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-            try:
-                for record in reader.records():
-                    if (found := self.record(reader.line, record, decode)) is not None:
-                        yield found
-            except DamagedError as error:
-                raise ValueError(f"{name}, after line {reader.line}: {error}") from None
+def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
+    """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
+    gone = {*format.roles, *format.verbatim, *format.ignore}
+    found = {column.name: column.type for column in columns if column.type and column.name not in gone}
+    if any(column.name == format.target and column.type == NUMBER for column in columns):
+        found[format.target or ""] = NUMBER
+    return {name: kind for name, kind in found.items() if name not in format.types}
 
-    def decoder_of(self, reader: Reader) -> Decoder:
-        """Return the decoder of the records of a file."""
-        if self._decoder is not None:
-            return self._decoder(reader.form, reader.columns, reader.delimiter)
-        return Decoder(reader.form, self.target, columns=reader.columns, delimiter=reader.delimiter)
 
-    def record(self, line: int, record: Raw, decode: Decoder) -> Record | None:
-        """Return the event of a record, None if it is left out."""
-        try:
-            event = decode(record.value or b"")
-        except ValueError as error:
-            self._leave_out(f"{self.place(line)}: {error}")
-            self.unreadable += 1
-            return None
-        if event.target is None and self._labelled:
-            there = ", ".join(map(str, event.fields)) or "none"
-            self._leave_out(f"{self.place(line)}: the target {self.target!r} is missing; there are {there}")
-            self.unlabelled += 1
-            return None
-        return Record(line, event.fields, event.target)
+def with_inferred_types(records: Records) -> EventFormat:
+    """Return the format of a log with the types that its first records have, and decode by it."""
+    format = records.format.with_types(types_of(columns_of(records), records.format))
+    records.use(format)
+    return format
 
-    def _leave_out(self, sentence: str) -> None:
-        """Raise a ValueError, or keep the sentence as one of the first."""
-        if not self._lenient:
-            raise ValueError(sentence)
-        if len(self.examples) < SHOWN:
-            self.examples.append(sentence)
 
-    def place(self, line: int) -> str:
-        """Return how messages name a line of this log."""
-        return f"{self._shown}, line {line}"
+def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
+    """Return sentences about columns that are not read as plain numbers and categories."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        base = format.types.get(column.name, "").partition(":")[0]
+        given = column.name in format.ignore or column.name in format.roles
+        if base in _NOTED and not given:
+            found.setdefault(base, []).append(column.name)
+    return [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from connectors.events import Decoder
+from connectors.decoding import EventFormat
 from connectors.files.batches import BYTES, ROWS, Batch
-from connectors.files.opening import Opened
-from connectors.files.reader import DAMAGE, cut_short
+from connectors.files.compression import DAMAGE, cut_short
+from connectors.files.opening import Opened, StoppedError
+from connectors.schema import LOOK
 from streamk.compiling import ENTRY
 
 _PART, _LONGEST = 1 << 18, 1 << 24  # bytes read at once, and of a record
@@ -62,79 +63,110 @@ def ends_of(data, at, ends):  # type: ignore[no-untyped-def]
 
 
 class Maps:
-    """The records of an open file of MessagePack; a line is the number of a record.
+    """The records of an open file of MessagePack; a line is the number of a record, a position is a byte.
 
     Parameters
     ----------
     file
         What to read.
-    decode
-        The decoder of a record.
-    target
-        The field to predict.
-    timed
-        Whether events have times.
+    format
+        Which field is what.
+
+    Attributes
+    ----------
+    format, decoder
+        How records are read.
+    position, line
+        Of the next record, and how many are before it.
     """
 
-    def __init__(self, file: Opened, decode: Decoder, target: str, timed: bool = False) -> None:
-        self._target = target
-        self._file, self._decode, self._timed = file, decode, timed
-        self._line, self._error = 0, ""
+    def __init__(self, file: Opened, format: EventFormat) -> None:
+        self._file = file
+        self._data, self._at, self._ended, self._error = file.head, 0, False, ""
+        self.position = self.line = 0
+        self.use(format)
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+        self.format, self.decoder = format, format.decoder("msgpack")
+
+    def first(self) -> list[dict[str, Any]]:
+        """Return the first records, as many as types are inferred from, without types; none is consumed."""
+        ends, found = self._next(LOOK), []
+        for begin, end in zip([self._at, *ends], ends, strict=False):
+            try:
+                found.append(self.decoder.raw(self._data[begin:end]))
+            except ValueError:
+                continue
+        return found
+
+    def _next(self, most: int) -> list[int]:
+        """Return where the next records end in the data."""
+        ends = np.empty(most, np.int64)
+        while True:
+            count, self._none = ends_of(np.frombuffer(self._data, np.uint8), self._at, ends)
+            rest = len(self._data) - self._at
+            if count == most or self._ended or self._none or rest >= (BYTES if count else _LONGEST):
+                return [int(end) for end in ends[:count]]
+            self._fill(max(_PART, rest))
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches."""
-        data = self._file.head
-        at, ended, none = 0, False, False
-        ends = np.empty(ROWS, np.int64)
-        while True:
-            count, none = ends_of(np.frombuffer(data, np.uint8), at, ends)
-            rest = len(data) - at
-            if count < ROWS and not ended and not none and rest < (BYTES if count else _LONGEST):
-                part = self._read(max(_PART, rest))
-                data, at, ended = data[at:] + part, 0, not part
-                continue
-            if not count:
-                break
-            yield self._batch(data, at, ends[:count].tolist())
-            at = int(ends[count - 1])
-        if self._error or at < len(data):
+        while ends := self._next(ROWS):
+            yield self._batch(ends)
+        left = self._at < len(self._data)
+        if self._error or left:
             batch = Batch([], [], [])
-            why = "it is no MessagePack" if none else "the last record is not whole"
-            why = f"from here on nothing can be read: {why}" if at < len(data) else ""
-            place = f"record {self._line}"
+            batch.broken.cut = True
             if self._error:
-                batch.broken.note(self._file.name, cut_short(place, self._error))
+                batch.broken.note(self._file.name, cut_short(f"record {self.line}", self._error))
             else:
-                batch.broken.note(f"{self._file.name}, after {place}", why)
+                why = "it is no MessagePack" if self._none else "the last record is not whole"
+                place = f"{self._file.name}, after record {self.line}"
+                batch.broken.note(place, f"from here on nothing can be read: {why}")
             yield batch
 
-    def _batch(self, data: bytes, at: int, ends: list[int]) -> Batch:
+    def _batch(self, ends: list[int]) -> Batch:
         lines: list[int] = []
         events: list[dict[str, Any]] = []
         targets: list[Any] = []
         times: list[Any] = []
-        batch = Batch(lines, targets, events, times if self._timed else None)
-        batch.size = ends[-1] - at
-        for begin, end in zip([at, *ends], ends, strict=False):
-            self._line += 1
-            place = f"{self._file.name}, record {self._line}"
+        ordinals: list[int] = []
+        format, begins = self.format, [self._at, *ends]
+        batch = Batch(lines, targets, events, times if format.time else None)
+        batch.size = ends[-1] - self._at
+        batch.ends = [self.position + end - self._at for end in ends]
+        for ordinal, end in enumerate(ends):
+            self.line += 1
+            place = f"{self._file.name}, record {self.line}"
             try:
-                event = self._decode(data[begin:end])
+                event = self.decoder(self._data[begins[ordinal] : end])
             except ValueError as error:
                 batch.broken.note(place, str(error))
                 continue
-            if event.target is None:
-                batch.broken.miss(place, self._target, event.fields)
+            if event.target is None and format.labelled:
+                batch.broken.miss(place, format.target or "", event.fields)
                 continue
-            lines.append(self._line)
+            lines.append(self.line)
+            ordinals.append(ordinal)
             targets.append(event.target)
             events.append(event.fields)
             times.append(event.time)
+        batch.ordinals = ordinals
+        self.position, self._at = batch.ends[-1], ends[-1]
         return batch
 
-    def _read(self, size: int) -> bytes:
+    def _fill(self, size: int) -> None:
         try:
             part: Any = b"" if self._error else self._file.plain.read1(size)
         except DAMAGE as error:
             self._error, part = str(error), b""
-        return bytes(part)
+        except StoppedError:
+            part = b""
+        self._data, self._at, self._ended = self._data[self._at :] + part, 0, not part
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from this position on, before which there are so many records."""
+        self._file.plain.seek(position)
+        self._data, self._at, self._ended, self._error = b"", 0, False, ""
+        self.position, self.line = position, line

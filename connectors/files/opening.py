@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import hashlib
 import io
 import os
@@ -13,12 +14,14 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from connectors.files.compression import unpacked
-from connectors.files.reader import DAMAGE, DamagedError
+from connectors.files.compression import DAMAGE, DamagedError, unpacked
+from connectors.schema import LOOK
 
-HEAD = 1 << 16  # bytes looked at
+HEAD = 1 << 16  # bytes read at once at the beginning, and by which a file is known again
+_MOST = 1 << 20  # bytes looked at
+_BINARY = ("parquet", "msgpack")
 _PART = 1 << 16
 _UTF8 = codecs.BOM_UTF8
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -108,22 +111,67 @@ class _Seen(io.RawIOBase):
 
 
 class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
+    """Text of another encoding as UTF-8; positions are bytes of that UTF-8.
 
-    def __init__(self, plain: BinaryIO, encoding: str) -> None:
+    ``begun`` is what was read of the text before.
+    """
+
+    def __init__(self, plain: Any, encoding: str, begun: bytes) -> None:
         self._plain, self._encoding = plain, encoding
+        self._reset(begun)
+
+    def _reset(self, begun: bytes = b"") -> None:
         self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
-        self._rest, self._ended = io.BytesIO(), False
+        self._rest, self._ended, self._at = io.BytesIO(self._decoder.decode(begun).encode()), False, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not (count := self._rest.readinto(buffer)) and not self._ended:
-            part = self._plain.read1(_PART)  # type: ignore[attr-defined]
+            part = self._plain.read1(_PART)
             self._ended = not part
             self._rest = io.BytesIO(self._decoder.decode(part, not part).encode())
+        self._at += count
         return count
+
+    def seekable(self) -> bool:
+        return bool(self._plain.seekable())
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        if whence == 1:
+            place += self._at
+        if place < self._at:
+            self._plain.seek(0)
+            self._reset()
+        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
+            pass
+        return self._at
+
+
+def encoding_of(text: bytes) -> str:
+    """Return the encoding that the beginning of a text is in: UTF-8, UTF-16 or Windows-1252.
+
+    >>> encoding_of("é".encode()), encoding_of("é".encode("latin-1")), encoding_of("a,b".encode("utf-16-le"))
+    ('utf-8', 'windows-1252', 'utf-16-le')
+    """
+    for mark, encoding in _UTF16.items():
+        if text.startswith(mark):
+            return encoding
+    for encoding, zeros, letters in (
+        ("utf-16-le", text[1::2], text[::2]),
+        ("utf-16-be", text[::2], text[1::2]),
+    ):
+        if 2 * zeros.count(0) > len(zeros) and 10 * letters.count(0) < len(letters):
+            return encoding
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return "windows-1252"
+    return "utf-8"
 
 
 class Opened:
@@ -133,6 +181,8 @@ class Opened:
     ----------
     path
         Its name; ``-`` is standard input.
+    raw
+        The file, if it is open already.
 
     Attributes
     ----------
@@ -140,12 +190,16 @@ class Opened:
         How messages name it.
     form
         ``"csv"``, ``"json"``, ``"msgpack"`` or ``"parquet"``; empty if there is nothing in it.
+    encoding
+        Of text.
     head
-        The first plain bytes, which have been read.
+        The first plain bytes, which have been read: of text the first 1,000 lines, or a mebibyte.
     begins
         Where the first record may begin: after a byte-order mark.
     plain
         The rest of the plain bytes, of Parquet all of them.
+    compressed
+        Whether the file is compressed or recoded, so that its bytes are not those of ``plain``.
     size
         Bytes of the file as it is; 0 of a pipe.
     piped
@@ -155,24 +209,41 @@ class Opened:
     ------
     OSError
         If it cannot be opened.
-    ValueError
-        If it cannot be unpacked, or is a JSON array.
     """
 
-    def __init__(self, path: str, form: str | None = None) -> None:
-        self.piped = is_pipe(path)
+    def __init__(self, path: str, raw: Any = None) -> None:
+        self.piped = raw is None and is_pipe(path)
         self.name = "standard input" if path == "-" else path
-        self.size = size_of(path)
-        self._raw = _Seen(_pipe(path) if self.piped else io.FileIO(path))
+        self.size = size_of(path) if raw is None else 0
+        self._raw = _Seen(raw or (_pipe(path) if self.piped else io.FileIO(path)))
+        self.head, self.begins, self.form, self.encoding = b"", 0, "", "utf-8"
+        self.plain: Any = None
+        self.compressed = self._stopped = False
+
+    def look(self, form: str | None = None, encoding: str | None = None, growing: bool = False) -> None:
+        """Read the head, and find out what the file holds.
+
+        Parameters
+        ----------
+        form, encoding
+            What it holds, if that is known.
+        growing
+            Whether lines may still be added; the encoding is then UTF-8 unless a byte-order mark differs.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be unpacked, or is a JSON array.
+        """
         try:
-            self.plain: Any = unpacked(io.BufferedReader(self._raw))
+            buffered = io.BufferedReader(self._raw)
+            self.plain = unpacked(buffered)
+            self.compressed = self.plain is not buffered
             self.head = self._first(4)
-            for mark, encoding in _UTF16.items():
-                if self.head.startswith(mark):
-                    self._again(io.BufferedReader(_Recoded(self.plain, encoding)))
-            self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0
-            self.form = form or self._told()
-            if self.form == "parquet":
+            self.form = form or self._binary()
+            if self.form not in _BINARY:
+                self._look_at_text(form, encoding, growing)
+            elif self.form == "parquet":
                 self._spool()
         except DAMAGE as error:
             self.close()
@@ -183,46 +254,55 @@ class Opened:
             self.close()
             raise
 
+    def _look_at_text(self, form: str | None, encoding: str | None, growing: bool) -> None:
+        while self.head.count(b"\n") <= LOOK and len(self.head) < _MOST and self.more(_MOST):
+            pass
+        lines = self.head[:_MOST].split(b"\n", LOOK + 1)
+        known = encoding_of(b"\n".join(lines[: LOOK + 1]))
+        if growing and known == "windows-1252":
+            known = "utf-8"
+        self.encoding = encoding or known
+        if codecs.lookup(self.encoding).name != "utf-8":
+            self.plain = io.BufferedReader(_Recoded(self.plain, self.encoding, self.head))
+            self.head, self.compressed = self._first(len(self.head)), True
+        self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0
+        self.form = form or self._textual()
+
     def _first(self, count: int) -> bytes:
         """Return so many bytes, or all there are, also where a pipe gives fewer at once."""
         found = b""
-        while len(found) < count and (part := self.plain.read1(count - len(found))):
-            found += part
+        with contextlib.suppress(StoppedError):
+            while len(found) < count and (part := self.plain.read1(count - len(found))):
+                found += part
         return found
-
-    def _again(self, recoded: io.BufferedReader) -> None:
-        """Read what was read once more, in another encoding."""
-        decoder = codecs.getincrementaldecoder(recoded.raw._encoding)("replace")  # type: ignore[attr-defined]
-        recoded.raw._decoder = decoder  # type: ignore[attr-defined]
-        text = decoder.decode(self.head)
-        recoded.raw._rest = io.BytesIO(text.encode())  # type: ignore[attr-defined]
-        self.plain = recoded
-        self.head = self._first(3)
 
     def more(self, most: int) -> bool:
         """Read more into the head; return whether there was any."""
         try:
             part: bytes = self.plain.read1(min(most, max(HEAD - len(self.head), len(self.head))))
+        except StoppedError:
+            return False
         except DAMAGE:
             if not self.head.strip():
                 raise
-            return False  # said by whoever reads on
+            return False  # whoever reads on reports it
         self.head += part
         return bool(part)
 
-    def _told(self) -> str:
-        while not self.head[self.begins :].strip() and self.more(HEAD):
-            pass
-        text = self.head[self.begins :].lstrip()
-        if not text:
-            return ""
+    def _binary(self) -> str:
         if self.head.startswith(b"PAR1"):
             return "parquet"
-        if 0x80 <= self.head[0] <= 0x8F or self.head[0] in (0xDE, 0xDF):
+        if self.head and (0x80 <= self.head[0] <= 0x8F or self.head[0] in (0xDE, 0xDF)):
             return "msgpack"
+        return ""
+
+    def _textual(self) -> str:
+        text = self.head[self.begins :].lstrip()
+        while not text and self.more(HEAD):
+            text = self.head[self.begins :].lstrip()
         if text[:1] == b"[":
             raise ValueError(f"{self.name} is a JSON array; JSON lines have one object a line")
-        return "json" if text[:1] == b"{" else "csv"
+        return "json" if text[:1] == b"{" else "csv" if text else ""
 
     def _spool(self) -> None:
         """Have Parquet as a file that is not packed, which its reader jumps about in."""
@@ -249,7 +329,7 @@ class Opened:
 
     def close(self) -> None:
         """Close it."""
-        for file in (getattr(self, "plain", None), self._raw):
+        for file in (self.plain, self._raw):
             if file is not None:
                 file.close()
 

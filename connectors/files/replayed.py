@@ -2,59 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.events import Decoder, left_out
+from connectors.decoding import EventFormat, Misfits, Record, skipped
 from connectors.files.ahead import Ahead
 from connectors.files.batches import EXAMPLES, Batch, Broken
+from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
-from connectors.files.log import DecoderOf
-from connectors.files.maps import Maps
+from connectors.files.log import columns_of, noted, records_of, types_of
 from connectors.files.names import files_of
 from connectors.files.opening import Opened, is_pipe, size_of
-from connectors.files.row_groups import RowGroups
-from connectors.values import MISSING, kind_of
+from connectors.schema import LOOK, Column
+from connectors.values import kind_of
 
 
 class ReplayLog:
     r"""A log to be read in order, batch by batch.
 
-    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, as its first bytes tell. A
-    record that cannot be decoded is counted and left out, and so is one without a target.
+    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, as its first bytes tell. The
+    types of fields are inferred from the first records of the first file that has any. Records that cannot
+    be decoded are skipped and counted, and so are those without a target.
 
     Parameters
     ----------
     files
         Names and patterns, in order (:func:`connectors.files.names.files_of`); ``-`` alone is standard input.
-    target
-        The field to predict.
-    time
-        A field that says when; it is no feature.
-    ignore
-        Other fields that are no features.
+    format
+        Which field is what; a string is the field to predict.
     form
-        ``"csv"``, ``"json"``, ``"msgpack"`` or ``"parquet"``, if it is not to be told.
-    delimiter, decimal, missing
-        Of CSV: what is between values, ``.`` or ``,`` before fractions, and texts that are no value. ``None``
-        and ``?`` are texts like any other; so is ``NA`` with ``missing=("",)``.
+        ``"csv"``, ``"json"``, ``"msgpack"`` or ``"parquet"``, if it is known.
     strict
         Whether a record that cannot be decoded, or a file that is cut short, ends the reading.
-    decoder
-        Makes the decoder of the daemon's settings instead of all this; slower.
 
     Attributes
     ----------
     broken
-        What was left out so far.
+        What was skipped so far.
     said
         Sentences about how files are read, each once.
     records
         Events so far.
     done, size
         Bytes read of the files, and of all of them; 0 of pipes.
+    format
+        With the types that were inferred, once reading has begun.
+    columns, dialect
+        What the first records say of each field, and of CSV how it is written.
 
     Raises
     ------
@@ -78,32 +75,28 @@ class ReplayLog:
     def __init__(
         self,
         files: str | Path | Sequence[str | Path],
-        target: str,
-        time: str | None = None,
-        ignore: Sequence[str] = (),
+        format: EventFormat | str,
         form: str | None = None,
-        delimiter: str | None = None,
-        decimal: str | None = None,
-        missing: Sequence[str] = MISSING,
         strict: bool = False,
-        decoder: DecoderOf | None = None,
     ) -> None:
         given = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
-        self.name, self.target = " ".join(given), target
+        self.format = EventFormat(format) if isinstance(format, str) else format
+        self.name, self.target = " ".join(given), self.format.target or ""
         self.paths = given if given == ["-"] else files_of(given)
         if "-" in self.paths and len(self.paths) > 1:
             raise ValueError("standard input, -, is read alone")
         self.size = sum(map(size_of, self.paths))
-        self._time, self._ignore, self._form, self._decoder = time, tuple(ignore), form, decoder
-        self._delimiter, self._decimal, self._missing = delimiter, decimal, missing
-        self._strict = strict
+        self._form, self._strict = form, strict
         self.broken, self.said, self.records, self.done = Broken(), list[str](), 0, 0
+        self.columns: list[Column] = []
+        self.dialect: Dialect | None = None
+        self.misfits: dict[str, Misfits] = {}
         self._kind: list[str] = []  # of targets, and which file had it first
         self._file: Opened | None = None  # the thread's
         self._hashes: dict[str, tuple[int, str]] = {}
         self._before, self._stopped = ".", False
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Generator[Batch, None, None]:
         """Yield the batches; a thread reads ahead until the iterator is closed.
 
         Raises
@@ -127,6 +120,8 @@ class ReplayLog:
                 self.records += len(batch)
                 self.done = batch.done
                 self.said += [sentence for sentence in batch.said if sentence not in self.said]
+                for name, found in batch.misfits.items():
+                    self.misfits.setdefault(name, Misfits()).add(found)
                 yield batch
 
     def _check(self, batch: Batch, empty: bool) -> bool:
@@ -153,8 +148,9 @@ class ReplayLog:
         for path in self.paths:
             if self._stopped:
                 return
-            file = self._file = Opened(path, self._form)
+            file = self._file = Opened(path)
             try:
+                file.look(self._form, self.format.encoding)
                 if file.form:
                     yield from self._records(file, done)
                     there = True
@@ -168,33 +164,50 @@ class ReplayLog:
             raise ValueError(f"{self.name} is empty")
 
     def _records(self, file: Opened, done: int) -> Iterator[Batch]:
-        try:
-            source = self._source(file)
-        except ValueError as error:
-            raise ValueError(f"{file.name}: {error}") from None
+        source = records_of(file, self.format, self._before)
         said = []
+        if not self.columns:
+            self.columns = columns_of(source)
+            self.format = self.format.with_types(types_of(self.columns, self.format))
+            source.use(self.format)
+            said += noted(self.columns, self.format)
         if isinstance(source, Lines) and file.form == "csv":
-            said = [f"read as {source.dialect}"]
+            said.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
+            self.dialect = self.dialect or source.dialect
+        if file.encoding != "utf-8":
+            said.append(f"{file.name} is {file.encoding}")
         for batch in source.batches():
             batch.name, batch.form, batch.said, said = file.name, file.form, said, []
             batch.done = done + min(file.position(), file.size)
+            batch.misfits = source.decoder.take_misfits()
             yield batch
 
-    def _source(self, file: Opened) -> Any:
-        if file.form == "parquet":
-            return RowGroups(file, self.target, self._time, self._ignore)
-        if file.form == "msgpack":
-            decode = (
-                Decoder("msgpack", self.target, time=self._time, ignore=self._ignore)
-                if self._decoder is None
-                else self._decoder("msgpack", None, "")
+    def look(self) -> list[Any]:
+        """Infer the types of fields, and return the first targets; events are then read from the beginning.
+
+        Raises
+        ------
+        ValueError
+            If there is no event; the sentence says why.
+        """
+        found: list[Any] = []
+        log = ReplayLog(self.paths, self.format, self._form)
+        with contextlib.closing(log.batches()) as batches:
+            for batch in batches:
+                found += batch.targets
+                if len(found) >= LOOK:
+                    break
+        self.format, self.columns, self.said, self.dialect = log.format, log.columns, log.said, log.dialect
+        if not found:
+            raise ValueError(
+                f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
             )
-            return Maps(file, decode, self.target, self._time is not None)
-        return Lines(
-            file, self.target, self._time, self._ignore, self._delimiter, self._decimal, self._missing,
-            self._decoder, self._before,
-        )  # fmt: skip
+        return found[:LOOK]
+
+    def takes(self, name: str) -> bool:
+        """Return whether a field is an input."""
+        return self.format.decoder("json").takes(name)
 
     @property
     def piped(self) -> bool:
@@ -210,6 +223,11 @@ class ReplayLog:
     def unreadable(self) -> int:
         """Records that cannot be decoded."""
         return self.broken.count
+
+    @property
+    def cut(self) -> bool:
+        """Whether a file was not read to its end."""
+        return self.broken.cut
 
     @property
     def unlabelled(self) -> int:
@@ -230,8 +248,12 @@ class ReplayLog:
         return f"{name or self.name}, {'line' if line else 'before line'} {line}"
 
     def left_out(self) -> str:
-        """Return what was left out, as a sentence; empty if nothing was."""
-        return left_out(self.broken.count, self.broken.unlabelled)
+        """Return how many rows were skipped, as a sentence; empty if none were."""
+        return skipped(self.broken.count, self.broken.unlabelled, f"`{self.target}`")
+
+    def __iter__(self) -> Iterator[Record]:
+        for batch in self.batches():
+            yield from batch.records()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return names, sizes and SHA-256 of the files, and one of the log.

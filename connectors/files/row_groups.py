@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from connectors.events import label
+from connectors.decoding import EventFormat
 from connectors.files.batches import ROWS, Batch
 from connectors.files.opening import Opened
+from connectors.schema import LOOK, NUMBER, flat
 
 
 class RowGroups:
-    """The records of an open Parquet file; a line is the number of a row.
+    """The records of an open Parquet file; a line is the number of a row, and a position the rows before it.
 
     Parameters
     ----------
     file
         What to read.
-    target, time, ignore
-        Columns that are no features.
+    format
+        Which column is what.
+
+    Attributes
+    ----------
+    format, decoder
+        How rows are read.
+    position, line
+        How many rows are before the next one.
+    starts
+        The first row of every row group, and the number of rows.
 
     Raises
     ------
@@ -28,9 +38,7 @@ class RowGroups:
         If pyarrow is not installed, the file is none, or has no such column.
     """
 
-    def __init__(
-        self, file: Opened, target: str, time: str | None = None, ignore: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, file: Opened, format: EventFormat) -> None:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError:
@@ -40,63 +48,122 @@ class RowGroups:
         except (ArrowException, OSError) as error:
             raise ValueError(f"it is no Parquet file: {error}") from None
         names = self._parquet.schema_arrow.names
-        for name in (target, time):
-            if name is not None and name not in names:
-                raise ValueError(f"there is no column {name!r}; there are {', '.join(names)}")
-        self._file, self._target, self._time = file, target, time
-        self._names = [name for name in names if name not in ignore]
-        self._broken = ArrowException
+        # a dot is a path into a column of structs
+        there = {*names, *(name for name in format.required if name.partition(".")[0] in names)}
+        if lacking := [name for name in format.required if name not in there]:
+            raise ValueError(f"there is no column {lacking[0]!r}; there are {', '.join(names)}")
+        self._file, self._broken = file, ArrowException
+        metadata = self._parquet.metadata
+        counts = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
+        self.starts: list[int] = np.cumsum([0, *counts]).tolist()
+        self.position = self.line = 0
+        self.use(format)
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+        self.format, self.decoder = format, format.decoder("parquet")
+        self._names = [name for name in self._parquet.schema_arrow.names if self._reads(name)]
+        typed = {kind for name, kind in format.types.items() if self.decoder.takes(name)}
+        self._plain = typed <= {NUMBER} and self.decoder.simple and not format.verbatim
+
+    def _reads(self, name: str) -> bool:
+        """Return whether a column, or a part of one of structs, is wanted."""
+        wanted = self.format.features
+        if wanted is None or isinstance(wanted, Mapping):
+            return self.decoder.takes(name)
+        return self.decoder.takes(name) or any(
+            each.startswith(f"{name}.") for each in (*wanted, *self.format.roles)
+        )
+
+    def first(self) -> list[dict[str, Any]]:
+        """Return the first rows, as many as types are inferred from, without types; none is consumed."""
+        for part in self._parquet.iter_batches(LOOK):
+            return [flat(_present(row)) for row in part.to_pylist()]
+        return []
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches."""
-        line = 0
-        for group in range(self._parquet.num_row_groups):
-            at = line
+        for group, (start, end) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
+            if end <= self.position:
+                continue
             try:
                 for part in self._parquet.iter_batches(ROWS, [group], columns=self._names):
-                    yield self._batch(part, line)
-                    line += part.num_rows
+                    skipped = min(max(self.position - start, 0), part.num_rows)
+                    start += part.num_rows
+                    if skipped < part.num_rows:
+                        yield self._batch(part.slice(skipped))
             except (self._broken, OSError) as error:
                 batch = Batch([], [], [])
                 batch.broken.note(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
-                line = at + self._parquet.metadata.row_group(group).num_rows
+                batch.broken.cut = True
+                self.position = self.line = end
                 yield batch
 
-    def _batch(self, part: Any, line: int) -> Batch:
+    def _batch(self, part: Any) -> Batch:
+        first, self.position = self.position + 1, self.position + part.num_rows
+        self.line = self.position
+        batch = self._of_numbers(part, first) if self._plain else None
+        if batch is None:
+            batch = self._one_by_one(range(first, self.position + 1), part.to_pylist())
+        batch.size, batch.ends = part.nbytes, range(first, self.position + 1)
+        return batch
+
+    def _of_numbers(self, part: Any, first: int) -> Batch | None:
+        """Return a batch whose inputs are all numbers, None if some are not."""
         import pyarrow as pa
 
-        labels = [label(target) for target in part.column(self._target).to_pylist()]
-        times = part.column(self._time).to_pylist() if self._time else None
-        features = part.drop_columns([name for name in (self._target, self._time) if name])
-        numeric = all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in features.schema.types)
-        lines: Sequence[int] = range(line + 1, line + 1 + len(labels))
-        matrix = None
-        if numeric and features.num_columns and not any(c.null_count for c in features.columns):
-            columns = [c.to_numpy(zero_copy_only=False) for c in features.columns]
-            matrix = np.column_stack([c.astype(np.float64) for c in columns])
-            matrix = None if np.isnan(matrix).any() else matrix
-        if matrix is not None and not any(y is None or y != y for y in labels):
-            names = features.schema.names
-            batch = Batch(lines, labels, features.to_pylist, times, names, matrix)
-            if all(type(y) in (int, float) for y in labels):
-                batch.numbers = np.array(labels, dtype=np.float64)
-        else:
-            batch = self._one_by_one(lines, labels, times, features.to_pylist())
-        batch.size = part.nbytes
+        target = self.format.target
+        there = target in self._names
+        features = part.drop_columns([target]) if there else part
+        if not all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in features.schema.types):
+            return None
+        if not features.num_columns or any(column.null_count for column in features.columns):
+            return None
+        columns = [column.to_numpy(zero_copy_only=False) for column in features.columns]
+        matrix = np.column_stack([column.astype(np.float64) for column in columns])
+        values = part.column(target).to_pylist() if there else [None] * part.num_rows
+        if np.isnan(matrix).any() or (self.format.labelled and any(y is None or y != y for y in values)):
+            return None
+        try:
+            labels = [self.decoder.read_target(value) for value in values]
+        except ValueError:
+            return None
+        lines: Sequence[int] = range(first, first + part.num_rows)
+        batch = Batch(lines, labels, features.to_pylist, None, features.schema.names, matrix)
+        if all(type(y) in (int, float) for y in labels):
+            batch.numbers = np.array(labels, dtype=np.float64)
         return batch
 
-    def _one_by_one(
-        self, lines: Sequence[int], labels: list[Any], times: list[Any] | None, rows: list[dict[str, Any]]
-    ) -> Batch:
-        """Return the batch of rows of which some have no target, or no value in places; NaN is none."""
-        rows = [{k: None if v != v else v for k, v in row.items()} for row in rows]
-        found = [k for k, target in enumerate(labels) if target is not None and target == target]
-        batch = Batch(
-            [lines[k] for k in found],
-            [labels[k] for k in found],
-            [rows[k] for k in found],
-            None if times is None else [times[k] for k in found],
+    def _one_by_one(self, lines: Sequence[int], rows: list[dict[str, Any]]) -> Batch:
+        format = self.format
+        found: list[tuple[int, int, Any]] = []
+        batch = Batch([], [], [])
+        for ordinal, (line, row) in enumerate(zip(lines, rows, strict=True)):
+            place = f"{self._file.name}, row {line}"
+            try:
+                event = self.decoder.event(flat(_present(row)))
+            except (ValueError, TypeError) as error:
+                batch.broken.note(place, str(error))
+                continue
+            if event.target is None and format.labelled:
+                batch.broken.miss(place, format.target or "", event.fields)
+                continue
+            found.append((ordinal, line, event))
+        events = [event for _, _, event in found]
+        kept = Batch(
+            [line for _, line, _ in found],
+            [event.target for event in events],
+            [event.fields for event in events],
+            [event.time for event in events] if format.time else None,
         )
-        for k in sorted(set(range(len(labels))) - set(found)):
-            batch.broken.miss(f"{self._file.name}, row {lines[k]}", self._target, rows[k])
-        return batch
+        kept.broken, kept.ordinals = batch.broken, [ordinal for ordinal, _, _ in found]
+        return kept
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from the row on before which there are so many."""
+        self.position = self.line = position
+
+
+def _present(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row in which NaN is missing."""
+    return {name: None if value != value else value for name, value in row.items()}

@@ -14,14 +14,19 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from connectors.files.compression import unpacked
-from connectors.files.reader import DamagedError, Reader
+from connectors.decoding import Decoder, EventFormat
+from connectors.files.compression import DamagedError, unpacked
+from connectors.files.lines import Lines
+from connectors.files.log import with_inferred_types
+from connectors.files.opening import Opened
 from connectors.stream import MOST, POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
 
 _HEAD = 4096  # bytes by which a log is known
+_FOUND = ("delimiter", "decimal", "encoding", "types")  # of a format, in the mark of a checkpoint
 _GRACE = 1.0  # seconds for the last lines of a log that was renamed
 _ABSENT = 10.0  # seconds until a log that was renamed must have been made anew
 _PACKED = (".gz", ".zst")
@@ -43,12 +48,15 @@ class FileSource:
         ``"json"``, a record a line, or ``"csv"``, whose first line names the columns.
     follow
         Whether to wait for more at the end.
+    format
+        Which field is what. Types that it does not set are inferred from the first records, as by a replay,
+        or are those that were inferred before (:meth:`recognise`).
 
     Attributes
     ----------
     begins
         The position of the first record.
-    columns, delimiter
+    columns
         Of CSV.
 
     Raises
@@ -57,17 +65,20 @@ class FileSource:
         If the file cannot be read, or is compressed and to be followed.
     """
 
-    def __init__(self, path: Path, form: str = "json", follow: bool = False) -> None:
+    def __init__(
+        self, path: Path, form: str = "json", follow: bool = False, format: EventFormat | None = None
+    ) -> None:
         self.name, self._path, self._form, self._follow = path.name, path, form, follow
+        self._format, self._inferred = format or EventFormat(), False
+        self._given = self._format
         self._base = 0  # bytes of the files before this one
         self._left: int | None = None  # when this one was last written to, if nothing more will be
         self._missed: float | None = None  # when the log was first seen to be another file, or none
         self._open(path)
-        if follow and not self._reader.plain:
+        if follow and self._compressed:
             self.close(True)
-            raise Failure(USAGE, f"{path} is compressed; only a plain log can be followed")
-        self.columns, self.delimiter = self._reader.columns, self._reader.delimiter
-        self.begins = self._reader.begins
+            raise Failure(USAGE, f"{path} is compressed or not UTF-8; only a plain log can be followed")
+        self.columns, self.begins = self._reader.columns, self._reader.begins
         self._assigned = False
 
     def _open(self, path: Path) -> None:
@@ -80,16 +91,29 @@ class FileSource:
     def _read_from(self, raw: BinaryIO, path: Path) -> None:
         self._raw, self._left, self._missed = raw, None, None
         try:
-            self._reader = Reader(self._raw, str(path), self._form, self._follow)
+            file = self._file = Opened(str(path), raw)
+            file.look(self._form, self._format.encoding, self._follow)
+            self._compressed = file.compressed
+            self._reader = Lines(file, self._format, growing=self._follow)
+            if not self._inferred:
+                self._format, self._inferred = with_inferred_types(self._reader), True
+                self._format = replace(self._format, encoding=file.encoding, **self._dialect())
         except OSError as error:
             self._raw.close()
             raise Failure(USAGE, f"{path}: {error.strerror}") from None
-        except DamagedError as error:
-            self._raw.close()
-            raise Failure(POSITION, f"{path}: {error}") from None
         except ValueError as error:
             self._raw.close()
-            raise Failure(USAGE, str(error)) from None
+            sentence = str(error).removeprefix(f"{path}: ")
+            code = POSITION if isinstance(error, DamagedError) else USAGE
+            raise Failure(code, f"{path}: {sentence}") from None
+
+    def _dialect(self) -> dict[str, Any]:
+        """Return the dialect of CSV, which later files of the log have too."""
+        return self._reader.dialect._asdict() if self._reader.form == "csv" else {}
+
+    def decoder(self, form: str, format: EventFormat) -> Decoder:
+        """Return the decoder of its records, which knows what was found in the log."""
+        return self._reader.decoder
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:
         """Return the next records; wait for them only if the log is followed."""
@@ -109,19 +133,13 @@ class FileSource:
             time.sleep(min(0.02, seconds))
 
     def _read(self, most: int) -> list[Raw]:
-        records: list[Raw] = []
         try:
-            for raw in self._reader.records():
-                records.append(raw._replace(offset=self._base + raw.offset) if self._base else raw)
-                if len(records) == most:
-                    break
+            records = self._reader.records(most)
         except DamagedError as error:
-            if not records:  # else it comes again when those before it have been taken
-                raise self._failure(f"after byte {self._reader.position}: {error}") from None
+            raise self._failure(f"after byte {self._reader.position}: {error}") from None
         except OSError as error:
-            if not records:
-                raise self._failure(f"cannot be read: {error.strerror}") from None
-        return records
+            raise self._failure(f"cannot be read: {error.strerror}") from None
+        return [raw._replace(offset=self._base + raw.offset) for raw in records] if self._base else records
 
     def _failure(self, what: str) -> Failure:
         return Failure(POSITION, f"{self._path} {what}")
@@ -129,7 +147,7 @@ class FileSource:
     def _rotated(self) -> bool:
         """Go on in the next file if this one was renamed, and nothing more was written to it for a while."""
         here = os.fstat(self._raw.fileno())
-        if self._reader.plain and here.st_size < self._reader.position:
+        if not self._compressed and here.st_size < self._reader.position:
             raise self._failure(f"has become shorter than what was read of it. {_RESET}")
         if self._left is None:
             if not self._is_left(here):
@@ -189,7 +207,7 @@ class FileSource:
     def begin(self, partition: str, position: int) -> None:
         """Read from this position on."""
         size, byte = self._size(), position - self._base
-        if self._reader.plain and not 0 <= byte <= size:
+        if not self._compressed and not 0 <= byte <= size:
             raise self._failure(f"has {size} bytes, fewer than the {byte} that were read of it. {_RESET}")
         try:
             self._reader.seek(byte)
@@ -219,7 +237,7 @@ class FileSource:
 
     def ends(self) -> Mapping[str, int]:
         """Return the end of a plain log; nothing is known of a compressed one's."""
-        return {self.name: self._base + self._size()} if self._reader.plain else {}
+        return {self.name: self._base + self._size()} if not self._compressed else {}
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
         """Return nothing: a log has no transactions."""
@@ -235,9 +253,10 @@ class FileSource:
         return {
             "head": length, "sha256": self._checksum(self._reader, length), "base": self._base,
             "node": [here.st_dev, here.st_ino],
+            "format": {key: getattr(self._format, key) for key in _FOUND},
         }  # fmt: skip
 
-    def _checksum(self, reader: Reader, length: int) -> str:
+    def _checksum(self, reader: Lines, length: int) -> str:
         try:
             return hashlib.sha256(reader.head(length)).hexdigest()
         except DamagedError as error:
@@ -252,6 +271,7 @@ class FileSource:
             If there is none.
         """
         self._base = mark["base"]
+        self._adopt(mark.get("format", {}))
         if self._is(mark):
             return
         family = self._family() if self._follow else []
@@ -267,6 +287,13 @@ class FileSource:
             raise self._failure(
                 f"is another log than the one of the checkpoint: its beginning differs. {_RESET}"
             )
+
+    def _adopt(self, found: Mapping[str, Any]) -> None:
+        """Read by what was found when the log was first read; what is set now stays."""
+        known = {key: value for key, value in found.items() if getattr(self._given, key) is None}
+        types = {**found.get("types", {}), **self._given.types}
+        self._format = replace(self._format, **{**known, "types": types})
+        self._reader.use(self._format)
 
     def _family(self, after: int = 0) -> list[Path]:
         """Return what the log was renamed to, as ``log.1`` or ``log-20261122.gz``, the oldest first.
@@ -292,5 +319,5 @@ class FileSource:
 
     def close(self, leaving: bool) -> None:
         """Close the file."""
-        self._reader.close()
+        self._file.close()
         self._raw.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -18,6 +18,7 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.base import MemberState
 
 from connectors import settings
+from connectors.decoding import Decoder
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -68,9 +69,6 @@ class TopicSource:
     Interruption
         If no broker answers.
     """
-
-    columns: list[str] | None = None
-    delimiter = ","
 
     def __init__(self, source: settings.TopicSource, kafka: settings.Kafka, member: str) -> None:
         self.name, member = source.topic, member_name(member)
@@ -174,6 +172,10 @@ class TopicSource:
             Assigned(name, committed.get(name), first[p], end[p], identity, p.partition, siblings)
             for name, p in zip(names, ordered, strict=True)
         ]
+
+    def decoder(self, form: str, format: Any) -> Decoder:
+        """Return the decoder that is set: a topic says nothing of its records."""
+        return cast(Decoder, format.decoder(form))
 
     def partitions(self) -> list[str]:
         """Return the names of all partitions of the topic."""

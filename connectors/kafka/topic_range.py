@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.events import Decoder, Record, left_out
+from connectors.decoding import Decoder, Record, skipped
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -204,7 +204,7 @@ class TopicLog:
 
     def __init__(self, records: TopicRange, decoder: Decoder, target: str) -> None:
         self.name, self.target, self.size = f"topic {records.topic}", target, records.size
-        self._records, self._decode = records, decoder
+        self._records, self._decode, self.format = records, decoder, decoder.format
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
         self._seen = self.unreadable = self.unlabelled = 0
 
@@ -232,5 +232,5 @@ class TopicLog:
             yield Record(self._seen, event.fields, event.target)
 
     def left_out(self) -> str:
-        """Return what was left out, as a sentence; empty if nothing was."""
-        return left_out(self.unreadable, self.unlabelled)
+        """Return how many records were skipped, as a sentence; empty if none were."""
+        return skipped(self.unreadable, self.unlabelled, f"`{self.target}`")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from connectors.events import Record
-from connectors.files.log import SHOWN
-from connectors.replay.keyed import Label, key_text, labels_of
+from connectors.decoding import EventFormat, Record
+from connectors.files.batches import EXAMPLES
+from connectors.replay.keyed import KeyedLog, Label, key_text, labels_of
 from connectors.replay.reading import LOOK
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
@@ -24,22 +24,21 @@ class Joined:
     Parameters
     ----------
     log
-        Of events, which gives those without a target; a :class:`connectors.replay.keyed.KeyedLog` if it is
-        CSV.
-    path, key
-        The label log, and the field that both have. It is taken out of the events.
+        Of events.
+    path, format
+        The label log, and which of its fields is what. Its key is taken out of the events.
     strict
         Whether a label that cannot be taken raises a ValueError; else it is counted and left out, and so are
         those of a key after its first one.
     """
 
-    def __init__(self, log: Any, path: str, key: str, strict: bool = False) -> None:
-        self._log, self._key, self._strict = log, key, strict
-        self.name, self.target, self.size = log.name, log.target, log.size
+    def __init__(self, log: KeyedLog, path: str, format: EventFormat, strict: bool = False) -> None:
+        self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
+        self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
         self._labels: dict[str, Any] = {}
         self._examples: list[str] = []
         self.wrong = self.unjoined = 0
-        for found in labels_of(path, log.target, key, None):
+        for found in labels_of(path, format, None):
             if found.wrong or found.key in self._labels:
                 self._leave_out(found.wrong or again(found))
                 self.wrong += 1
@@ -52,7 +51,7 @@ class Joined:
     def _leave_out(self, sentence: str) -> None:
         if self._strict:
             raise ValueError(sentence)
-        if len(self._examples) < SHOWN:
+        if len(self._examples) < EXAMPLES:
             self._examples.append(sentence)
 
     @property
@@ -63,7 +62,7 @@ class Joined:
     @property
     def examples(self) -> list[str]:
         """The first few records that were left out."""
-        return [*self._examples, *self._log.examples][:SHOWN]
+        return [*self._examples, *self._log.examples][:EXAMPLES]
 
     @property
     def unreadable(self) -> int:
@@ -77,14 +76,15 @@ class Joined:
 
     def left_out(self) -> str:
         """Return what was left out, as a sentence; empty if nothing was."""
-        told = [self._log.left_out()] if self._log.left_out() else []
+        told = [found] if (found := self._log.left_out()) else []
         if self.wrong:
-            told.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log left out")
+            told.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log skipped")
         if self.unjoined:
             told.append(f"{self.unjoined:,} events have no label")
         return "; ".join(told)
 
     def __iter__(self) -> Iterator[Record]:
+        joined, other = 0, ""
         for line, fields, _ in self._log:
             try:
                 key = key_text(fields.pop(self._key, None))
@@ -95,8 +95,15 @@ class Joined:
             label = self._labels.get(key)
             if label is None:
                 self.unjoined += 1
+                other = other or key
                 continue
+            joined += 1
             yield Record(line, fields, label)
+        if other and not joined:
+            raise ValueError(
+                f"--key {self._key}: no event of {self.name} has a key of {self._path}; its first key is "
+                f"{other!r}, and that of the labels is {next(iter(self._labels))!r}"
+            )
 
 
 def again(label: Label) -> str:
@@ -114,14 +121,13 @@ class ByLabels:
 
     Parameters
     ----------
-    path, target, key, time
-        The label log, and the fields that say the label, what event it is of, and when it came; events have
-        the last two, too, which are taken out of them.
+    path, format, time
+        The label log, which of its fields is what, and the one that says when a label came; events have the
+        key and the time, too, which are taken out of them.
     """
 
     path: str
-    target: str
-    key: str
+    format: EventFormat
     time: str
     task: str | None = None
     count: int = 0
@@ -132,6 +138,11 @@ class ByLabels:
 
     def __str__(self) -> str:
         return f"of {self.path}, joined by {self.key}, when they come by {self.time}"
+
+    @property
+    def key(self) -> str:
+        """The field that joins events and labels."""
+        return self.format.verbatim[0]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_stream": None}  # it is opened again, at the same record
@@ -144,7 +155,7 @@ class ByLabels:
         ValueError
             If there is none.
         """
-        found = list(islice(labels_of(self.path, self.target, self.key, self.time), LOOK))
+        found = list(islice(labels_of(self.path, self.format, self.time), LOOK))
         labels = [each.label for each in found if not each.wrong]
         if not labels:
             raise ValueError(found[0].wrong if found else f"{self.path} holds no labels")
@@ -159,7 +170,7 @@ class ByLabels:
         """Return the next label, None if there is none."""
         while self._next is None:
             if self._stream is None:
-                self._stream = labels_of(self.path, self.target, self.key, self.time, self.task)
+                self._stream = labels_of(self.path, self.format, self.time, self.task)
                 for _ in range(self.read):
                     next(self._stream, None)
             found = next(self._stream, None)

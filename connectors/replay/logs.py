@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.events import Decoder
+from connectors.decoding import EventFormat
 from connectors.files.opening import is_pipe
 from connectors.files.replayed import ReplayLog
 from connectors.replay.keyed import KeyedLog
@@ -18,28 +19,49 @@ from connectors.stream import Interruption
 from streamk.prequential import ByTime
 from streamk.scores import check_delay
 
+_PLAIN = EventFormat()
+_OF_FORMAT = {
+    "delimiter": "delimiter", "decimal": "decimal", "missing": "missing", "type": "types", "ignore": "ignore",
+    "only": "features",
+}  # fmt: skip
 _DIALECT = "delimiter", "decimal"
 _KAFKA = "kafka://"
 
 
 class Reading(NamedTuple):
-    """How a log is read: the options of the command by their names."""
+    """How a log is read: the options of the command by their names, and which field of an event is what."""
 
-    target: str | None = None
+    format: EventFormat = EventFormat()
     start: str | None = None
     end: str | None = None
     strict: bool = False
     labels: str | None = None
     key: str | None = None
-    delimiter: str | None = None
-    decimal: str | None = None
+    time: str | None = None
     form: str | None = None
+
+    @property
+    def target(self) -> str | None:
+        """The field to predict."""
+        return self.format.target
+
+    def joined(self, labelled: bool) -> EventFormat:
+        """Return the format of events or labels that a key joins; key and time stay verbatim."""
+        verbatim = [name for name in (self.key, self.time) if name is not None]
+        own = self.format if not labelled else EventFormat(self.format.target, missing=self.format.missing)
+        return replace(own, verbatim=verbatim, labelled=labelled)
 
     def refuse(self, why: str, *names: str) -> None:
         """Refuse options that are given, and do not go with the log."""
         for name in names:
             if getattr(self, name) is not None:
                 option = {"start": "from", "end": "to", "form": "format"}.get(name, name)
+                raise ValueError(f"--{option}: {why}")
+
+    def refuse_format(self, why: str, *options: str) -> None:
+        """Refuse options that say how values are read."""
+        for option, key in _OF_FORMAT.items():
+            if option in options and getattr(self.format, key) != getattr(_PLAIN, key):
                 raise ValueError(f"--{option}: {why}")
 
 
@@ -65,14 +87,9 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
     how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
     how.refuse("it is for a kafka:// address; what a file holds is told from its first bytes", "form")
     if how.labels is None or how.key is None:
-        delimiter = "\t" if how.delimiter in ("tab", "\\t") else how.delimiter
-        log = ReplayLog(list(files), how.target, delimiter=delimiter, decimal=how.decimal, strict=how.strict)
-    else:
-        how.refuse("a log with --labels is read as it tells, with points before fractions", *_DIALECT)
-        if len(files) > 1:
-            raise ValueError("--labels is for one log of events")
-        log = KeyedLog(files[0], how.target, how.key, lenient=not how.strict)
-    yield log, Learner()
+        yield ReplayLog(list(files), how.format, strict=how.strict), Learner()
+        return
+    yield KeyedLog(list(files), how.joined(labelled=False), how.strict), Learner()
 
 
 @contextlib.contextmanager
@@ -85,16 +102,16 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
         raise ValueError(f"{address}: write kafka://HOST:PORT/TOPIC, with commas between brokers; {more}")
     if how.form not in (None, "json", "msgpack"):
         raise ValueError(f"--format {how.form}: it is json or msgpack")
-    how.refuse("it is for logs on disk", "labels", *_DIALECT)
+    how.refuse("it is for logs on disk", "labels")
+    how.refuse_format("it is for logs on disk", *_DIALECT)
     from connectors.kafka.topic_range import TopicLog, TopicRange
 
-    assert how.target is not None
     try:
         records = TopicRange(topic, Kafka(servers=servers.split(",")), how.start, how.end)
     except Interruption as error:
         raise Interruption(f"{error}; it was asked in plain text and without a login: {more}") from None
     with records:
-        yield TopicLog(records, Decoder(how.form or "json", how.target), how.target)
+        yield TopicLog(records, how.format.decoder(how.form or "json"), how.target or "")
 
 
 @contextlib.contextmanager
@@ -105,23 +122,17 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Lear
     how.refuse(f"{file} says it, as events.target", "target")
     how.refuse(f"{file} says it, as events.format", "form")
     how.refuse(f"it does not go with {file}, whose events have their targets; name the log itself", "labels")
-    how.refuse(f"it does not go with {file}; name the log itself", *_DIALECT)
+    how.refuse_format(f"{file} says it, in [events] and [schema]", *_OF_FORMAT)
     settings = load(Path(file))
-    events, task = settings.events, settings.learner.task
     if settings.source.kind == "file":
         how.refuse("it is for topics, and the source is a log on disk", "start", "end")
-
-        def decoder_of(form: str, columns: list[str] | None, delimiter: str) -> Decoder:
-            return events.decoder(task, columns, delimiter)
-
-        path = settings.source.path
-        log = ReplayLog(path, events.target, form=events.format, decoder=decoder_of, strict=how.strict)
-        yield log, settings.learner
+        format = replace(settings.format, numbers=None)
+        yield ReplayLog(settings.source.path, format, settings.events.format, how.strict), settings.learner
         return
     from connectors.kafka.topic_range import TopicLog, TopicRange
 
     with TopicRange(settings.source.topic, settings.kafka, how.start, how.end) as records:
-        yield TopicLog(records, events.decoder(task), events.target), settings.learner
+        yield TopicLog(records, settings.decoder(), settings.events.target), settings.learner
 
 
 def late_of(log: Any, how: Reading, delay: str, time: str | None) -> tuple[Any, Any]:
@@ -135,13 +146,14 @@ def late_of(log: Any, how: Reading, delay: str, time: str | None) -> tuple[Any, 
     late, labels, key = _delayed(delay, time), how.labels, how.key
     if labels is None or key is None:
         return log, late
+    format = how.joined(labelled=True)
     if time is None:
-        return Joined(log, labels, key, how.strict), late
+        return Joined(log, labels, format, how.strict), late
     if delay != "0":
         raise ValueError("--delay: with --labels and --time, labels come when their log says")
     if is_pipe(labels):
         raise ValueError(f"--labels {labels}: with --time labels are read twice; give a file, not a pipe")
-    return log, ByLabels(labels, log.target, key, time)
+    return log, ByLabels(labels, format, time)
 
 
 def _delayed(delay: str, time: str | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from connectors.events import Places, Record
+from connectors.decoding import Places, Record
 from connectors.files.batches import EXAMPLES, Batch
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from connectors.events import Places, Record, label, read_value
+from connectors.decoding import Places, Record, target_number
+from connectors.values import label
 from streamk.prequential import replaying
 
-LOOK = replaying.LOOK  # records looked at to tell the task
+LOOK = replaying.LOOK  # records from which the task is inferred
+_SHOWN = 3  # example values
 
 
-def tell_task(records: Sequence[Record]) -> str:
-    """Return the task that the first records suggest (:func:`streamk.prequential.replaying.tell_task`)."""
-    return replaying.tell_task([record.target for record in records])
+class Decision(NamedTuple):
+    """A task, and the sentence that says why it was chosen and how to choose the other.
+
+    ``whole`` says that labels are whole numbers, so that a fraction later on shows that it was wrong.
+    """
+
+    task: str
+    sentence: str
+    whole: bool = False
+
+
+def decide_task(targets: Sequence[Any], name: str) -> Decision:
+    """Return the task that the first targets of a log suggest.
+
+    >>> print(decide_task(["up", "down"], "label").sentence)
+    classification, since `label` has strings: up, down; --task regression changes that
+    >>> print(decide_task(["1", "2.5"], "price").sentence)
+    regression, since `price` has numbers with fractions: 1, 2.5; --task classification changes that
+    """
+    task = replaying.tell_task(targets)
+    examples = ", ".join(str(value)[:20] for value in list(dict.fromkeys(targets))[:_SHOWN])
+    try:
+        numbers = {float("x" if isinstance(target, bool) else target) for target in targets}
+    except (TypeError, ValueError):
+        why, whole = "strings" if any(isinstance(target, str) for target in targets) else "booleans", False
+    else:
+        whole = all(number.is_integer() for number in numbers)
+        more = f"of {len(numbers)} values" if task == "classification" else "of more than 20 values"
+        why = f"whole numbers {more}" if whole else "numbers with fractions"
+        whole = whole and task == "classification"
+    other = "regression" if task == "classification" else "classification"
+    return Decision(task, f"{task}, since `{name}` has {why}: {examples}; --task {other} changes that", whole)
 
 
 def check_by(by: str | None, records: Sequence[Record]) -> None:
@@ -32,12 +63,12 @@ def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], A
     ValueError
         If the target is not a number where one is needed; the line is named.
     """
-    target = record.target
-    if task == "regression":
-        number = read_value(target) if isinstance(target, str) else target
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            raise ValueError(
-                f"{log.place(record.line)}: the target {log.target!r} is {target!r}, not a number"
-            )
-        return record.fields, float(number)
-    return record.fields, label(target)
+    if task != "regression":
+        return record.fields, label(record.target)
+    try:
+        number = target_number(record.target, log.target)
+    except ValueError as error:
+        raise ValueError(f"{log.place(record.line)}: {error}") from None
+    if number is None:
+        raise ValueError(f"{log.place(record.line)}: the target {log.target!r} is missing")
+    return record.fields, float(number)

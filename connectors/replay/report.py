@@ -18,6 +18,7 @@ from connectors.replay.progress import Point, Replay
 from streamk.prequential.late import ByCount
 
 Watch = Callable[[Replay], None]
+FAILED = "failed"
 _REFRESH = 0.1  # seconds between two drawings of the live table
 _RATES = 0.5  # seconds between two measurements of them
 
@@ -101,14 +102,15 @@ def metrics_table(run: Replay) -> Table:
     for key in next(iter(values.values())):
         shown = (values[name].get(key) for name in run.names)
         table.add_row(metric_name(key), *map(_number, shown))
-    table.add_row("events/s (predict + learn)", *(f"{results.rate(name):,.0f}" for name in run.names))
+    rates = (FAILED if results.failed(name) else f"{results.rate(name):,.0f}" for name in run.names)
+    table.add_row("events/s (predict + learn)", *rates)
     return table
 
 
 def _number(value: float | None) -> str:
     if value is None or value != value:
         return "–"
-    return f"{value:.4f}" if abs(value) < 1e5 else f"{value:.4g}"
+    return f"{value:,.4f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
 def lateness(run: Replay) -> str:
@@ -130,7 +132,7 @@ def summary(run: Replay, console: Console) -> None:
         console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
     for name in run.names:
         if error := results.error(name):
-            console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
+            console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
     size = bytes_of(run.learner)
     text = "model: of unknown size" if size is None else f"model: {size:,} bytes"
     if waiting := getattr(run.learner, "pending", 0):
@@ -138,15 +140,6 @@ def summary(run: Replay, console: Console) -> None:
     console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
-
-
-def notes(run: Replay, log: Any, told: bool) -> list[str]:
-    """Return how the log was read and, if it was told from the targets, which task that is."""
-    found = list(getattr(log, "said", []))
-    if told:
-        other = "regression" if run.task == "classification" else "classification"
-        found.append(f"{run.task}, as the first values of {log.target} suggest; --task {other} changes that")
-    return found
 
 
 def left_out(run: Replay, log: Any) -> str:

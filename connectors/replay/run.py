@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from connectors.events import Places, Record
+from connectors.decoding import Places, Record
 from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
-from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.progress import Checkpoint, Replay, Scoring
-from connectors.replay.reading import check_by, interpret
+from connectors.replay.reading import check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, Refuse, late_of
-from streamk.prequential.replaying import LOOK, tell_task, warm
+from streamk.prequential.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
 
@@ -31,12 +31,13 @@ def replay(
     task: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     limit: int | None = None,
-    baseline: bool = True,
+    baseline: str | bool = QUICK,
     delay: int | Late = 0,
     scoring: Scoring = Scoring(),  # noqa: B008  # it never changes
     strict: bool = False,
     checkpoint: Checkpoint | None = None,
     watch: Watch = lambda replay: None,
+    announce: Callable[[str], None] = lambda sentence: None,
 ) -> Replay:
     """Replay a log through contenders, and return where they stand.
 
@@ -53,7 +54,7 @@ def replay(
     limit
         Events after which to stop.
     baseline
-        Whether to run river's linear model beside them.
+        Which baselines to run, as :func:`connectors.replay.baselines.baselines` takes them; False is none.
     delay
         How late targets come (:mod:`streamk.prequential.late`). A learner that has a parameter of this name
         is told how many events, unless its settings say another.
@@ -66,6 +67,8 @@ def replay(
         Where it goes on from, and what it writes.
     watch
         Called after every chunk of events.
+    announce
+        Takes sentences about how the log is read and what the task is, before the first event.
 
     Ctrl-C ends the replay; the figures are then of what was before.
 
@@ -75,6 +78,7 @@ def replay(
         If no record can be taken, or a name or a parameter is wrong.
     """
     late = late_of(delay)
+    chosen = baseline if isinstance(baseline, str) else QUICK if baseline else NONE
     names = [learners] if isinstance(learners, str) else list(learners)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice; give one of them other settings")
@@ -97,7 +101,12 @@ def replay(
             raise ValueError(reading.error or _nothing(log))
         check_by(scoring.by, records)
         targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
-        task = task or tell_task(targets)
+        for sentence in getattr(log, "said", []):
+            announce(sentence)
+        if task is None:
+            decision = decide_task(targets, log.target)
+            task = decision.task
+            announce(decision.sentence)
         if isinstance(late, ByLabels):
             late.task = task
         found = models(task)
@@ -107,11 +116,7 @@ def replay(
         ]  # fmt: skip
         if pairs:
             warm(found, task, pairs)
-        if baseline:
-            linear: Any = LinearRegressor() if task == "regression" else LinearClassifier()
-            if task == "classification":
-                linear.expect(len({*map(str, targets)}))
-            found[f"river {linear.name}"] = linear
+        found |= {name: model for name, model in baselines(chosen, task).items() if name not in found}
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)

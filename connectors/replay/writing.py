@@ -49,19 +49,21 @@ def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given:
     found = about(run, results, log, command, given)
     _write(directory / "results.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     measured = results.measured()
-    shown = {name: {k: v for k, v in each.items() if k != "latency"} for name, each in measured.items()}
-    for name, each in shown.items():
-        times = measured[name]["latency"]["microseconds"]
-        each["latency_us"] = {
-            f"p{q}": round(times[min(len(times) - 1, len(times) * q // 100)], 2)
-            for q in (50, 90, 99)
-            if times
-        }
+    shown = {name: {**each, "latency_us": _quantiles(each["latency_us"])} for name, each in measured.items()}
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = {name: results.windows(name) for name in results.names}
     _write_curve(directory, results)
     said = [each["words"] for each in found["comparisons"]]
     _write(directory / "index.html", page({**found, "comparisons": said}, curves, measured))
+
+
+def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+    """Return the median and the 99th percentile of latencies to predict, to learn, and of both."""
+    return {
+        what: {f"p{q}": round(times[min(len(times) - 1, len(times) * q // 100)], 2) for q in (50, 99)}
+        for what, times in latencies.items()
+        if times
+    }
 
 
 def about(

@@ -3,51 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, pairwise
+from contextlib import closing
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from connectors.events import Record
-from connectors.files.log import Log
-from connectors.files.reader import DamagedError, Reader
-from connectors.replay.reading import LOOK, tell_task
-from connectors.train.shards import LogShard, ParquetShard, parquet_file
+from connectors.decoding import EventFormat
+from connectors.files.lines import Lines
+from connectors.files.log import records_of
+from connectors.files.opening import Opened
+from connectors.files.row_groups import RowGroups
+from connectors.train.shards import LogShard
 
 BY = ("blocks", "hash", "file")
 _PART = 1 << 22  # bytes looked at once
-_PARQUET = b"PAR1"
+Block = tuple[int, int, int]
 
 
-def task_of(path: str, target: str) -> str:
-    """Return the task that the first records of a file suggest.
-
-    Raises
-    ------
-    ValueError
-        If it holds no events, or they have no such target.
-    """
-    if _is_parquet(path):
-        file = parquet_file(path)
-        if target not in file.schema_arrow.names:
-            there = ", ".join(file.schema_arrow.names)
-            raise ValueError(f"{path}: there is no column {target!r}; there are {there}")
-        batches = file.iter_batches(LOOK, columns=[target])
-        head = [Record(k, {}, y) for k, y in enumerate(next(batches).column(0).to_pylist())]
-    else:
-        head = list(islice(Log(path, target), LOOK))
-    if not head:
-        raise ValueError(f"{path} holds no events")
-    return tell_task(head)
-
-
-def shards_of(paths: Sequence[str], target: str, task: str, by: str, count: int) -> list[Any]:
+def shards_of(
+    paths: Sequence[str], format: EventFormat, task: str, by: str, count: int, strict: bool = False
+) -> list[LogShard]:
     """Return the shards of some files.
 
     Parameters
     ----------
     paths
-        CSV or JSON lines, plain or packed, or Parquet.
-    target, task
+        CSV, JSON lines, MessagePack or Parquet, plain or compressed.
+    format, task, strict
         As of :class:`connectors.train.shards.LogShard`.
     by
         ``"file"``, each a shard; ``"blocks"``, plain files and Parquet in blocks of about the same size,
@@ -62,55 +45,57 @@ def shards_of(paths: Sequence[str], target: str, task: str, by: str, count: int)
     """
     if by not in BY:
         raise ValueError(f"--by {by}: use {' or '.join(BY)}")
-    if by == "hash":
-        if len(paths) > 1 or _is_parquet(paths[0]):
-            raise ValueError("--by hash is for one log of CSV or JSON lines; use --by blocks")
-        return [LogShard(paths[0], target, task, None, (k, count)) for k in range(count)]
+    if by == "hash" and len(paths) > 1:
+        raise ValueError("--by hash is for one log; use --by blocks")
     sizes = [Path(path).stat().st_size for path in paths]
-    shards: list[Any] = []
+    shards: list[LogShard] = []
+    before = "."
     for path, size in zip(paths, sizes, strict=True):
-        share = 1 if by == "file" else max(1, round(count * size / max(sum(sizes), 1)))
-        if _is_parquet(path):
-            shards += [ParquetShard(path, target, task, groups) for groups in _groups(path, share)]
-        elif share == 1:
-            shards.append(LogShard(path, target, task))
-        else:
-            shards += [LogShard(path, target, task, block) for block in blocks(path, share)]
+        share = max(1, round(count * size / max(sum(sizes), 1))) if by == "blocks" else 1
+        with closing(Opened(path)) as file:
+            file.look(encoding=format.encoding)
+            if not file.form:
+                continue
+            own = replace(format, encoding=file.encoding)
+            records = records_of(file, own, before)
+            if isinstance(records, Lines) and records.form == "csv":
+                before = records.dialect.decimal
+                own = replace(own, **records.dialect._asdict())
+            if by == "hash":
+                return [LogShard(path, own, task, None, (k, count), strict) for k in range(count)]
+            parts = (
+                [None]
+                if share == 1 and not isinstance(records, RowGroups)
+                else _blocks(path, file, records, share)
+            )
+        shards += [LogShard(path, own, task, block, None, strict) for block in parts]
     return shards
 
 
-def _groups(path: str, count: int) -> list[tuple[int, int]]:
-    """Return row groups in so many stretches of about as many."""
-    groups = parquet_file(path).num_row_groups
-    ends = [groups * k // count for k in range(count + 1)]
-    return [(a, b) for a, b in pairwise(ends) if a < b]
-
-
-def _is_parquet(path: str) -> bool:
-    with Path(path).open("rb") as file:
-        return file.read(4) == _PARQUET
-
-
-def blocks(path: str, count: int) -> list[tuple[int, int, int] | None]:
+def blocks(path: str, count: int, format: EventFormat) -> list[Block | None]:
     """Return first byte, byte after the last, and lines before, of at most ``count`` blocks of records.
 
     A line that ends is the end of a record, unless it is CSV and there are quotes: then a field may hold line
-    ends, and the records are read one by one to find where they begin. A packed file is one block, None.
+    ends, and the records are read one by one to find where they begin. Parquet is cut between row groups. A
+    compressed file, or one of MessagePack, is one block, None.
     """
+    with closing(Opened(path)) as file:
+        file.look(encoding=format.encoding)
+        return _blocks(path, file, records_of(file, format), count)
+
+
+def _blocks(path: str, file: Opened, records: Any, count: int) -> list[Block | None]:
+    if isinstance(records, RowGroups):
+        groups = len(records.starts) - 1
+        ends = [records.starts[groups * k // count] for k in range(count + 1)]
+        return [(a, b, a) for a, b in pairwise(ends) if a < b]
+    if not isinstance(records, Lines) or file.compressed:
+        return [None]
+    size, begins, line = Path(path).stat().st_size, records.begins, records.line
+    wanted = [begins + (size - begins) * k // count for k in range(1, count)]
     with Path(path).open("rb") as raw:
-        try:
-            reader = Reader(raw, path, None)
-        except DamagedError as error:
-            raise ValueError(f"{path}, after line 0: {error}") from None
-        if not reader.plain:
-            return [None]
-        size = Path(path).stat().st_size
-        begins = reader.begins
-        wanted = [begins + (size - begins) * k // count for k in range(1, count)]
-        line = reader.line
-        if reader.form == "csv" and _has_quotes(raw, begins):
-            reader.seek(begins)
-            found = _record_ends(reader, wanted)
+        if records.form == "csv" and _has_quotes(raw, begins):
+            found = _record_ends(records, wanted)
         else:
             found = _line_ends(raw, begins, line, wanted)
     starts = [(begins, line), *(end for end in found if begins < end[0] < size)]
@@ -142,11 +127,13 @@ def _line_ends(raw: Any, begins: int, line: int, wanted: Sequence[int]) -> list[
     return found
 
 
-def _record_ends(reader: Reader, wanted: Sequence[int]) -> list[tuple[int, int]]:
+def _record_ends(records: Lines, wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return the same of records."""
     found, left = [], list(wanted)
-    for _ in reader.records():
-        if left and reader.position >= left[0]:
-            found.append((reader.position, reader.line))
-            left = [byte for byte in left if byte > reader.position]
+    while left and (frame := records.frame(assemble=False)) is not None:
+        base = records.position - int(frame.cells.ends[frame.rows - 1])
+        for end, line in zip(frame.cells.ends[: frame.rows].tolist(), frame.lines.tolist(), strict=True):
+            if left and base + end >= left[0]:
+                found.append((base + end, line))
+                left = [byte for byte in left if byte > base + end]
     return found

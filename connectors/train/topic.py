@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.events import Event, Record
+from connectors.decoding import Event, Record
 from connectors.kafka.client import PATIENCE, explained, identify, partition_name
 from connectors.kafka.topic_range import TopicRange, lone_consumer
 from connectors.replay.reading import interpret
@@ -76,7 +76,7 @@ class TopicShard:
         weights: list[float] = []
         lines: list[int] = []
         after = self.begins if position is None else int(position)
-        decode = self.settings.events.decoder(self.settings.learner.task)
+        decode = self.settings.decoder()
         try:
             for raw, next_offset in self._records(after):
                 if raw is not None and (event := self._event(raw, decode)) is not None:

@@ -25,7 +25,7 @@ _VERSION = 1
 
 
 def identity(
-    shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool, scales: str
+    shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool, scales: str, events: str = ""
 ) -> dict[str, Any]:
     """Return what a run is known by: another of any of these would end with another model, or curve."""
     learned = learner.events or learner.pending
@@ -37,6 +37,7 @@ def identity(
         "evaluate": evaluate,
         "scales": scales,
         "shards": [shard.name for shard in shards],
+        "events": events,
     }
 
 

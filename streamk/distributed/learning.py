@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
@@ -32,10 +33,13 @@ class Trained:
         It knows what all shards had to teach.
     curve
         The rounds, in order, with how well the model before each predicted its events.
+    positions
+        Where each shard ended.
     """
 
     learner: Learner
     curve: list[Round]
+    positions: Sequence[Any] = ()
 
     @property
     def events(self) -> int:
@@ -66,6 +70,7 @@ def learn(
     scales: str = "running",
     evaluate: bool = True,
     checkpoint: str | Path | None = None,
+    events: str = "",
     watch: Watch = lambda news: None,
 ) -> Trained:
     """Learn shards apart, merge what they learned after every round, and return the last merged model.
@@ -104,6 +109,8 @@ def learn(
     checkpoint
         A file that is written after every round, in one step. If it is there, the run goes on from it, to the
         bytes it would have ended with; one that had ended goes on if there are more passes.
+    events
+        What else the events depend on, such as the types of their fields; a checkpoint of another is refused.
     watch
         Told of each shard that has learned its events of a round, and of each round.
 
@@ -134,7 +141,7 @@ def learn(
         raise ValueError(
             f"scales='first' is for a learner that knows nothing; this one has learned {first.events} events"
         )
-    known_by = identity(shards, learner, round, evaluate, scales)
+    known_by = identity(shards, learner, round, evaluate, scales, events)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         state = State.read(path, known_by)
@@ -149,7 +156,7 @@ def learn(
             run.round(round, evaluate)
             if path is not None:
                 state.write(path, known_by)
-    return Trained(loads(state.model), state.curve)
+    return Trained(loads(state.model), state.curve, tuple(state.positions))
 
 
 def _check_place(path: Path | None) -> None:

@@ -3,7 +3,7 @@
 Compared are the advantages of the first over the second, event by event: 1, 0 or −1 where accuracy is, else
 what the second lost more than the first. They are paired, so what makes an event hard for both cancels.
 
-- *By how much*: the mean advantage with its bootstrap interval (:mod:`streamk.metrics.bootstrap`).
+- *By how much*: the mean advantage with its 95 % interval, of the same test.
 - *How sure*: the two-sided probability ``p`` that contenders as good as each other are this far apart, of
   Student's t with the standard error of that module, which knows that neighbours in time are alike, and with
   one degree of freedom less than there are independent blocks. A tie is what has ``p ≥ 0.05``.
@@ -22,13 +22,14 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
-from streamk.metrics.bootstrap import FEWEST, Interval, interval, spread
+from streamk.metrics.bootstrap import FEWEST, Interval, spread
 from streamk.metrics.exact import Floats
 from streamk.metrics.units import Units
 
 SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
+LEVEL = 1.0 - SURENESS[-1]  # of intervals: one that excludes 0 is no tie, and the reverse
 MEASURES = {
     "accuracy": (100.0, "points of accuracy"),
     "log_loss": (1.0, "of log loss"),
@@ -107,7 +108,7 @@ def _chance(p: float) -> str:
 
 
 def compare(
-    advantages: Units, first: str, second: str, measure: str = "accuracy", level: float = 0.9
+    advantages: Units, first: str, second: str, measure: str = "accuracy", level: float = LEVEL
 ) -> Comparison:
     """Return which of two contenders is better.
 
@@ -134,17 +135,29 @@ def compare(
     if measure not in MEASURES:
         raise ValueError(f"measure {measure!r} is unknown; use {', '.join(MEASURES)}")
     names = (first, second, measure, advantages.events)
-    found = interval(advantages, level)
-    if found is None:
-        return Comparison(*names, None, 1.0, None, None, None)
     means = advantages.means()
-    p = chance(means)
+    if len(means) < FEWEST or not np.isfinite(means).all():
+        return Comparison(*names, None, 1.0, None, None, None)
+    found, p = _tested(means, advantages.mean(), level)
     bound = next((bound for bound in SURENESS if p < bound), None)
     if bound is None:
         return Comparison(*names, found, p, None, None, None)
     sure = _sure_since(means, bound)
     ahead = _ahead_since(means, sure)
     return Comparison(*names, found, p, bound, sure * advantages.length, ahead * advantages.length)
+
+
+def _tested(means: Floats, mean: float, level: float) -> tuple[Interval, float]:
+    """Return the interval of a mean advantage, and how probable it is if the true one is 0.
+
+    Both are of one distribution, Student's t, so at its level the interval excludes 0 where ``p`` says so.
+    """
+    found = spread(means)
+    if found.error == 0.0:
+        return Interval(mean, mean, mean, level), float(mean == 0.0)
+    width = float(stdtrit(found.drawn - 1, (1.0 + level) / 2.0)) * found.error
+    p = float(2.0 * stdtr(found.drawn - 1, -abs(mean) / found.error))
+    return Interval(mean, mean - width, mean + width, level), p
 
 
 def chance(means: Floats) -> float:
@@ -156,13 +169,7 @@ def chance(means: Floats) -> float:
     >>> chance(np.tile([1.0, -1.0], 50)), chance(np.tile([1.0, 1.1], 50)) < 1e-9
     (1.0, True)
     """
-    mean = abs(float(means.mean()))
-    if mean == 0.0:
-        return 1.0
-    found = spread(means)
-    if found.error == 0.0:
-        return 0.0
-    return float(2.0 * stdtr(found.drawn - 1, -mean / found.error))
+    return _tested(means, float(means.mean()), LEVEL)[1]
 
 
 def _sure_since(means: Floats, bound: float) -> int:

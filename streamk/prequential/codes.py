@@ -1,4 +1,4 @@
-"""Labels as codes 0, 1, …, in the order in which targets bring them: what sums of classes are made of."""
+"""Labels as codes 0, 1, …, in the order in which they first are targets: what sums of classes are made of."""
 
 from __future__ import annotations
 
@@ -58,12 +58,21 @@ class Codes:
         return found, before
 
     def arranged(self, said: Table | Floats) -> Floats:
-        """Return probabilities with a column a code; a label that only a model knows gets one, too."""
-        if not isinstance(said, Table):  # numbers, or answers of nobody who knows a class
+        """Return probabilities with a column a code.
+
+        Codes are of targets alone, so what one model predicts changes the metrics of no other. A label that
+        has been no target has no column; where it is the most probable one, the row is no prediction, and
+        wrong.
+        """
+        if not isinstance(said, Table):  # numbers, or no predicted class at all
             return np.zeros((len(said), len(self.labels))) if self._classes else said
-        places = [self._code(label) for label in said.labels]
+        known = [k for k, label in enumerate(said.labels) if label in self.labels]
         out = np.zeros((len(said.rows), len(self.labels)))
-        out[:, places] = said.rows
+        out[:, [self.labels[said.labels[k]] for k in known]] = said.rows[:, known]
+        if len(known) < len(said.labels):
+            other = np.delete(said.rows, known, axis=1)
+            best = out.max(axis=1, initial=0.0)
+            out[~(other <= best[:, None]).all(axis=1)] = 0.0
         return out
 
 

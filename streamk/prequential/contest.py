@@ -13,11 +13,11 @@ from streamk.encoding.rows import RowError
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes, last_said
 from streamk.prequential.standing import Standing
-from streamk.prequential.subjects import LearnerSubject, Subject, subject_of, tabled
+from streamk.prequential.subjects import LearnerSubject, Subject, Table, subject_of, tabled
 from streamk.scores import TASKS, decide
 
 CHUNK = 1000
-_TIMED = 8  # in one chunk of so many, so many single predictions are timed
+_TIMED, _EVERY = 8, 8  # events that are timed one by one, in one chunk of so many
 
 
 class Asked(NamedTuple):
@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     ends: list[Any]
     last: int
     slice: Any
+    seconds: dict[str, float]  # that contenders took
 
 
 class RefusedError(ValueError):
@@ -78,6 +79,7 @@ class Contest:
         self.standings = {name: Standing(task, interval, by is not None, level or 0.9) for name in contenders}
         self.codes = Codes(task == TASKS[0])
         self.events = 0  # scored
+        self._chunks = 0
         self._waiting: dict[Hashable, Asked] = {}
         self._told: list[tuple[Asked, Any]] = []  # to be scored together
         self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
@@ -95,8 +97,8 @@ class Contest:
         return len(self._waiting)
 
     def drop(self, name: str, why: str) -> None:
-        """Leave a contender out from now on."""
-        self.standings[name].error = why
+        """Leave a contender out from now on, which has not failed."""
+        self.standings[name].error, self.standings[name].dropped = why, True
 
     @property
     def asked(self) -> Set[Hashable]:
@@ -120,11 +122,13 @@ class Contest:
     def _take(self, xs: Chunk, ys: Sequence[Any], before: int) -> int:
         given: dict[str, Any] = {}
         refused: RefusedError | None = None
+        self._chunks += 1
+        timed = _TIMED if self._chunks % _EVERY == 1 else 0  # the same events of every contender
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
-                found, ends, stopped = self._answers(subject, standing, xs, ys)
+                found, ends, stopped = self._answers(subject, standing, xs, ys, timed)
             except Exception as error:
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
@@ -150,7 +154,7 @@ class Contest:
         return len(ys)
 
     def _answers(
-        self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any]
+        self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any], timed: int
     ) -> tuple[Any, Any, RowError | None]:
         """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
 
@@ -158,31 +162,40 @@ class Contest:
         """
         intervals = self.level is not None and _gives_intervals(subject)
         if isinstance(subject, LearnerSubject) and not intervals:
-            _time_one(subject, standing, xs.first())
+            one_by_one = min(timed + 1, len(ys) - 1) if timed else 0
             try:
-                return subject.answer_many(xs, ys), None, None
-            except RowError as error:  # it has learned nothing
+                first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
+            except _RefusedRow as error:  # what was learned before it stays learned
+                return _joined(error.answers, None), None, error.reason
+            try:
+                return _joined(first, subject.answer_many(xs[one_by_one:], ys[one_by_one:])), None, None
+            except RowError as error:  # it has learned nothing of the pass
                 row = error.row
-                return subject.answer_many(xs[:row], ys[:row]) if row else None, None, error
+                rest = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
+                stopped = RowError(one_by_one + row, error.reason)
+                return _joined(first, rest) if first or row else None, None, stopped
         said: list[Any] = []
         ends: list[Any] = []
-        stopped = None
-        for x, y in zip(xs.events, ys, strict=True):
+        odd: RowError | None = None
+        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
             began = time.perf_counter()
             try:
                 answer = subject.predict(x)
+                asked = time.perf_counter()
                 pair = self._ends(subject, x) if intervals else None
+                learning = time.perf_counter()
                 subject.learn(x, y)
             except ValueError as error:
                 if not subject.judges:
                     raise
-                stopped = RowError(len(said), str(error))
+                odd = RowError(len(said), str(error))
                 break
             said.append(answer)
             ends.append(pair)
-            standing.time(time.perf_counter() - began)
+            if 0 < row <= timed:
+                standing.latencies.add(asked - began, time.perf_counter() - learning)
         given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
-        return tabled(said), given, stopped
+        return tabled(said), given, odd
 
     def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
         """Return the interval of one event, NaN where there is none."""
@@ -206,6 +219,7 @@ class Contest:
         said: list[Any] = []
         ends: list[Any] = []
         found: dict[str, tuple[Any, Any]] = {}
+        times: dict[str, float] = {}
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
@@ -221,13 +235,13 @@ class Contest:
                 continue
             seconds = time.perf_counter() - began
             standing.seconds += seconds
-            standing.time(seconds)
+            times[name] = seconds
         for name in self.standings:
             answer, interval = found.get(name, (None, None))
             said.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut)
+        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut, times)
 
     def tell(self, key: Hashable, y: Any) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -252,7 +266,9 @@ class Contest:
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
             taught = True
-            standing.seconds += time.perf_counter() - began
+            seconds = time.perf_counter() - began
+            standing.seconds += seconds
+            standing.latencies.add(asked.seconds[name], seconds)
         self._told.append((asked, y))
         self.codes.came(y)
         self.events += 1
@@ -285,16 +301,47 @@ def _gives_intervals(subject: Subject) -> bool:
     return isinstance(subject, LearnerSubject) and hasattr(subject.learner, "predict_interval_one")
 
 
-def _time_one(subject: LearnerSubject, standing: Standing, x: Event) -> None:
-    """Time the prediction of one event, which changes no model, once in some chunks."""
-    standing.chunks += 1
-    if standing.chunks % _TIMED != 1:
-        return
-    try:
-        subject.predict(x)  # the first after a chunk makes its arguments anew
-        for _ in range(_TIMED):
-            began = time.perf_counter()
-            subject.predict(x)
-            standing.time(time.perf_counter() - began)
-    except ValueError:  # it is refused with its line when it is learned
-        return
+class _RefusedRow(Exception):  # noqa: N818
+    """An event that a learner refuses when it is asked or taught alone, and the answers before it."""
+
+    def __init__(self, answers: list[Any], reason: RowError) -> None:
+        super().__init__(str(reason))
+        self.answers, self.reason = answers, reason
+
+
+def _one_by_one(subject: LearnerSubject, standing: Standing, xs: Chunk, ys: Sequence[Any]) -> list[Any]:
+    """Predict and learn events one after the other, as a loop would, and note the time of each but the first.
+
+    The first event after a pass makes arguments that the others reuse. The model is that of a pass.
+    """
+    answers: list[Any] = []
+    for row, (x, y) in enumerate(zip(xs.events if len(ys) else (), ys, strict=True)):
+        began = time.perf_counter()
+        try:
+            answer = subject.predict(x)
+            learning = time.perf_counter()
+            subject.learn(x, y)
+        except ValueError as error:
+            raise _RefusedRow(answers, RowError(row, str(error))) from None
+        done = time.perf_counter()
+        answers.append(answer)
+        if row:
+            standing.latencies.add(learning - began, done - learning)
+    return answers
+
+
+def _joined(first: list[Any], rest: Any) -> Any:
+    """Return the answers of single events and those of a pass after them."""
+    if not first:
+        return rest
+    before = tabled(first)
+    if rest is None:
+        return before
+    if not isinstance(rest, Table):
+        return np.concatenate([before, rest])
+    places = {label: k for k, label in enumerate(rest.labels)}
+    rows = np.zeros((len(first), len(places)))
+    for row, answer in enumerate(first):
+        for label, p in answer.items():
+            rows[row, places[label]] = p
+    return Table(rest.labels, np.concatenate([rows, rest.rows]))

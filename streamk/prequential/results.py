@@ -84,9 +84,16 @@ class Results:
         return standing.events / standing.seconds if standing.seconds else 0.0
 
     def metrics(self, name: str) -> dict[str, float]:
-        """Return the metrics of a contender over all its events."""
-        found = self._standing(name).curve.whole().values()
+        """Return the metrics of a contender over all its events; NaN if it failed."""
+        standing = self._standing(name)
+        found = standing.curve.whole().values()
+        if standing.failed:
+            found = dict.fromkeys(found, math.nan)
         return {key: found[key] for key in self._shown if key in found}
+
+    def failed(self, name: str) -> bool:
+        """Return whether a contender failed; its error is :meth:`error`."""
+        return self._standing(name).failed
 
     def windows(self, name: str) -> Windows:
         """Return the windows of a contender."""
@@ -144,8 +151,9 @@ class Results:
         return f"{best} has {name} {value:.4g} over {self.events:,} events"
 
     def metrics_of(self, name: str, metric: str) -> float:
-        """Return one metric of a contender, NaN if it is unknown."""
-        return float(self._standing(name).curve.whole().values().get(metric, math.nan))
+        """Return one metric of a contender, NaN if it is unknown or the contender failed."""
+        standing = self._standing(name)
+        return math.nan if standing.failed else float(standing.curve.whole().values().get(metric, math.nan))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but time as values that JSON takes: of the same events, always the same."""
@@ -163,22 +171,23 @@ class Results:
 
     def _of(self, name: str) -> dict[str, Any]:
         standing = self._standing(name)
-        whole, sure = standing.curve.whole(), self.sureness(name)
+        whole, sure = standing.curve.whole(), None if standing.failed else self.sureness(name)
         found: dict[str, Any] = {
             "name": name,
+            "failed": standing.failed,
             "error": standing.error,
             "events": standing.events,
             "metrics": {key: finite(value) for key, value in self.metrics(name).items()},
             "interval": None if sure is None else {k: finite(v) for k, v in sure._asdict().items()},
             "alarms": list(standing.alarms.events),
         }
-        if self._classes:
+        if self._classes and not standing.failed:
             each = whole.each_class()
             shown = {key: each[key].tolist() for key in ("targets", "said", "precision", "recall", "f1")}
             labels = [plain_label(label) for label in self.labels[: whole.classes]]
             found["classes"] = {"labels": labels, **shown, "confusion": whole.confusion.tolist()}
             found["calibration"] = {key: array.tolist() for key, array in whole.calibration().items()}
-        if standing.slices is not None:
+        if standing.slices is not None and not standing.failed:
             found["slices"] = [
                 {
                     "value": value,
@@ -194,12 +203,11 @@ class Results:
         found = {}
         for name in self.names:
             standing, model = self._standing(name), self.models[name]
-            latencies = sorted(1e6 * seconds for seconds in standing.latencies)
             found[name] = {
                 "seconds": standing.seconds,
                 "events_per_second": self.rate(name),
                 "bytes": bytes_of(model),
-                "latency": {"microseconds": latencies},
+                "latency_us": standing.latencies.microseconds(),
             }
         return found
 

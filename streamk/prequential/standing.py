@@ -22,6 +22,37 @@ HEADLINES = {"classification": "accuracy", "regression": "mae"}
 _LATENCIES = 4096  # at most, of a contender
 
 
+class Latencies:
+    """Seconds that single events took: to predict, to learn, and both together.
+
+    Attributes
+    ----------
+    predict, learn
+        Of the same events, in order; where there are many, one in a power of two is kept.
+    """
+
+    def __init__(self) -> None:
+        self.predict: list[float] = []
+        self.learn: list[float] = []
+        self._every, self._seen = 1, 0
+
+    def add(self, predict: float, learn: float) -> None:
+        """Note one event."""
+        self._seen += 1
+        if self._seen % self._every:
+            return
+        self.predict.append(predict)
+        self.learn.append(learn)
+        if len(self.predict) == _LATENCIES:
+            self.predict, self.learn, self._every = self.predict[1::2], self.learn[1::2], 2 * self._every
+
+    def microseconds(self) -> dict[str, list[float]]:
+        """Return them in microseconds, sorted."""
+        both = [a + b for a, b in zip(self.predict, self.learn, strict=True)]
+        named = {"predict": self.predict, "learn": self.learn, "predict_learn": both}
+        return {name: sorted(1e6 * seconds for seconds in values) for name, values in named.items()}
+
+
 class Standing:
     """The numbers of one contender, of the events whose targets have come.
 
@@ -47,10 +78,14 @@ class Standing:
         self.alarms = Alarms(bounded=self.classes)
         self.seconds = 0.0
         self.error = ""
-        self.chunks = 0  # answered through a compiled pass
-        self.latencies: list[float] = []
-        self._every, self._timed = 1, 0  # one in so many latencies is kept
+        self.dropped = False  # by whoever compares contenders, and not by an error of its own
+        self.latencies = Latencies()
         self._loss = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the contender raised an error."""
+        return bool(self.error) and not self.dropped
 
     @property
     def events(self) -> int:
@@ -87,12 +122,3 @@ class Standing:
             if (done + start) % interval == 0:
                 mean = self._loss / (done + start)
                 self.cumulative.append(1.0 - mean if self.classes else mean)
-
-    def time(self, seconds: float) -> None:
-        """Keep the latency of one event, or of every so many."""
-        self._timed += 1
-        if self._timed % self._every == 0:
-            self.latencies.append(seconds)
-            if len(self.latencies) == _LATENCIES:
-                self.latencies = self.latencies[1::2]
-                self._every *= 2

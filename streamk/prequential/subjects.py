@@ -108,31 +108,68 @@ class LearnerSubject(Subject):
         return Table(self.learner.labels, found) if self._classes else found
 
 
+_TRUTHS: dict[Any, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
+    False: False, True: True, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True,
+}  # fmt: skip
+
+
 class RiverSubject(Subject):
     """A model with river's verbs under evaluation.
 
-    A classifier that gives no probabilities gives its class all of it. No answer is nobody's class, or 0.
+    A classifier that gives no probabilities gives its class all of it. No prediction is no class, or 0. A
+    classifier of two classes takes booleans, so labels of any type become such: those that are words of
+    truth by their meaning, else the first one False and the second one True.
     """
 
     def __init__(self, model: Any, task: str) -> None:
         self.model, self._classes = model, task == TASKS[0]
         self._proba = self._classes and hasattr(model, "predict_proba_one")
+        self._binary = self._classes and not getattr(model, "_multiclass", True)
+        self._truths: dict[Any, bool] = {}  # of the labels so far
+        self._labels: dict[bool, Any] = {}
 
     def predict(self, x: Event) -> Any:
         """Return a dict of probabilities, or a number."""
         if self._proba:
             try:
-                return self.model.predict_proba_one(x)
+                found = self.model.predict_proba_one(x)
             except NotImplementedError:
                 self._proba = False
+            else:
+                return self._given(found) if self._binary else found
         found = self.model.predict_one(x)
         if self._classes:
-            return {} if found is None else {found: 1.0}
+            found = {} if found is None else {found: 1.0}
+            return self._given(found) if self._binary else found
         return 0.0 if found is None else float(found)
 
+    def _given(self, found: dict[Any, float]) -> dict[Any, float]:
+        """Return probabilities by the labels of the stream; of a class that has not come, there is none."""
+        return {self._labels[truth]: p for truth, p in found.items() if truth in self._labels}
+
     def learn(self, x: Event, y: Any) -> None:
-        """Learn one event."""
-        self.model.learn_one(x, y)
+        """Learn one event.
+
+        Raises
+        ------
+        ValueError
+            If there is a third label, and the model is one of two classes.
+        """
+        self.model.learn_one(x, self._truth(y) if self._binary else y)
+
+    def _truth(self, y: Any) -> bool:
+        known = self._truths.get(y)
+        if known is None:
+            if len(self._truths) == 2:
+                raise ValueError(
+                    f"{type(self.model).__name__} knows two classes, and {y!r} is a third one; wrap it in "
+                    "river.multiclass.OneVsRestClassifier"
+                )
+            known = _TRUTHS.get(y.lower() if isinstance(y, str) else y, bool(self._labels))
+            if known in self._labels:
+                known = not known
+            self._truths[y], self._labels[known] = known, y
+        return known
 
 
 class Frozen(Subject):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import streamk
 from connectors import settings
-from connectors.events import Event
+from connectors.decoding import Event
 from connectors.learners import LEARNERS
 from connectors.settings import PredictionFile, PredictionTopic, Settings, TopicSink, TopicSource
 from connectors.settings_file import example, load, load_kafka
@@ -24,7 +24,7 @@ KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
-    "source": TopicSource, "events": settings.Events, "learner": settings.Learner,
+    "source": TopicSource, "events": settings.Events, "schema": settings.Schema, "learner": settings.Learner,
     "predictions": PredictionTopic, "dead_letters": TopicSink, "limits": settings.Limits,
     "checkpoints": settings.Checkpoints,
     "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "log": settings.Log,
@@ -519,11 +519,13 @@ def test_an_address_of_the_command_line_or_a_variable_is_not_shown_either():
 
 def test_the_decoder_of_the_settings(tmp_path):
     found = read(tmp_path, BASE + "format = 'csv'\ncolumns = ['a', 'y', 'k']\nkey = 'k'")
-    assert found.events.decoder("classification")(b"1,2,3") == Event({"a": 1.0}, "2", None, 3.0, None)
-    assert found.events.decoder("regression")(b"1,2,3").target == 2.0
-    found = read(tmp_path, FILE + "format = 'csv'\nignore = ['k']")
-    decode = found.events.decoder("regression", ["k", "y"], "\t")
-    assert decode(b"1,0\t2") == Event({}, 2.0, None, None, None)
+    assert found.decoder()(b"1,2,3") == Event({"a": 1.0}, "2", None, "3", None)
+    numbers = "\n[learner]\ntask = 'regression'\n[schema]\ndecimal = ','\ntypes = {k = 'category'}"
+    found = read(tmp_path, FILE + "format = 'csv'\nignore = ['k']" + numbers)
+    decode = found.format.decoder("csv", ["k", "y"], "\t")
+    assert decode(b"1,0\t2,5") == Event({}, 2.5, None, None, None)
+    with pytest.raises(Failure, match=r"schema: .*type 'digit' of the field 'k' is unknown"):
+        read(tmp_path, FILE + "[schema]\ntypes = {k = 'digit'}")
 
 
 def test_settings_do_not_change(tmp_path):

@@ -35,8 +35,9 @@ def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapp
     curves : mapping
         For contenders by name, their metrics over windows of events.
     measured : mapping
-        For contenders by name: ``seconds``, ``events_per_second``, ``bytes`` and
-        ``latency["microseconds"]``. They differ from run to run, which is why they are not in the results.
+        For contenders by name: ``seconds``, ``events_per_second``, ``bytes`` and ``latency_us``, sorted
+        microseconds to ``predict``, to ``learn``, and of both (``predict_learn``). They differ from run to
+        run, which is why they are not in the results.
 
     Returns
     -------
@@ -51,7 +52,7 @@ def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapp
     body = "".join(
         (
             _heading(title, task, results, contenders),
-            section("Who did how well", *_metrics(task, contenders)),
+            section("Results", *_metrics(task, contenders)),
             _comparisons(results),
             curves_section(task, contenders, curves),
             calibration_section(contenders),
@@ -99,18 +100,18 @@ def _plain_verdict(task: str, contenders: Rows) -> str:
 
 
 def _metrics(task: str, contenders: Rows) -> list[str]:
-    worked = [c for c in contenders if c.get("metrics")]
+    worked = [c for c in contenders if c.get("metrics") and not c.get("failed")]
     parts = [tables.metrics_table("metrics", task, worked)] if worked else []
     for c in contenders:
         if c.get("error"):
-            parts.append(f'<p class="remark failed">{escape(c["name"])} stopped: {escape(c["error"])}</p>')
+            parts.append(f'<p class="remark failed">{escape(c["name"])} failed {escape(c["error"])}</p>')
     return parts
 
 
 def _comparisons(results: Mapping[str, Any]) -> str:
     said = results.get("comparisons") or []
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
-    return section("In pairs", f"<ul>{items}</ul>" if items else "")
+    return section("Comparisons", f"<ul>{items}</ul>" if items else "")
 
 
 def _confusion(contenders: Rows) -> str:
@@ -122,7 +123,7 @@ def _confusion(contenders: Rows) -> str:
     most = max((len(c["classes"].get("labels") or []) for c in contenders if c.get("classes")), default=0)
     wide = " wide" if most > _SIDE_BY_SIDE else ""
     shown = f'<div class="pair matrix{wide}">{"".join(drawn)}</div>' if drawn else ""
-    return section("What was taken for what", shown)
+    return section("Confusion matrix", shown)
 
 
 def _slices(by: str, task: str, contenders: Rows) -> str:
@@ -135,14 +136,14 @@ def _left_out(left: Mapping[str, Any]) -> str:
     known = {name: left.get(name) or 0 for name in ("unreadable", "unlabelled", "refused")}
     examples = left.get("examples") or []
     if not any(known.values()) and not examples:
-        return section("What was left out", "<p>Nothing.</p>") if left else ""
+        return section("Skipped rows", "<p>None.</p>") if left else ""
     said = ", ".join(f"{count(number)} {name}" for name, number in known.items() if number)
     rows = [[e.get("file", ""), e.get("line", ""), e.get("reason", "")] for e in examples]
     shown = (
         tables.plain_table("left-out", "The first of them", ["file", "line", "reason"], rows) if rows else ""
     )
     return section(
-        "What was left out", f"<p>{escape(said)}.</p>" if said else "", f'<div class="left">{shown}</div>'
+        "Skipped rows", f"<p>{escape(said)}.</p>" if said else "", f'<div class="left">{shown}</div>'
     )
 
 
@@ -165,4 +166,4 @@ def _again(results: Mapping[str, Any]) -> str:
     if facts:
         shown = tables.plain_table("versions", "Versions and settings", ["what", "which"], facts)
         parts.append(f'<div class="left">{shown}</div>')
-    return section("To get this again", *parts)
+    return section("Reproduce", *parts)

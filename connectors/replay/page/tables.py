@@ -185,9 +185,6 @@ def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
 def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]) -> str:
     """Return how fast contenders were and how much they keep."""
     found = [measured.get(name) or {} for name in contenders]
-    samples = [
-        np.sort(np.asarray((m.get("latency") or {}).get("microseconds", ()), dtype=float)) for m in found
-    ]
     rows: list[tuple[str, Sequence[Cell]]] = []
 
     def row(name: str, values: Sequence[float], texts: list[str], direction: int) -> None:
@@ -200,11 +197,13 @@ def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]
     row("seconds in all", seconds, [decimal(v, 2) for v in seconds], -1)
     kept = [number_of(m.get("bytes")) for m in found]
     row("model", kept, [size(v) for v in kept], -1)
-    for name, share in (("median", 0.5), ("99%", 0.99), ("99.9%", 0.999), ("slowest", 1.0)):
-        times = [float(np.quantile(s, share)) if len(s) else math.nan for s in samples]
-        row(f"latency, {name}", times, [duration(t) for t in times], -1)
+    for what, words in (("predict", "predict"), ("learn", "learn"), ("predict_learn", "predict and learn")):
+        samples = [np.asarray((m.get("latency_us") or {}).get(what, ()), dtype=float) for m in found]
+        for name, share in (("median", 0.5), ("99% are faster", 0.99)):
+            times = [float(np.quantile(s, share)) if len(s) else math.nan for s in samples]
+            row(f"{words}, {name}", times, [duration(t) for t in times], -1)
     return (
-        table(key, "Speed, memory and latency per event", ["", *map(escape, contenders)], rows)
+        table(key, "Speed, memory and latency of one event at a time", ["", *map(escape, contenders)], rows)
         if rows
         else ""
     )

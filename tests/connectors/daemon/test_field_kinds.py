@@ -32,9 +32,7 @@ def operator_of(name="kaczmarz", telemetry=None):
         "learner": {"name": name.partition(" ")[0], "parameters": {"seed": 0, **LEARNERS[name]}},
         "dead_letters": {"kind": "file", "path": "dead"},
     })  # fmt: skip
-    return Learning(
-        settings, settings.events.decoder("classification"), telemetry or Telemetry("classification")
-    )
+    return Learning(settings, settings.decoder(), telemetry or Telemetry("classification"))
 
 
 def raws(values, field="price", first=0, **others):

@@ -164,7 +164,7 @@ def test_any_number_of_events_may_lack_a_target_on_request():
 
 def test_a_label_of_an_event_that_is_refused_takes_no_room():
     learner, operator = made("classes", limits={"labels": 1})
-    bad = Raw(0, b'{"a": [1], "y": "one"}')
+    bad = Raw(0, b'{"a": 1e300, "y": "one"}')
     found = operator.outcomes([bad, *labelled(["two", "two", "one"])])
     assert [o.event is not None for o in found] == [False, True, True, False]
     assert learner.labels == ["two"]

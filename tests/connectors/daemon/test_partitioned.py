@@ -33,7 +33,7 @@ def configured(**tables):
 
 def made(kind=Partitioned, telemetry=TELEMETRY, **tables):
     settings = configured(**tables)
-    return kind(settings, settings.events.decoder("classification"), telemetry)
+    return kind(settings, settings.decoder(), telemetry)
 
 
 def raws(seed, count, bad=()):

@@ -23,7 +23,7 @@ from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.series import SERIES
 from connectors.daemon.telemetry import Telemetry
-from connectors.events import Event
+from connectors.decoding import Event
 from connectors.stream import INTERRUPTIONS, NO_BROKER, USAGE, Away, Failure, Interruption, Raw, Unreadable
 
 from .world import PlayedSink, World

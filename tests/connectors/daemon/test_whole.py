@@ -12,7 +12,7 @@ from connectors.daemon.learning import Learning
 from connectors.daemon.outputs import Outcome, body, encode, known
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.whole import Whole, encoded, losses
-from connectors.events import Event
+from connectors.decoding import Event
 from connectors.settings import Settings
 from connectors.stream import Raw
 from streamk.learners.files import loads
@@ -64,7 +64,7 @@ def operator_of(name, telemetry=None, limits=None, predictions=None):
         "dead_letters": {"kind": "file", "path": "dead"},
     })  # fmt: skip
     telemetry = telemetry or Telemetry(task)
-    return Learning(settings, settings.events.decoder(task), telemetry), telemetry
+    return Learning(settings, settings.decoder(), telemetry), telemetry
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -6,7 +6,7 @@ import sys
 import pytest
 import zstandard
 
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 
 CSV = "a,b,y\n1,red,0\n,blue,1\n-2.5,,0\n"
 EVENTS = [({"a": 1.0, "b": "red"}, "0"), ({"a": None, "b": "blue"}, "1"), ({"a": -2.5, "b": None}, "0")]
@@ -19,8 +19,8 @@ def write(tmp_path, text, pack="plain", name="log.csv"):
     return path
 
 
-def read(path, target="y"):
-    return [(r.fields, r.target) for r in Log(path, target)]
+def read(path, target="y", **more):
+    return [(r.fields, r.target) for r in ReplayLog(path, target, **more)]
 
 
 @pytest.mark.parametrize("pack", PACK)
@@ -32,7 +32,7 @@ def test_csv(tmp_path, pack):
 def test_json_lines(tmp_path, pack):
     rows = [{"a": 1, "b": None, "y": True}, {"y": False, "nested": {"x": 1}}]
     text = "\n".join(json.dumps(r) for r in rows) + "\n\n"
-    assert read(write(tmp_path, text, pack)) == [({"a": 1, "b": None}, True), ({"nested": {"x": 1}}, False)]
+    assert read(write(tmp_path, text, pack)) == [({"a": 1, "b": None}, True), ({"nested.x": 1}, False)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_csv_as_others_write_it(tmp_path, text):
 
 def test_quoted_fields_and_lines(tmp_path):
     path = write(tmp_path, 'a,y\n"x, ""z""\nq",1\nlast,2\n')
-    records = list(Log(path, "y"))
+    records = list(ReplayLog(path, "y"))
     assert records[0].fields == {"a": 'x, "z"\nq'}
     assert [r.line for r in records] == [3, 4]
 
@@ -67,7 +67,7 @@ def test_standard_input(monkeypatch):
 
 
 def test_position_reaches_the_end(tmp_path):
-    log = Log(write(tmp_path, CSV * 1, "gzip"), "y")
+    log = ReplayLog(write(tmp_path, CSV * 1, "gzip"), "y")
     assert log.done == 0
     list(log)
     assert log.done == log.size > 0
@@ -82,19 +82,18 @@ def test_position_reaches_the_end(tmp_path):
         ("a,a,y\n1,2,3\n", "two columns are named 'a'"),
         ("a,y\n1,2\n1,2,3\n", "line 3: cannot be decoded: 3 values for 2 columns"),
         ("a,y\n1,2\n1\n", "line 3: cannot be decoded: 1 values for 2 columns"),
-        ('a,y\n"1,2\n', "line 2: cannot be decoded: "),
+        ('a,y\n3,4\n"1,2\n', "line 3: a quote opens and never closes"),
         ('{"y": 1}\n{"y": \n', "line 2: cannot be decoded: "),
         ('[{"y": 1}]\n', "is a JSON array"),
         ('{"y": 1}\n{"y": ' + "[" * 100_000, "line 2: cannot be decoded: "),
         ('{"y": 1}\n[1]\n', "line 2: an event must be an object of fields, not list"),
-        ('{"y": 1}\n\n{"a": 1, "b": 2}\n', "line 3: the target 'y' is missing; there are a, b"),
-        (b"a,y\n1,2\n\xff\xfe,3\n", "line 3: cannot be decoded: 'utf-8'"),
+        (b"a,y\n" + b"1,2\n" * 1500 + b"\xff\xfe,3\n", "line 1502: cannot be decoded: 'utf-8'"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, text, message):
     path = write(tmp_path, text)
     with pytest.raises(ValueError, match=message) as raised:
-        read(path)
+        read(path, strict=True)
     assert str(path) in str(raised.value)
 
 
@@ -103,8 +102,8 @@ def test_compressed_data_cut_short(tmp_path, pack):
     whole = PACK[pack]("".join(["a,y\n", *(f"{i * 7919 % 10007},{i}\n" for i in range(5000))]).encode())
     path = tmp_path / "log"
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"after line \d+: the compressed data is cut short or damaged"):
-        read(path)
+    with pytest.raises(ValueError, match="the compressed data is cut short or damaged"):
+        read(path, strict=True)
 
 
 def test_a_number_is_one_label_however_it_is_written(tmp_path):

@@ -76,11 +76,8 @@ def test_damaged_compressed_data(tmp_path, pack, how):
     middle = len(whole) // 2
     data = whole[:middle] if how == "cut short" else whole[:middle] + b"\xff" * 40 + whole[middle + 40 :]
     path = write(tmp_path, data)
-    source, _ = opened(path)
-    with pytest.raises(
-        Failure, match=r"after byte \d+: the compressed data is cut short or damaged"
-    ) as raised:
-        rest(source)
+    with pytest.raises(Failure, match="the compressed data is cut short or damaged") as raised:
+        rest(opened(path)[0])
     assert raised.value.code == POSITION
     assert str(path) in str(raised.value)
 
@@ -90,9 +87,9 @@ def test_damaged_compressed_data_on_the_way_to_a_position(tmp_path, pack):
     whole = PACK[pack](MANY.encode())
     source, _ = opened(write(tmp_path, whole))
     mark = source.mark({"log": len(MANY)})
-    source, _ = opened(write(tmp_path, whole[: len(whole) // 2]))
+    path = write(tmp_path, whole[: len(whole) // 2])
     with pytest.raises(Failure) as raised:
-        source.begin("log", len(MANY) - 10)
+        opened(path)[0].begin("log", len(MANY) - 10)
     assert raised.value.code == POSITION
     path = write(tmp_path, whole[:20])
     with pytest.raises(Failure) as raised:

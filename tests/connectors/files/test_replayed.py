@@ -20,8 +20,7 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from connectors.events import Decoder
-from connectors.files.replayed import ReplayLog
+from tests.connectors.reading import log_of
 
 PACK = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
 ROWS = [
@@ -59,7 +58,7 @@ def write(path, data):
 
 
 def read(files, target="y", **given):
-    log = ReplayLog(files, target, **given)
+    log = log_of(files, target, **given)
     found = [(x, y) for batch in log.batches() for x, y in zip(batch.events, batch.targets, strict=True)]
     return log, found
 
@@ -82,7 +81,7 @@ def test_every_format_and_packing_gives_the_same_events(tmp_path, form, pack):
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
 def test_columns_are_the_events(tmp_path, form):
     rows = [{"a": k / 4, "b": k, "y": k % 2} for k in range(1500)]
-    for batch in ReplayLog(write(tmp_path / "log", FORMS[form](rows)), "y").batches():
+    for batch in log_of(write(tmp_path / "log", FORMS[form](rows)), "y").batches():
         assert batch.names == ["a", "b"]
         assert [dict(zip(batch.names, row, strict=True)) for row in batch.matrix.tolist()] == batch.events
         assert batch.numbers.tolist() == [float(y) for y in batch.targets]
@@ -93,7 +92,7 @@ def test_columns_are_the_events(tmp_path, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pipe_is_read_as_a_file_is(tmp_path, form, pack):
     code = (
-        "from connectors.files.replayed import ReplayLog; log = ReplayLog('-', 'y');"
+        "from tests.connectors.reading import log_of; log = log_of('-', 'y');"
         "print(sum(len(b) for b in log.batches()), log.fingerprint()['sha256'])"
     )
     if pack != "plain" and form in ("json", "msgpack"):
@@ -108,7 +107,7 @@ def test_a_named_pipe_is_read_once(tmp_path, form):
     data, pipe = FORMS[form](ROWS * 40), tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(data,))
-    log = ReplayLog(pipe, "y")
+    log = log_of(pipe, "y")
     before = log.fingerprint()
     writer.start()
     found = [x for batch in log.batches() for x in batch.events]
@@ -131,8 +130,8 @@ def test_a_substituted_process_after_a_file(tmp_path):
 
 def test_ctrl_c_ends_a_wait_for_a_pipe():
     code = (
-        "import threading\nfrom connectors.files.replayed import ReplayLog\n"
-        "try:\n    for batch in ReplayLog('-', 'y').batches(): print(len(batch), flush=True)\n"
+        "import threading\nfrom tests.connectors.reading import log_of\n"
+        "try:\n    for batch in log_of('-', 'y').batches(): print(len(batch), flush=True)\n"
         "except KeyboardInterrupt: print('ended', threading.active_count())"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -149,7 +148,7 @@ def test_closing_early_ends_the_thread_and_closes_the_files(tmp_path):
     path = write(tmp_path / "log", FORMS["json"](ROWS * 20))
     fds = Path("/proc/self/fd")
     before = len(list(fds.iterdir())) if fds.is_dir() else None
-    batches = ReplayLog(path, "y").batches()
+    batches = log_of(path, "y").batches()
     next(batches)
     assert threads()
     batches.close()
@@ -172,7 +171,7 @@ def many(tmp_path_factory):
         write(folder / name, gzip.compress(text.encode()) if name.startswith("b") else text)
     write(folder / "d.parquet", as_parquet([{"a": float(k), "y": "u"} for k in range(2500)]))
     write(folder / "e.mp", b"".join(msgspec.msgpack.encode({"a": k, "y": "z"}) for k in range(1700)))
-    log = ReplayLog(str(folder / "*"), "y")
+    log = log_of(str(folder / "*"), "y")
     batches = [(b.events, list(b.targets), list(b.lines)) for b in log.batches()]
     return folder, batches, log
 
@@ -206,18 +205,18 @@ def test_a_header_that_comes_again_is_no_event(tmp_path, again, slowly):
     path = write(tmp_path / "all.csv", f"a,b,y\n{rows}{again}\r\n{rows}{again}\n1,a,y\n")
     given = {}
     if slowly:
-        given["decoder"] = lambda form, columns, between: Decoder(form, "y", columns=columns)
-    log, found = read(path, **given)
-    assert found == [({"a": 1.0, "b": 2.0}, "u")] * 3000 + [({"a": 1.0, "b": "a"}, "y")]
+        given["features"] = {"a": "a", "b": "b"}
+    log, found = read(path, types={"b": "category"}, **given)
+    assert found == [({"a": 1.0, "b": "2"}, "u")] * 3000 + [({"a": 1.0, "b": "a"}, "y")]
     assert log.broken.count == 2
-    assert log.broken.examples[0] == f"{path}, line 1502: the header again"
+    assert log.broken.examples[0] == f"{path}, line 1502: cannot be decoded: the header again"
 
 
 BROKEN = [
     ("a,y\n1,2\n1\n3,4\n", "line 3: cannot be decoded: 1 values for 2 columns", 2),
     ("a,y\n1,2\n1,2,3\n3,4\n", "line 3: cannot be decoded: 3 values", 2),
     ('a,y\n1,2\n"x,3\n3,4\n5,6\n', "line 3: a quote opens and never closes", 3),
-    (b"a,y\n1,2\n\xff,3\n3,4\n", "line 3: cannot be decoded: 'utf-8'", 2),
+    (b"a,y\n" + b"1,2\n" * 2000 + b"\xff,3\n3,4\n", "line 2002: cannot be decoded: 'utf-8'", 2001),
     ('{"a": 1, "y": 2}\n{"a": 01, "y": 2}\n[1]\n{"a": 1, "y": 3}\n', "line 2: cannot be decoded: ", 2),
     (msgspec.msgpack.encode({"y": 1}) * 3 + b"\x07\xc1", "record 4: an event must be an object of fields", 3),
     (msgspec.msgpack.encode({"y": 1}) * 3 + b"\x82\xa1", "after record 3: from here on nothing can be", 3),
@@ -242,7 +241,7 @@ def test_what_is_whole_of_a_file_cut_short_is_read(tmp_path, form, pack):
     rows = [{"a": hashlib.md5(str(k).encode()).hexdigest(), "y": "u"} for k in range(20_000)]
     data = PACK[pack](FORMS[form](rows))
     path = write(tmp_path / "log", data[: len(data) * 2 // 3])
-    log, found = read(path)
+    log, found = read(path, types={"a": "category"})
     assert 3000 < len(found) < 20_000
     assert found == [({"a": row["a"]}, "u") for row in rows[: len(found)]]
     assert log.broken.count == 1
@@ -282,7 +281,7 @@ def test_the_targets_of_all_files_are_of_one_kind(tmp_path):
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_byte_order_marks(tmp_path, form, encoding):
     path = write(tmp_path / "log", FORMS[form](ROWS).decode().replace("t1", "é").encode(encoding))
-    log = ReplayLog(path, "y")
+    log = log_of(path, "y")
     expected = [({"a": x["a"], "b": "é" if x["b"] == "t1" else x["b"]}, y) for x, y in EVENTS]
     assert [row for b in log.batches() for row in zip(b.events, b.targets, strict=True)] == expected
 
@@ -292,7 +291,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
         file.write(b"a,b,y\n")
         for k in range(400):
             file.write(b"".join(b"%d,%d,%d\n" % (k * i, i, i % 2) for i in range(1000)))
-    batches = ReplayLog(tmp_path / "big.csv.gz", "y").batches()
+    batches = log_of(tmp_path / "big.csv.gz", "y").batches()
     assert len(next(batches)) == 1000  # what is made once is made
     tracemalloc.start()
     assert sum(map(len, batches)) == 399_000
@@ -304,7 +303,5 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
 def test_a_column_of_times_and_ignored_ones(tmp_path):
     for form in FORMS:
         rows = [{"t": "2024-01-01", "id": 3, "a": 0.5, "y": "u"}] * 3
-        (batch,) = ReplayLog(
-            write(tmp_path / form, FORMS[form](rows)), "y", time="t", ignore=["id"]
-        ).batches()
+        (batch,) = log_of(write(tmp_path / form, FORMS[form](rows)), "y", time="t", ignore=["id"]).batches()
         assert (batch.events, batch.times) == ([{"a": 0.5}] * 3, ["2024-01-01"] * 3)

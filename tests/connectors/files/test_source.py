@@ -8,11 +8,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.events import Decoder
+from connectors.decoding import EventFormat
 from connectors.files.source import FileSource
 from connectors.stream import USAGE, Failure
 
 SOURCES = []
+AS_THEY_ARE = {"a": "category"}
 PACK = {"plain": bytes, "gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
 ROWS = [
     ("1", "red"),
@@ -80,7 +81,7 @@ def read(path, form="json", position=None):
     """Return the fields of the events from a position on, from the beginning by default."""
     source, assigned = opened(path, form)
     source.begin(source.name, assigned.first if position is None else position)
-    decode = Decoder(form, columns=source.columns, delimiter=source.delimiter)
+    decode = source.decoder(form, None)
     fields = [decode(record.value).fields for record in rest(source)]
     source.close(True)
     return fields
@@ -122,7 +123,7 @@ def test_logs_as_others_write_them(tmp_path, form, change):
 
 def test_tabs(tmp_path):
     path = write(tmp_path, 'a\tc\n1\tx,y\n\t"p\tq"\n')
-    assert made(path, "csv").delimiter == "\t"
+    assert made(path, "csv").decoder("csv", None).format.delimiter == "\t"
     assert read(path, "csv") == [{"a": 1.0, "c": "x,y"}, {"a": None, "c": "p\tq"}]
     assert made(write(tmp_path, "a\tb,c\n"), "csv").columns == ["a\tb", "c"]
     assert made(write(tmp_path, "a\n"), "csv").columns == ["a"]
@@ -132,10 +133,10 @@ def test_records_are_the_bytes_of_their_lines(tmp_path):
     source, assigned = opened(write(tmp_path, 'a,c\n1,x\r\n\n"2\n3",y\n4,\xff'.encode("latin-1")), "csv")
     assert (source.name, source.columns, assigned.first) == ("log", ["a", "c"], 4)
     assert assigned.end >= 21
-    rows = [(4, b"1,x"), (10, b'"2\n3",y'), (18, b"4,\xff")]
+    rows = [(4, b"1,x"), (10, b'"2\n3",y'), (18, "4,ÿ".encode())]
     assert [(r.offset, r.value) for r in rest(source)] == rows
-    source, assigned = opened(write(tmp_path, b' {"a": 1} \r\n\n\xff\n[]'))
-    assert [(r.offset, r.value) for r in rest(source)] == [(0, b' {"a": 1} '), (13, b"\xff"), (15, b"[]")]
+    source, assigned = opened(write(tmp_path, b' {"a": 1} \r\n\n1\n[]'))
+    assert [(r.offset, r.value) for r in rest(source)] == [(0, b' {"a": 1} '), (13, b"1"), (15, b"[]")]
     record = rest(opened(write(tmp_path, "{}\n"))[0])[0]
     assert (record.key, record.timestamp, record.headers) == (None, None, ())
 
@@ -161,7 +162,9 @@ def test_an_empty_log(tmp_path):
     assert read(write(tmp_path, "\n\r\n\n")) == []
     assert read(write(tmp_path, "a,c"), "csv") == []
     for text in ("", "\n\n"):
-        with pytest.raises(Failure, match="log is empty; the first line of CSV names the columns") as raised:
+        with pytest.raises(
+            Failure, match="log: it is empty; the first line of CSV names the columns"
+        ) as raised:
             made(write(tmp_path, text), "csv")
         assert raised.value.code == USAGE
 
@@ -173,10 +176,12 @@ def test_files_that_cannot_be_read(tmp_path):
         assert raised.value.code == USAGE
         assert str(path) in str(raised.value)
     with pytest.raises(Failure, match="the first line is not UTF-8") as raised:
-        made(write(tmp_path, b"a,\xff\n"), "csv")
+        FileSource(write(tmp_path, b"a,\xff\n"), "csv", False, EventFormat(encoding="utf-8"))
     assert raised.value.code == USAGE
     for pack in ("gzip", "zstd"):
-        with pytest.raises(Failure, match="is compressed; only a plain log can be followed") as raised:
+        with pytest.raises(
+            Failure, match="is compressed or not UTF-8; only a plain log can be followed"
+        ) as raised:
             made(write(tmp_path, JSON, pack), "json", follow=True)
         assert raised.value.code == USAGE
 
@@ -223,7 +228,7 @@ def test_rows_that_are_no_csv_are_left_to_the_decoder(tmp_path):
     assert b"".join(record.value for record in records) == b'1,2,35" pipe,x1\r2,x4,y'
     assert records[-1].value == b"4,y"
     source, _ = opened(write(tmp_path, 'a,c\n1,x\n"2,y\n3,z\n'), "csv")
-    assert [record.value for record in rest(source)] == [b"1,x", b'"2,y\n3,z']
+    assert [record.value for record in rest(source)] == [b"1,x", b'"2,y', b"3,z"]
 
 
 def test_a_quote_that_never_closes_does_not_eat_the_log(tmp_path):
@@ -295,13 +300,15 @@ def test_any_csv(tmp_path_factory, rows, delimiter, end):
     path = tmp_path_factory.getbasetemp() / "any"
     lines = [delimiter.join(quoted(cell, delimiter) for cell in row) for row in [("a", "b"), *rows]]
     path.write_bytes((end.join(lines) + end).encode())
-    source, _ = opened(path, "csv")
-    decode = Decoder("csv", "b", columns=source.columns, delimiter=source.delimiter)
-    assert (source.columns, source.delimiter) == (["a", "b"], delimiter)
+    SOURCES.append(FileSource(path, "csv", False, EventFormat("b", missing=[""], types=AS_THEY_ARE)))
+    source = SOURCES[-1]
+    source.poll(0)
+    decode = source.decoder("csv", None)
+    assert (source.columns, decode.format.delimiter) == (["a", "b"], delimiter)
     records = rest(source)
     events = [decode(record.value) for record in records]
     assert [(event.fields["a"], event.target) for event in events] == [
-        (a or None, b or None) for a, b in rows
+        tuple(cell if cell.strip() else None for cell in row) for row in rows
     ]
     for i in (0, len(records) // 2, len(records)):
         source.begin("any", records[i].offset if i < len(records) else path.stat().st_size)

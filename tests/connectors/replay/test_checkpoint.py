@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from river import datasets
 
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
@@ -42,27 +42,30 @@ class Stop:
 @pytest.mark.parametrize("delay", [0, 300])
 def test_interrupted_again_and_again(bananas, tmp_path, delay):
     options = {"task": "classification", "delay": delay, "limit": 4000}
-    whole = replay(Log(bananas, "y"), LEARNERS, **options)
+    whole = replay(ReplayLog(bananas, "y"), LEARNERS, **options)
     for stop in (0, 700, 1500, 3999, 10**9):
         checkpoint = Checkpoint(tmp_path / "kept", {"log": "bananas"})
-        run = replay(Log(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop))
+        run = replay(ReplayLog(bananas, "y"), LEARNERS, **options, checkpoint=checkpoint, watch=Stop(stop))
         assert run.interrupted == (stop < 10**9)
     assert run.results().to_dict() == whole.results().to_dict()
     assert run.learner.to_bytes() == whole.learner.to_bytes()
     assert run.doublings == whole.doublings
     again = replay(
-        Log(bananas, "y"), LEARNERS, **options, checkpoint=Checkpoint(tmp_path / "kept", {"log": "bananas"})
+        ReplayLog(bananas, "y"),
+        LEARNERS,
+        **options,
+        checkpoint=Checkpoint(tmp_path / "kept", {"log": "bananas"}),
     )
     assert again.results().to_dict() == whole.results().to_dict()
 
 
 def test_of_another_replay_or_damaged(bananas, tmp_path):
-    replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+    replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
     with pytest.raises(ValueError, match="of another replay: its delay is 0, not 5"):
-        replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 5}))
+        replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 5}))
     (tmp_path / "kept" / "replay.checkpoint").write_bytes(b"?")
     with pytest.raises(ValueError, match="is damaged"):
-        replay(Log(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
+        replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
 
 
 def command(*arguments, **options):

@@ -9,7 +9,7 @@ import pytest
 from river import metrics
 
 import streamk
-from connectors.files.log import Log
+from connectors.decoding import EventFormat
 from connectors.replay import report
 from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
@@ -18,6 +18,14 @@ from connectors.replay.run import replay
 from streamk.prequential.late import fail
 from tests.connectors.cli.terminal import COMMAND
 from tests.connectors.replay.test_checkpoint import Stop
+
+
+def joined(key, labelled=True):
+    return EventFormat("y", verbatim=(key, "at"), labelled=labelled)
+
+
+def events_of(path, key="id"):
+    return KeyedLog(str(path), joined(key, labelled=False))
 
 
 @pytest.fixture
@@ -68,8 +76,8 @@ def loop(events, labels):
 
 def test_labels_come_when_they_say(logs):
     path, events, labels = logs
-    late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at")
-    log = Log(path / "events.jsonl", "y", labelled=False)
+    late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
+    log = events_of(path / "events.jsonl")
     run = replay(log, "kaczmarz:features=64,seed=7", baseline=False, delay=late)
     learner, metric, never = loop(events, labels)
     assert run.learner.to_bytes() == learner.to_bytes()
@@ -81,7 +89,7 @@ def test_labels_come_when_they_say(logs):
 
 def test_labels_that_are_only_joined(logs):
     path, _, labels = logs
-    log = Joined(Log(path / "events.jsonl", "y", labelled=False), str(path / "labels.jsonl"), "id")
+    log = Joined(events_of(path / "events.jsonl"), str(path / "labels.jsonl"), joined("id"))
     run = replay(log, "kaczmarz", baseline=False, delay=3)
     assert run.events == len(labels) - 1
     assert log.left_out() == "24 events have no label"
@@ -93,9 +101,9 @@ def test_labels_that_are_refused_cost_no_other_event(logs, strict):
     path, events, labels = logs
     labels[100]["y"], labels[300]["y"] = "a text", 7
     (path / "labels.jsonl").write_text("\n".join(map(json.dumps, labels)))
-    late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at")
+    late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
     run = replay(
-        Log(path / "events.jsonl", "y", labelled=False), "kaczmarz:features=64,seed=7", baseline=False,
+        events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
         delay=late, strict=strict,
     )  # fmt: skip
     if strict:
@@ -114,10 +122,10 @@ def test_labels_that_never_come_are_counted(logs):
     rows = [*map(json.dumps, [*labels, {**labels[3], "at": 3000.0}])]
     (path / "labels.jsonl").write_text("\n".join(rows))
     for limit in (None, None, 50):
-        log = KeyedLog(path / "events.jsonl", "y", "id")
+        log = events_of(path / "events.jsonl", "id")
         run = replay(
             log, "kaczmarz", baseline=False, limit=limit,
-            delay=ByLabels(str(path / "labels.jsonl"), "y", "id", "at"),
+            delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
             checkpoint=None if limit else Checkpoint(path / "kept", {}),
         )  # fmt: skip
         if limit:
@@ -132,7 +140,7 @@ def test_labels_that_never_come_are_counted(logs):
 
 def test_a_pickle_goes_on(logs):
     path, _, labels = logs
-    late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at", "classification")
+    late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at", "classification")
     seen = []
     for k in range(len(labels)):
         if k % 200 == 0:
@@ -160,9 +168,9 @@ def test_bad_records_of_a_label_log_cost_no_others(logs, row, sentence, strict):
     rows = [*map(json.dumps, labels)]
     rows.insert(700, row if row == "broken" else json.dumps(row))
     (path / "labels.jsonl").write_text("\n".join(rows))
-    late = ByLabels(str(path / "labels.jsonl"), "y", "id", "at")
+    late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at")
     run = replay(
-        Log(path / "events.jsonl", "y", labelled=False), "kaczmarz:features=64,seed=7", baseline=False,
+        events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
         delay=late, strict=strict,
     )  # fmt: skip
     if strict:
@@ -180,15 +188,15 @@ def test_bad_records_of_labels_that_are_only_joined(logs, row, sentence):
     rows = [*map(json.dumps, labels)]
     rows.insert(700, row if row == "broken" else json.dumps(row))
     (path / "labels.jsonl").write_text("\n".join(rows))
-    events = Log(path / "events.jsonl", "y", labelled=False)
-    log = Joined(events, str(path / "labels.jsonl"), "id")
+    events = events_of(path / "events.jsonl")
+    log = Joined(events, str(path / "labels.jsonl"), joined("id"))
     run = replay(log, "kaczmarz", baseline=False)
     assert run.events == len(labels) - 1
-    assert log.left_out() == "1 record of the label log left out; 24 events have no label"
+    assert log.left_out() == "1 record of the label log skipped; 24 events have no label"
     assert f"labels.jsonl, {sentence}" in log.examples[0]
     assert (log.unreadable, log.unlabelled) == (1, 24)
     with pytest.raises(ValueError, match="line 701"):
-        Joined(events, str(path / "labels.jsonl"), "id", strict=True)
+        Joined(events, str(path / "labels.jsonl"), joined("id"), strict=True)
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -201,8 +209,8 @@ def test_a_bad_label_after_the_last_event(logs, strict):
     rows.insert(late[3], json.dumps({"id": "bad", "at": 1300.0}))
     (path / "labels.jsonl").write_text("\n".join(rows))
     run = replay(
-        Log(path / "events.jsonl", "y", labelled=False), "kaczmarz:features=64,seed=7", baseline=False,
-        delay=ByLabels(str(path / "labels.jsonl"), "y", "id", "at"), strict=strict,
+        events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
+        delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"), strict=strict,
     )  # fmt: skip
     if strict:
         assert f"line {late[3] + 1}: the target 'y' is missing" in run.error
@@ -222,8 +230,8 @@ def test_bad_labels_are_counted_once_however_often_it_is_interrupted(logs):
 
     for stop in (0, 400, 800, 10**9):
         run = replay(
-            Log(path / "events.jsonl", "y", labelled=False), "kaczmarz:features=64,seed=7", baseline=False,
-            delay=ByLabels(str(path / "labels.jsonl"), "y", "id", "at"),
+            events_of(path / "events.jsonl"), "kaczmarz:features=64,seed=7", baseline=False,
+            delay=ByLabels(str(path / "labels.jsonl"), joined("id"), "at"),
             checkpoint=Checkpoint(path / "kept", {}), watch=Stop(stop),
         )  # fmt: skip
     assert run.refused == len(run.examples) == 3
@@ -232,9 +240,12 @@ def test_bad_labels_are_counted_once_however_often_it_is_interrupted(logs):
 
 def test_a_label_log_without_labels(logs):
     path, *_ = logs
-    events, none = Log(path / "events.jsonl", "y", labelled=False), path / "none.jsonl"
+    events, none = events_of(path / "events.jsonl"), path / "none.jsonl"
     none.write_text('{"id": "e1"}\n')
-    for made in (lambda: Joined(events, str(none), "id"), ByLabels(str(none), "y", "id", "at").look):
+    for made in (
+        lambda: Joined(events, str(none), joined("id")),
+        ByLabels(str(none), joined("id"), "at").look,
+    ):
         with pytest.raises(ValueError, match=r"none\.jsonl, line 1: "):
             made()
 
@@ -247,7 +258,7 @@ def csv_logs(path, keys, labels):
     events = "".join(f"{i}.5,{key},{i}\n" for i, key in enumerate(keys))
     (path / "events.csv").write_text("a,id,at\n" + events)
     (path / "labels.csv").write_text("id,y,at\n" + "".join(f"{key},{y},100\n" for key, y in labels))
-    return KeyedLog(path / "events.csv", "y", "id"), str(path / "labels.csv")
+    return events_of(path / "events.csv", "id"), str(path / "labels.csv")
 
 
 class Noted:
@@ -270,9 +281,9 @@ def test_keys_of_csv_are_as_they_are_written(tmp_path, late, monkeypatch):
     monkeypatch.setattr("connectors.replay.run.contender", lambda *_, **__: noted)
     log, labels = csv_logs(tmp_path, KEYS, [(key, 10 * i + 0.25) for i, key in enumerate(KEYS)][::-1])
     if late:
-        replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, "y", "id", "at"))
+        replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at"))
     else:
-        replay(Joined(log, labels, "id"), "noted", "regression", baseline=False)
+        replay(Joined(log, labels, joined("id")), "noted", "regression", baseline=False)
     assert sorted(noted.learned) == [(i + 0.5, 10 * i + 0.25) for i in range(len(KEYS))]
 
 
@@ -283,10 +294,10 @@ def test_of_several_labels_of_a_key_the_first_counts(tmp_path, late, monkeypatch
     log, labels = csv_logs(tmp_path, ["k", "l"], [("k", 1.5), ("l", 2.5), ("k", 3.5)])
     (tmp_path / "labels.csv").write_text((tmp_path / "labels.csv").read_text().replace(",100", ",-5"))
     if late:
-        run = replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, "y", "id", "at"))
+        run = replay(log, "noted", "regression", baseline=False, delay=ByLabels(labels, joined("id"), "at"))
         said, count = run.examples, run.refused
     else:
-        log = Joined(log, labels, "id")
+        log = Joined(log, labels, joined("id"))
         replay(log, "noted", "regression", baseline=False)
         said, count = log.examples, log.unreadable
     assert noted.learned == [(0.5, 1.5), (1.5, 2.5)]
@@ -306,9 +317,9 @@ def test_keys_of_json_are_texts_or_whole_numbers():
 def test_a_column_of_keys_that_is_not_there(tmp_path):
     _, labels = csv_logs(tmp_path, ["k"], [("k", 1)])
     with pytest.raises(ValueError, match=r"events\.csv: there is no column 'key'; there are a, id, at"):
-        list(KeyedLog(tmp_path / "events.csv", "y", "key"))
+        list(events_of(tmp_path / "events.csv", "key"))
     with pytest.raises(ValueError, match=r"labels\.csv: there is no column 'key'; there are id, y, at"):
-        ByLabels(labels, "y", "key", "at").look()
+        ByLabels(labels, joined("key"), "at").look()
 
 
 @pytest.mark.parametrize("options", [[], ["--time", "at"]])

@@ -3,7 +3,7 @@ import json
 
 from rich.console import Console
 
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay import report
 from connectors.replay.run import replay
 
@@ -12,7 +12,7 @@ def small(tmp_path, target):
     path = tmp_path / "log.jsonl"
     rows = [{"a": float(i % 7), "y": target(i)} for i in range(2100)]
     path.write_text("\n".join(map(json.dumps, rows)))
-    return replay(Log(path, "y"), "kaczmarz", parameters={"seed": 1, "features": 32})
+    return replay(ReplayLog(path, "y"), "kaczmarz", parameters={"seed": 1, "features": 32})
 
 
 def test_the_picture(tmp_path):

@@ -6,7 +6,6 @@ import pytest
 from river import datasets, metrics
 
 import streamk
-from connectors.files.log import Log
 from connectors.files.replayed import ReplayLog
 from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from connectors.replay.progress import Scoring
@@ -26,11 +25,11 @@ def bananas(tmp_path):
 def log(tmp_path, rows, **options):
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    return Log(path, "y", **options)
+    return ReplayLog(path, "y", **options)
 
 
 def test_a_replay_is_a_river_loop(bananas):
-    run = replay(Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128})
+    run = replay(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128})
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, kappa, loss = metrics.Accuracy(), metrics.CohenKappa(), metrics.LogLoss()
     for x, y in datasets.Bananas().take(2500):
@@ -53,7 +52,7 @@ def test_a_replay_is_a_river_loop(bananas):
 @pytest.mark.parametrize("delay", [1, 100, 5000])
 def test_late_labels_are_a_loop_too(bananas, delay):
     run = replay(
-        Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128}, limit=1500, delay=delay
+        ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 128}, limit=1500, delay=delay
     )
     learner = streamk.KaczmarzClassifier(seed=7, features=128)
     accuracy, events = metrics.Accuracy(), list(datasets.Bananas().take(1500))
@@ -68,7 +67,9 @@ def test_late_labels_are_a_loop_too(bananas, delay):
 def test_a_learner_that_knows_of_delays_is_told(bananas):
     def told(**parameters):
         made = {"seed": 7, "features": 768, **parameters}
-        return replay(Log(bananas, "y"), "kernel", None, made, limit=20, baseline=False, delay=7).learner
+        return replay(
+            ReplayLog(bananas, "y"), "kernel", None, made, limit=20, baseline=False, delay=7
+        ).learner
 
     assert told().delay == 7
     assert told(delay=2).delay == 2
@@ -77,7 +78,7 @@ def test_a_learner_that_knows_of_delays_is_told(bananas):
 
 def test_a_delay_that_is_none(bananas):
     with pytest.raises(ValueError, match="delay is -1; it must be a whole number"):
-        replay(Log(bananas, "y"), delay=-1)
+        replay(ReplayLog(bananas, "y"), delay=-1)
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -173,7 +174,7 @@ def test_the_task_is_told_from_the_targets(tmp_path, targets, task):
 
 
 def test_the_curves(bananas):
-    run = replay(Log(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
+    run = replay(ReplayLog(bananas, "y"), "kaczmarz", parameters={"seed": 7, "features": 64}, limit=2100)
     assert [p.events for p in run.doublings] == [*(2**i for i in range(12)), 2100]
     windows = run.results().windows("kaczmarz")
     assert len(windows.rows) == len(windows.cumulative) == 2
@@ -186,20 +187,17 @@ def test_the_curves(bananas):
 def test_chunks_do_not_show(bananas, monkeypatch):
     from connectors.replay import pieces as module
 
-    whole = replay(Log(bananas, "y"), parameters={"seed": 7}).results().to_dict()
+    whole = replay(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict()
     monkeypatch.setattr(module, "CHUNK", 37)
-    assert replay(Log(bananas, "y"), parameters={"seed": 7}).results().to_dict() == whole
+    assert replay(ReplayLog(bananas, "y"), parameters={"seed": 7}).results().to_dict() == whole
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"a": {"deep": 1}, "y": "u"}, "line 3: field 'a' is a dict"),
-        ({"a": [1], "y": "u"}, "line 3: field 'a' is a list"),
         ({"a": 1e300, "y": "u"}, "line 3: field 'a' is 1e\\+300"),
-        ({"a": 1.0, "y": None}, "line 3: the target 'y' is missing"),
         ({"a": 1.0, "y": 5}, "line 3: the label is 5"),
-        ({"a": 1.0, "y": ["u"]}, "line 3: the label is"),
+        ({"a": 1.0, "y": ["u"]}, "line 3: 'y' is a list"),
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
@@ -210,21 +208,21 @@ def test_a_bad_record_is_named_by_its_line(tmp_path, monkeypatch, row, message, 
 
     monkeypatch.setattr(module, "CHUNK", chunk)
     rows = [{"a": 1.0, "y": "u"}, {"a": 2.0, "y": "v"}, row, {"a": 3.0, "y": "u"}]
-    source = log(tmp_path, rows, lenient=not strict)
+    source = log(tmp_path, rows, strict=strict)
     run = replay(source, task="classification", strict=strict)
     assert run.events == run.learner.events == (2 if strict else 3)
     if strict:
         assert re.search(message, run.error)
     else:
-        assert run.refused + source.unlabelled == 1
+        assert run.refused + source.unreadable == 1
         assert re.search(message, [*source.examples, *run.examples][0])
         assert not run.error
 
 
 def test_a_bad_first_record_is_an_error(tmp_path):
     for strict in (True, False):
-        with pytest.raises(ValueError, match="line 1: field 'a' is a list"):
-            replay(log(tmp_path, [{"a": [], "y": "u"}]), strict=strict)
+        with pytest.raises(ValueError, match="line 1: field 'a' is 1e\\+300"):
+            replay(log(tmp_path, [{"a": 1e300, "y": "u"}]), strict=strict)
 
 
 def test_a_target_that_is_not_a_number(tmp_path):
@@ -239,7 +237,11 @@ def test_unknown_names(tmp_path):
 
 def test_blocks_wait_and_are_reported(bananas):
     run = replay(
-        Log(bananas, "y"), "kaczmarz", parameters={"block_size": 64, "seed": 1}, limit=1000, baseline=False
+        ReplayLog(bananas, "y"),
+        "kaczmarz",
+        parameters={"block_size": 64, "seed": 1},
+        limit=1000,
+        baseline=False,
     )
     assert run.learner.pending == 1000 % 64
 
@@ -267,14 +269,14 @@ def test_the_baseline_regressor_learns_a_line():
 def test_labels_of_csv_that_are_one_number_are_one_class(tmp_path, labels, classes):
     path = tmp_path / "log.csv"
     path.write_text("a,y\n" + "".join(f"{i},{y}\n" for i, y in enumerate(labels)))
-    run = replay(Log(path, "y"), task="classification", parameters={"seed": 1})
+    run = replay(ReplayLog(path, "y"), task="classification", parameters={"seed": 1})
     assert list(run.learner.predict_proba_one({"a": 1.0})) == classes
 
 
 def test_a_parameter_that_only_the_other_task_has(bananas):
     for task in ("classification", None):
         with pytest.raises(ValueError, match=r"parameters\.quantile is unknown; use kernel"):
-            replay(Log(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
+            replay(ReplayLog(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
 
 
 def test_a_field_to_tell_apart_must_be_there(tmp_path):

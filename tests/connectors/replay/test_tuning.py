@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from connectors.files.log import Log
+from connectors.files.replayed import ReplayLog
 from connectors.replay.run import replay
 from connectors.replay.tuning import GRIDS, Halving, grid_of
 
@@ -15,7 +15,7 @@ def log(tmp_path, n=5000):
     rows = [{"a": rng.gauss(0, 1), "b": rng.gauss(0, 1)} for _ in range(n)]
     path = tmp_path / "log.jsonl"
     path.write_text("\n".join(json.dumps({**x, "y": x["a"] ** 2 + x["b"] ** 2 > 1.5}) for x in rows))
-    return Log(path, "y")
+    return ReplayLog(path, "y")
 
 
 def test_the_best_is_left(tmp_path):

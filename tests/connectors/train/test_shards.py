@@ -13,11 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from connectors.files.log import Log
+from connectors.decoding import EventFormat
 from connectors.files.names import files_of
+from connectors.files.replayed import ReplayLog
 from connectors.replay.reading import interpret
-from connectors.train.blocks import blocks, shards_of, task_of
-from connectors.train.shards import LogShard
+from connectors.train.blocks import blocks, shards_of
+from connectors.train.shards import skipped_of
+
+
+def cut_into(paths, task, by, count, **more):
+    log = ReplayLog(paths, "y")
+    log.look()
+    return shards_of(log.paths, log.format, task, by, count, **more)
+
 
 CELLS = st.text(alphabet='ab1-. "\n\té', max_size=6)
 ENDS = st.sampled_from(["\n", "\r\n"])
@@ -25,7 +33,7 @@ ENDS = st.sampled_from(["\n", "\r\n"])
 
 def replayed(path, task="classification"):
     """Line, fields and target of every event as replay reads them."""
-    log = Log(path, "y")
+    log = ReplayLog(path, "y")
     return [(record.line, *interpret(record, log, task)) for record in log]
 
 
@@ -80,16 +88,16 @@ def write(path, data):
 @given(data=csv_files() | json_files(), count=st.integers(1, 7), most=st.integers(1, 9))
 def test_blocks_and_hashes_hold_the_whole_file(log, data, count, most):
     events = replayed(write(log, data))
-    cut = shards_of([log], "y", "classification", "blocks", count)
+    cut = cut_into([log], "classification", "blocks", count)
     assert [event for shard in cut for event in read(shard, most)] == events
     assert len({shard.name for shard in cut}) == len(cut) <= count
-    hashed = [read(shard, most) for shard in shards_of([log], "y", "classification", "hash", count)]
+    hashed = [read(shard, most) for shard in cut_into([log], "classification", "hash", count)]
     assert sorted((event for part in hashed for event in part), key=lambda event: event[0]) == events
 
 
 def test_blocks_of_lines_are_of_about_one_size(log):
     write(log, b"".join(b'{"y": %d, "x": %d}\n' % (k % 2, k) for k in range(1000)))
-    sizes = [stop - start for start, stop, _ in blocks(log, 7)]
+    sizes = [stop - start for start, stop, _ in blocks(log, 7, EventFormat("y"))]
     assert len(sizes) == 7
     assert max(sizes) - min(sizes) < 40
     assert sum(sizes) == Path(log).stat().st_size
@@ -97,7 +105,7 @@ def test_blocks_of_lines_are_of_about_one_size(log):
 
 def test_hashes_share_records_evenly(log):
     write(log, b"".join(b'{"y": %d}\n' % (k % 2) for k in range(4000)))
-    counts = [len(read(shard, 10_000)) for shard in shards_of([log], "y", "classification", "hash", 4)]
+    counts = [len(read(shard, 10_000)) for shard in cut_into([log], "classification", "hash", 4)]
     assert sum(counts) == 4000
     assert max(counts) - min(counts) < 150
 
@@ -105,8 +113,8 @@ def test_hashes_share_records_evenly(log):
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
 def test_packed_files_are_whole_shards(log, pack):
     write(log, pack(b"a,y\n" + b"1,0\n2,1\n" * 50))
-    (shard,) = shards_of([log], "y", "classification", "blocks", 8)
-    assert shard == LogShard(log, "y", "classification")
+    (shard,) = cut_into([log], "classification", "blocks", 8)
+    assert (shard.path, shard.block, shard.part) == (log, None, None)
     assert read(shard, 7) == replayed(log)
     damaged = pack(b"a,y\n" + b"1,0\n2,1\n" * 50)[:-9]
     write(log, damaged)
@@ -120,21 +128,31 @@ def test_several_files_share_the_blocks_by_size(tmp_path):
         write(tmp_path / name, gzip.compress(data) if name.endswith("gz") else data)
     paths = files_of([str(tmp_path / "*.csv*"), str(tmp_path / "a.csv")])
     assert [path.rsplit("/", 1)[1] for path in paths] == ["a.csv", "b.csv", "c.csv.gz"]
-    cut = shards_of(paths, "y", "regression", "blocks", 8)
+    cut = cut_into(paths, "regression", "blocks", 8)
     assert Counter(shard.path.rsplit("/", 1)[1] for shard in cut) == {"a.csv": 2, "b.csv": 6, "c.csv.gz": 1}
     assert sum(len(read(shard, 11)) for shard in cut) == 410
-    whole = shards_of(paths, "y", "regression", "file", 8)
+    whole = cut_into(paths, "regression", "file", 8)
     assert [read(shard, 500) for shard in whole] == [replayed(path, "regression") for path in paths]
 
 
 def test_lines_are_named_as_replay_names_them(log):
     write(log, b"a,y\n" + b'"1\n",0\n' * 40 + b"1,\n" + b"2,1\n" * 10)
-    with pytest.raises(ValueError, match="line 82: the target 'y' is missing"):
-        replayed(log)
-    *_, bad, _ = shards_of([log], "y", "classification", "blocks", 6)
-    with pytest.raises(ValueError, match="line 82: the target 'y' is missing"):
-        read(shards_of([log], "y", "classification", "blocks", 2)[1], 5)
+    *_, bad, _ = cut_into([log], "classification", "blocks", 6)
     assert bad.block[2] > 0
+    shard = cut_into([log], "classification", "blocks", 2)[1]
+    count, example = skipped_of([shard.read(None, 1000).next])
+    assert count == 1
+    assert example.endswith("line 82: the target 'y' is missing; there are a")
+
+
+def test_a_target_that_is_no_number_is_skipped(log):
+    write(log, b"a,y\n" + b"1,2.5\n" * 30 + b"2,many\n" + b"3,4\n" * 5)
+    (shard,) = cut_into([log], "regression", "file", 1)
+    chunk = shard.read(None, 100)
+    assert (len(chunk.rows), chunk.ended) == (35, True)
+    assert skipped_of([chunk.next]) == (1, f"{log}, line 32: the target 'y' is 'many', not a number")
+    with pytest.raises(ValueError, match="'many', not a number"):
+        cut_into([log], "regression", "file", 1, strict=True)[0].read(None, 100)
 
 
 def test_row_groups_of_parquet(tmp_path):
@@ -143,10 +161,8 @@ def test_row_groups_of_parquet(tmp_path):
         {"a": [k / 2 for k in range(50)], "b": ["x", None] * 25, "y": [k % 2 for k in range(50)]}
     )
     parquet.write_table(table, path, row_group_size=8)
-    assert task_of(path, "y") == "classification"
-    assert task_of(path, "a") == "regression"
-    cut = shards_of([path], "y", "classification", "blocks", 3)
-    assert [shard.groups for shard in cut] == [(0, 2), (2, 4), (4, 7)]
+    cut = cut_into([path], "classification", "blocks", 3)
+    assert [shard.block[:2] for shard in cut] == [(0, 16), (16, 32), (32, 50)]
     found = []
     for shard in cut:
         position, ended = None, False
@@ -156,11 +172,9 @@ def test_row_groups_of_parquet(tmp_path):
             found += [{**row, "y": y} for row, y in zip(rows, targets, strict=True)]
             assert 0.0 <= shard.done(position) <= 1.0
     assert found == table.to_pylist()
-    assert len(shards_of([path], "y", "classification", "blocks", 20)) == 7
+    assert len(cut_into([path], "classification", "blocks", 20)) == 7
     with pytest.raises(ValueError, match="no column 'z'; there are a, b, y"):
-        task_of(path, "z")
-    with pytest.raises(ValueError, match=r"row 0 of row group 0: the target 'z' is missing"):
-        shards_of([path], "z", "classification", "file", 1)[0].read(None, 5)
+        ReplayLog(path, "z").look()
 
 
 @pytest.mark.parametrize(

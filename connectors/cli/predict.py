@@ -1,0 +1,124 @@
+"""``streamk predict``: score the records of a log with a saved model, which learns nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from connectors.cli.arguments import check_place
+from connectors.cli.exits import exits, usage
+from connectors.cli.reading import (
+    AllowSkipped,
+    Decimal,
+    Delimiter,
+    Ignore,
+    Missing,
+    Only,
+    Strict,
+    Target,
+    Types,
+    check_skipped,
+    format_of,
+)
+from connectors.files.replayed import ReplayLog
+from connectors.models import load, with_stored
+from connectors.replay.scoring_log import LogScorer
+
+
+def predict_command(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    files: Annotated[list[str], typer.Argument(help="A log, as of streamk replay; it needs no target.")],
+    target: Target = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="File of predictions: .csv, else JSON lines; printed by default."
+        ),
+    ] = None,
+    ignore: Ignore = None,
+    only: Only = None,
+    types: Types = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    strict: Strict = False,
+    allow_skipped: AllowSkipped = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the metrics as JSON; predictions then need --output.")
+    ] = False,
+) -> None:
+    """Predict every record of a log with a saved model, and score those that have a target.
+
+    Fields are read by the types with which the model was trained. The model is frozen: it predicts as where no
+    new labels come.
+
+    Example: streamk predict model.streamk new.csv --output predictions.csv
+    """
+    console = Console(stderr=True)
+    with exits(), usage():
+        check_place("--output", output)
+        if as_json and output is None:
+            raise ValueError("--json: name a file for the predictions with --output")
+        learner, stored = load(model)
+        format = with_stored(format_of(target, ignore, only, types, missing, delimiter, decimal), stored)
+        log = ReplayLog(files, format.unlabelled(), strict=strict)
+        scorer = LogScorer(learner, log)
+        with _writing(output, scorer) as write, Progress(console=console, transient=True) as bar:
+            job = bar.add_task(log.name, total=log.size or None)
+            for rows in scorer.rows():
+                write(rows)
+                bar.update(job, completed=log.done)
+        metrics = scorer.metrics()
+        if as_json:
+            typer.echo(
+                json.dumps({"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics})
+            )
+        else:
+            console.print(f"predicted {scorer.predicted:,} records", highlight=False)
+            if metrics:
+                shown = ", ".join(
+                    f"{name} {value:.4g}" for name, value in metrics.items() if value is not None
+                )
+                console.print(
+                    f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
+                )
+            for sentence in filter(None, [log.left_out(), *scorer.refusals()]):
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+        skipped = log.broken.count + scorer.refused
+        check_skipped(
+            console, skipped, scorer.predicted + skipped, [*log.examples, *scorer.examples, ""][0], allow_skipped,
+            log.broken.cut,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Any]:
+    """Yield what writes rows as they come."""
+    if path is None:
+        yield lambda rows: _json_lines(sys.stdout, rows)
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        if path.suffix != ".csv":
+            yield lambda rows: _json_lines(file, rows)
+            return
+        writer = csv.writer(file)
+        writer.writerow(scorer.header)
+
+        def write(rows: list[dict[str, Any]]) -> None:
+            for row in rows:
+                writer.writerow([row.get(name) for name in scorer.header])
+
+        yield write
+
+
+def _json_lines(file: TextIO, rows: list[dict[str, Any]]) -> None:
+    file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

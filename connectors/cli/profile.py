@@ -1,0 +1,104 @@
+"""``streamk profile``: what the columns of a log are, and what a learner will see of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from connectors.cli.exits import exits, usage
+from connectors.cli.reading import Decimal, Delimiter, Ignore, Missing, Only, Target, Types, format_of
+from connectors.files.replayed import ReplayLog
+from connectors.replay.reading import decide_task
+from connectors.schema import inputs_of
+from connectors.schema_file import save_schema
+
+_WIDE = 100  # columns of a terminal from which examples have room
+
+
+def profile_command(
+    files: Annotated[list[str], typer.Argument(help="A log, as of streamk replay.")],
+    target: Target = None,
+    ignore: Ignore = None,
+    only: Only = None,
+    types: Types = None,
+    missing: Missing = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="SETTINGS", help="Write the types into [schema] of this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the type of each column, what a learner will see of it, and what to look at.
+
+    Types are inferred from the first 1,000 records, as all commands infer them.
+
+    Example: streamk profile sales.csv --target price
+    """
+    console = Console(stderr=as_json)
+    with exits(), usage():
+        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        log = ReplayLog(files, format.unlabelled())
+        targets = log.look()
+        rows = [_row(column, log) for column in log.columns]
+        if as_json:
+            typer.echo(json.dumps({"log": log.name, "columns": rows, "notes": log.said}))
+        else:
+            console.print(_table(rows, console.width >= _WIDE))
+            for sentence in log.said:
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+            if target is not None and (known := [value for value in targets if value is not None]):
+                sentence = decide_task(known, target).sentence
+                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+        if save is not None:
+            save_schema(save, log.format, log.dialect)
+            console.print(f"wrote [schema] to {save}", soft_wrap=True, highlight=False)
+
+
+def _row(column: Any, log: ReplayLog) -> dict[str, Any]:
+    kind, name = log.format.types.get(column.name, column.type), column.name
+    sees = inputs_of(kind)
+    if name == log.format.target:
+        sees = "target"
+    elif not log.takes(name):
+        sees = "ignored"
+    return {
+        "column": name, "type": kind or "mixed", "values": column.values, "missing": column.missing,
+        "distinct": column.distinct, "examples": list(column.examples), "learner": sees, "warning": column.warning,
+    }  # fmt: skip
+
+
+def _table(rows: list[dict[str, Any]], wide: bool) -> Table:
+    table = Table(title="of the first 1,000 records", title_justify="left")
+    for name in (
+        "column",
+        "type",
+        "missing",
+        "distinct",
+        *(["examples"] if wide else []),
+        "a learner sees",
+        "look at",
+    ):
+        right = name in ("missing", "distinct")
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        every = row["values"] + row["missing"]
+        share = f"{row['missing'] / every:.1%}" if row["missing"] and every else "–"
+        examples = [", ".join(each[:20] for each in row["examples"])] if wide else []
+        cells = [
+            row["column"],
+            row["type"],
+            share,
+            f"{row['distinct']:,}",
+            *examples,
+            row["learner"],
+            row["warning"],
+        ]
+        table.add_row(*map(Text, cells))
+    return table

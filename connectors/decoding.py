@@ -1,0 +1,558 @@
+"""Bytes to events: JSON, CSV or MessagePack, and which field is what. Every verb reads its events by this."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from connectors.schema import (
+    MISFIT,
+    NO_INPUT,
+    NUMBER,
+    TEXT,
+    check_type,
+    flat,
+    parse_number,
+    reader_of,
+    word_names,
+    words_of,
+)
+from connectors.values import MISSING, Reader, label, label_of, missing_or, read_value, value_reader
+from streamk.encoding.targets import check_weight
+
+_PLACES = (str, int, float, bytes, datetime, type(None))  # types of keys and times
+_MARK = "\ufeff"  # byte-order mark
+_KEPT = 1 << 16  # names of fields
+_SHOWN = 40  # characters of a value in a message
+
+
+class Record(NamedTuple):
+    """One event as read: its line, its fields, and its target, not yet interpreted."""
+
+    line: int
+    fields: dict[str, Any]
+    target: Any
+
+
+class Places(Protocol):
+    """What names the lines of a log, and its target, in messages."""
+
+    @property
+    def target(self) -> str:
+        """The field to predict."""
+        ...
+
+    def place(self, line: int) -> str:
+        """Return how messages name a line."""
+        ...
+
+
+def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
+    """Return how many rows were skipped, as a sentence; empty if none were."""
+    parts = [
+        f"{unreadable:,} that cannot be decoded" if unreadable else "",
+        f"{unlabelled:,} without {target}" if unlabelled else "",
+    ]
+    found = " and ".join(filter(None, parts))
+    return f"skipped {unreadable + unlabelled:,} rows: {found}" if found else ""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """A decoded record; a struct, which is made several times as fast as a tuple with names."""
+
+    fields: dict[str, Any]
+    target: Any  # None: to be predicted only
+    weight: float | None
+    key: Any  # None: that of the record
+    time: Any
+
+
+@dataclass(frozen=True)
+class EventFormat:
+    """How records become events: what is set, and what was inferred from a log.
+
+    Attributes
+    ----------
+    target, key, time, weight
+        Fields that are not features. A name with dots is a path into nested objects.
+    features
+        Names of features, or a mapping of names to fields; None means every other field.
+    ignore
+        Fields that are no features.
+    delimiter, decimal, encoding
+        Of CSV, what separates values, ``.`` or ``,`` before fractions, and the encoding of text; None where a
+        file decides.
+    missing
+        Strings of CSV that are no value.
+    types
+        Types of fields (:mod:`connectors.schema`). A field without one is a number or a category by each of
+        its values.
+    columns
+        Names of the values of CSV, where no header has them.
+    numbers
+        Whether targets are numbers; they are labels otherwise, and None is not known yet.
+    verbatim
+        Fields that stay as they are written, such as keys to join on.
+    labelled
+        Whether logs skip records without a target.
+    """
+
+    target: str | None = None
+    key: str | None = None
+    time: str | None = None
+    weight: str | None = None
+    features: Sequence[str] | Mapping[str, str] | None = None
+    ignore: Sequence[str] = ()
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    missing: Sequence[str] = MISSING
+    types: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] | None = None
+    numbers: bool | None = None
+    verbatim: Sequence[str] = ()
+    labelled: bool = True
+
+    def __post_init__(self) -> None:
+        for name, kind in self.types.items():
+            check_type(name, kind)
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ValueError(f"delimiter {self.delimiter!r}: give one character, not a quote or a line end")
+        if self.decimal not in (None, ".", ","):
+            raise ValueError(f"decimal {self.decimal!r}: it is . or ,")
+        if self.encoding is not None and not _is_text(self.encoding):
+            raise ValueError(f"encoding {self.encoding!r} is unknown; use utf-8, utf-16 or windows-1252")
+
+    @property
+    def roles(self) -> list[str]:
+        """The fields that are not features."""
+        return [name for name in (self.target, self.key, self.time, self.weight) if name is not None]
+
+    @property
+    def required(self) -> list[str]:
+        """The columns that CSV and Parquet must have."""
+        return [*(name for name in self.roles if self.labelled or name != self.target), *self.verbatim]
+
+    def with_types(self, types: Mapping[str, str]) -> EventFormat:
+        """Return the same with more types; those that are there stay."""
+        return replace(self, types={**types, **self.types})
+
+    def unlabelled(self) -> EventFormat:
+        """Return the same for a log whose records may have no target."""
+        return replace(self, labelled=False)
+
+    def decoder(
+        self,
+        form: str,
+        columns: Sequence[str] | None = None,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+    ) -> Decoder:
+        """Return the decoder of a log.
+
+        Parameters
+        ----------
+        form
+            ``"json"``, ``"csv"`` or ``"msgpack"``.
+        columns, delimiter, decimal
+            What a file of CSV says itself.
+
+        Raises
+        ------
+        ValueError
+            If a column is not there.
+        """
+        own = replace(
+            self,
+            columns=self.columns or columns,
+            delimiter=delimiter or self.delimiter or ",",
+            decimal=decimal or self.decimal or ".",
+        )
+        return Decoder(form, own)
+
+
+def _is_text(encoding: str) -> bool:
+    """Return whether there is an encoding of text of this name."""
+    try:
+        return not encoding.isspace() and "a".encode(encoding).decode(encoding) == "a"
+    except (LookupError, ValueError, TypeError):
+        return False
+
+
+@dataclass
+class Misfits:
+    """Values of a column that do not fit its type: how many, and the first."""
+
+    count: int = 0
+    example: Any = None
+
+    def add(self, other: Misfits) -> None:
+        """Count what another counted after it."""
+        self.count += other.count
+        self.example = other.example if self.example is None else self.example
+
+
+class Decoder:
+    """Decodes values and takes the target and its like out of the fields.
+
+    Parameters
+    ----------
+    form
+        ``"json"`` (one object), ``"msgpack"`` (one map), ``"csv"`` (one line), or ``"parquet"``, whose rows
+        are fields already (:meth:`event`).
+    format
+        Which field is what, and how values are read.
+
+    Attributes
+    ----------
+    misfits
+        By the name of a column.
+
+    Raises
+    ------
+    ValueError
+        If CSV has no names of columns, has one twice, or not the target.
+
+    Examples
+    --------
+    >>> decode = Decoder("json", EventFormat("label", ignore=["id"]))
+    >>> decode(b'{"id": 7, "price": 2.5, "label": true}')
+    Event(fields={'price': 2.5}, target=True, weight=None, key=None, time=None)
+    >>> changes = EventFormat("after.y", features={"x": "after.x"})
+    >>> Decoder("json", changes)(b'{"after": {"x": 1, "y": "up"}}').fields
+    {'x': 1}
+    >>> prices = EventFormat("y", types={"price": "number"})
+    >>> Decoder("json", prices)(b'{"price": "$1,200", "y": 1}').fields
+    {'price': 1200.0}
+    """
+
+    def __init__(self, form: str, format: EventFormat) -> None:
+        self.form, self.format = form, format
+        self.misfits: dict[str, Misfits] = {}
+        self._decimal = format.decimal or "."
+        self._ignored = frozenset(format.ignore) | {
+            name for name, kind in format.types.items() if kind in NO_INPUT and name not in format.roles
+        }
+        features = format.features
+        self._renamed = features if isinstance(features, Mapping) else None
+        self._only = None if features is None or self._renamed is not None else frozenset(features)
+        self._plain = not (format.key or format.time or format.weight or features is not None)
+        self._parts = frozenset((*format.roles, *format.verbatim))
+        self._known_names: dict[str, bool] = {}
+        gone = {*self._parts, *self._ignored}
+        self._texts = {
+            name: word_names(name, kind)
+            for name, kind in format.types.items()
+            if kind.partition(":")[0] == TEXT
+            and name not in gone
+            and (self._only is None or name in self._only)
+        }
+        missing = ("", *format.missing) if form == "csv" else ()
+        self._typed = {
+            name: missing_or(reader_of(kind, self._decimal), missing)
+            for name, kind in format.types.items()
+            if name not in gone and name not in self._texts
+        }
+        self.read_target = self._target_reader()
+        self._names = list(format.columns or ())
+        if form == "csv":
+            self._check_columns()
+            readers = [self.reader(name) for name in self._names]
+            self._columns = list(zip(self._names, readers, strict=True))
+            self._kept = [(name, read) for name, read in self._columns if self.takes(name)]
+        self._parse: Callable[[bytes], Any] = {
+            "json": msgspec.json.Decoder().decode,
+            "msgpack": msgspec.msgpack.Decoder().decode,
+            "csv": self._row,
+            "parquet": self._no_bytes,
+        }[form]
+
+    def _check_columns(self) -> None:
+        columns, target = self.format.columns, self.format.target
+        if not columns:
+            raise ValueError("events.columns must name the columns of CSV")
+        if len(set(columns)) != len(columns):
+            raise ValueError(
+                f"two columns are named {next(n for n in columns if list(columns).count(n) > 1)!r}"
+            )
+        if target in self.format.required and target not in columns:
+            raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
+
+    def _target_reader(self) -> Callable[[Any], Any]:
+        """Return what reads a target: a number, or a label."""
+        format, decimal, name = self.format, self._decimal, self.format.target or ""
+        missing = format.missing if self.form == "csv" else ()
+        if format.numbers:
+            return missing_or(lambda value: target_number(value, name, decimal), missing)
+        numeric = format.types.get(name) == NUMBER
+        if self.form != "csv":
+            return _read_unit if numeric else label
+        plain = value_reader(decimal, missing, texts=True)
+        if not numeric:
+            return plain
+
+        def read(text: str) -> Any:
+            number = parse_number(text, decimal)
+            return plain(text) if number is None else label_of(number)
+
+        return missing_or(read, missing)
+
+    def reader(self, name: str) -> Reader:
+        """Return what reads the string of a column of CSV, other than words; it may return ``MISFIT``."""
+        format = self.format
+        if name == format.target:
+            return self.read_target
+        if name == format.key or name in format.verbatim:
+            return lambda text: text or None
+        if name in self._texts:
+            return missing_or(str, format.missing)
+        if name in self._typed:
+            return self._typed[name]
+        return value_reader(self._decimal, format.missing)
+
+    def typed(self, name: str) -> Callable[[Any], Any] | None:
+        """Return what reads a value that is no string of CSV, None if it stays as it is."""
+        return self._typed.get(name)
+
+    def text_names(self, name: str) -> list[str] | None:
+        """Return the names of the inputs of a text column, None of any other."""
+        return self._texts.get(name)
+
+    @property
+    def simple(self) -> bool:
+        """Whether fields are features as they are, those that are not ignored, and there are no words."""
+        format = self.format
+        return not (format.key or format.time or format.weight or self._renamed or self._texts)
+
+    def takes(self, name: str) -> bool:
+        """Return whether a field is a feature, or has another part in an event."""
+        found = self._known_names.get(name)
+        if found is None:
+            path = str(name)
+            whole = {
+                path,
+                *(path[:at] for at, letter in enumerate(path) if letter == "."),
+            }  # objects it is in
+            found = name in self._parts or (
+                not whole & self._ignored and (self._only is None or bool(whole & self._only))
+            )
+            if len(self._known_names) < _KEPT:
+                self._known_names[name] = found
+        return found
+
+    def cells(self, value: bytes) -> list[str]:
+        """Return the strings of a line of CSV.
+
+        Raises
+        ------
+        ValueError
+            If they are none, or not as many as there are columns.
+        """
+        rows = list(csv.reader([value.decode()], delimiter=self.format.delimiter or ",", strict=True))
+        count = len(self._names)
+        if len(rows) != 1 or len(rows[0]) != count:
+            found = len(rows[0]) if rows else 0
+            raise ValueError(f"{found} values for {count} columns")
+        cells = rows[0]
+        if cells[-1] == self._names[-1] and [cells[0].removeprefix(_MARK), *cells[1:]] == self._names:
+            raise ValueError("the header again")
+        return cells
+
+    def _no_bytes(self, value: bytes) -> dict[str, Any]:
+        raise ValueError("rows of Parquet are no bytes")
+
+    def _row(self, value: bytes) -> dict[str, Any]:
+        cells = self.cells(value)
+        if len(self._kept) < len(cells):
+            return {
+                name: read(text)
+                for (name, read), text in zip(self._columns, cells, strict=True)
+                if self.takes(name)
+            }
+        return {name: read(text) for (name, read), text in zip(self._kept, cells, strict=True)}
+
+    def raw(self, value: bytes) -> dict[str, Any]:
+        """Return the fields of a record without their types: strings of CSV, flattened objects.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be decoded.
+        """
+        if self.form != "csv":
+            return self._object(value)
+        try:
+            return dict(zip(self._names, self.cells(value), strict=True))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot be decoded: {error}") from None
+
+    def fields(self, value: bytes) -> dict[str, Any]:
+        """Return the fields of a record, of CSV as they are read, of other forms as they are.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be decoded, or is no object.
+        """
+        try:
+            fields = self._parse(value)
+        except (ValueError, RecursionError, csv.Error, TypeError) as error:
+            raise ValueError(f"cannot be decoded: {error}") from None
+        if type(fields) is not dict:
+            raise ValueError(f"an event must be an object of fields, not {type(fields).__name__}")
+        return fields
+
+    def _object(self, value: bytes) -> dict[str, Any]:
+        fields = self.fields(value)
+        try:
+            return self._flattened(fields)
+        except (RecursionError, TypeError) as error:  # values of one name that cannot be added up
+            raise ValueError(f"cannot be decoded: {error}") from None
+
+    def _flattened(self, fields: dict[Any, Any]) -> dict[str, Any]:
+        if self.form == "csv" or not {dict, list} & set(map(type, fields.values())):
+            return fields
+        for name in self.format.roles:
+            if isinstance(fields.get(name), (dict, list)):
+                kind = "an object" if isinstance(fields[name], dict) else "a list"
+                raise ValueError(f"{name!r} is {kind}; write the path of a value, as {name}.NAME")
+        return flat(fields)
+
+    def __call__(self, value: bytes) -> Event:
+        """Return the event in the bytes of a record.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be decoded; the sentence says why.
+        """
+        return self.event(self._object(value))
+
+    def event(self, fields: dict[str, Any]) -> Event:
+        """Return the event of fields, which :meth:`fields` returned; it takes the dict.
+
+        Raises
+        ------
+        ValueError
+            If the target, the weight, the key or the time is none.
+        """
+        format, csv_row = self.format, self.form == "csv"
+        target = fields.pop(format.target, None) if format.target is not None else None
+        if not csv_row:
+            target = self.read_target(target)
+        weight = key = time = None
+        if not self._plain:
+            key = fields.pop(format.key, None) if format.key else None
+            time = fields.pop(format.time, None) if format.time else None
+            for place in (key, time):
+                if not isinstance(place, _PLACES):
+                    raise ValueError(
+                        f"a key or a time must be a string or a number, not {type(place).__name__}"
+                    )
+            if format.weight and (weight := fields.pop(format.weight, None)) is not None:
+                weight = check_weight(weight)
+        if not csv_row:
+            fields = self._without_ignored(fields)
+        if self._typed:
+            self._type(fields, csv_row)
+        for name, words in self._texts.items():
+            text = fields.pop(name, None)
+            fields.update(zip(words, words_of("" if text is None else text, len(words)), strict=True))
+        if self._renamed is not None:
+            fields = self._rename(fields, self._renamed)
+        return Event(fields, target, weight, key, time)
+
+    def _without_ignored(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if not self._ignored and self._only is None:
+            return fields
+        return {name: value for name, value in fields.items() if self.takes(name)}
+
+    def _rename(self, fields: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, source in names.items():
+            inside = self._texts.get(source) or [
+                each for each in fields if str(each).startswith(f"{source}.")
+            ]
+            if source in fields or not inside:
+                found[name] = fields.get(source)
+            else:
+                found |= {name + each.removeprefix(source): fields[each] for each in inside}
+        return found
+
+    def _type(self, fields: dict[str, Any], read_already: bool) -> None:
+        for name, read in self._typed.items():
+            value = fields.get(name)
+            if value is None:
+                continue
+            found = value if read_already else read(value)
+            if found is MISFIT:
+                self.note_misfit(name, value)
+                found = None
+            fields[name] = found
+
+    def note_misfit(self, name: str, value: Any, count: int = 1) -> None:
+        """Count values that do not fit the type of their column."""
+        found = self.misfits.setdefault(name, Misfits())
+        found.count += count
+        if found.example is None and value is not MISFIT:
+            found.example = str(value)[:_SHOWN]
+
+    def take_misfits(self) -> dict[str, Misfits]:
+        """Return what was counted since the last call."""
+        found, self.misfits = self.misfits, {}
+        return found
+
+    def plain(self, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[Any]] | None:
+        """Return fields and targets of many values; None if some must be looked at one by one."""
+        if not self._plain or self._typed or self._texts:
+            return None
+        try:
+            found: list[Any] = list(map(self._parse, values))  # type: ignore[arg-type]
+        except (ValueError, RecursionError, csv.Error, TypeError, AttributeError):
+            return None
+        if set(map(type, found)) != {dict}:
+            return None
+        if self.form != "csv":
+            try:
+                found = list(map(self._flattened, found))
+            except (TypeError, ValueError, RecursionError):
+                return None
+        targets = [fields.pop(self.format.target, None) for fields in found]
+        if self.form != "csv":
+            found = list(map(self._without_ignored, found))
+        if self.form != "csv" and (self.format.numbers or float in set(map(type, targets))):
+            try:
+                targets = list(map(self.read_target, targets))
+            except ValueError:
+                return None
+        return found, targets
+
+
+def _read_unit(value: Any) -> Any:
+    """Return a target of JSON, which is a number also where it is a string with a unit, as ``"12.3 %"``."""
+    if isinstance(value, str) and isinstance(read_value(value), str):
+        number = parse_number(value)
+        return value if number is None else label(number)
+    return label(value)
+
+
+def target_number(value: Any, name: str, decimal: str = ".") -> float | None:
+    """Return a target as a number, None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number.
+    """
+    if isinstance(value, str) and (number := parse_number(value, decimal)) is not None:
+        return number
+    if value is None or value != value:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"the target {name!r} is {str(value)[:_SHOWN]!r}, not a number")
+    return value

@@ -1,0 +1,144 @@
+"""Scores a log with a model that learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from connectors.decoding import Record
+from connectors.files.batches import EXAMPLES, Batch
+from connectors.files.replayed import ReplayLog
+from connectors.replay.reading import interpret
+from streamk.metrics.classes import ClassSums
+from streamk.metrics.numbers import NumberSums
+from streamk.prequential.results import finite, plain_label
+from streamk.scores import TASKS, decide
+
+
+class LogScorer:
+    """Predicts every record of a log, and scores those that have a target.
+
+    Parameters
+    ----------
+    learner
+        Of streamk; its frozen copy predicts.
+    log
+        Whose records need no target.
+
+    Attributes
+    ----------
+    predicted, scored, refused
+        How many records were predicted, how many of these had a target, and how many were refused.
+    examples
+        Why the first few were refused.
+    header
+        Names of the values of a row.
+    """
+
+    def __init__(self, learner: Any, log: ReplayLog) -> None:
+        self._model, self._log = learner.frozen(), log
+        self._classes = hasattr(learner, "labels")
+        self._labels = list(getattr(learner, "labels", []))
+        self._sums: Any = ClassSums(len(self._labels)) if self._classes else NumberSums(0.9)
+        self._codes = {label: code for code, label in enumerate(self._labels)}
+        self.predicted = self.scored = self.refused = 0
+        self.examples: list[str] = []
+        names = [f"p({plain_label(label)})" for label in self._labels]
+        self.header = ["file", "line", "prediction", *names, "target"]
+
+    def rows(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield the predictions of some records at a time: file, line, prediction, probabilities, target."""
+        for batch in self._log.batches():
+            yield self._of(batch)
+
+    def _of(self, batch: Batch) -> list[dict[str, Any]]:
+        kept = list(range(len(batch)))
+        while kept:
+            events = [batch.events[row] for row in kept]
+            try:
+                found = self._predict(events)
+                break
+            except ValueError as error:  # of one of them
+                kept = self._without_refused(batch, kept, error)
+        else:
+            return []
+        targets = [self._target(batch, row) for row in kept]
+        rows = []
+        for row, prediction, target in zip(kept, found, targets, strict=True):
+            shown = {"file": batch.name, "line": batch.lines[row], "prediction": prediction}
+            if self._classes:
+                shown["prediction"] = plain_label(decide(prediction))
+                shown |= {f"p({plain_label(label)})": p for label, p in prediction.items()}
+            rows.append({**shown, **({} if target is None else {"target": plain_label(target)})})
+        self.predicted += len(rows)
+        self._score([(p, y) for p, y in zip(found, targets, strict=True) if y is not None])
+        return rows
+
+    def _predict(self, events: list[dict[str, Any]]) -> Sequence[Any]:
+        found: Sequence[Any] = (
+            self._model.predict_proba_many(events) if self._classes else self._model.predict_many(events)
+        )
+        return found if self._classes else [float(value) for value in found]
+
+    def _without_refused(self, batch: Batch, rows: list[int], error: ValueError) -> list[int]:
+        """Return the rows that the model takes one by one, and count the others."""
+        left = []
+        for row in rows:
+            try:
+                self._predict([batch.events[row]])
+            except ValueError as reason:
+                self._refuse(f"{self._log.place(batch.lines[row], batch.name)}: {reason}")
+            else:
+                left.append(row)
+        if len(left) == len(rows):
+            raise error
+        return left
+
+    def _target(self, batch: Batch, row: int) -> Any:
+        target = batch.targets[row]
+        if target is None or self._classes:
+            return target
+        try:
+            record = Record(batch.lines[row], {}, target)
+            return interpret(record, self._log, TASKS[1])[1]
+        except ValueError as error:
+            self._refuse(str(error))
+            return None
+
+    def _refuse(self, sentence: str) -> None:
+        self.refused += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(sentence)
+
+    def _score(self, pairs: list[tuple[Any, Any]]) -> None:
+        if not pairs:
+            return
+        self.scored += len(pairs)
+        if not self._classes:
+            answers, targets = (np.array(each, dtype=np.float64) for each in zip(*pairs, strict=True))
+            self._sums.add(targets, answers, None, None)
+            return
+        codes = np.array([self._codes.setdefault(y, len(self._codes)) for _, y in pairs], dtype=np.int64)
+        table = np.zeros((len(pairs), len(self._codes)))
+        for row, (prediction, _) in enumerate(pairs):
+            for label, p in prediction.items():
+                table[row, self._codes[label]] = p
+        self._sums.add(codes, table, np.full(len(pairs), -1))
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return the metrics of the records that had a target; none if there were none."""
+        if not self.scored:
+            return {}
+        found = {name: finite(value) for name, value in self._sums.values().items()}
+        found.pop("kappa_temporal", None)  # the order of a log to score means nothing
+        return found
+
+    def refusals(self) -> list[str]:
+        """Return a sentence about refused records, if there are any."""
+        return (
+            [f"skipped {self.refused:,} records that the model refuses: {self.examples[0]}"]
+            if self.refused
+            else []
+        )

@@ -1,0 +1,465 @@
+"""Column types: how they are inferred from the first records of a log, and how values are read by them.
+
+========== ============================================================== =================================
+type       values                                                         what a learner sees
+========== ============================================================== =================================
+number     ``12``, ``-1.5e3``, ``$1,234.00``, ``12.3 %``, ``(7)``         one number
+boolean    ``true``/``false``, ``yes``/``no``, ``on``/``off``, ``t``/``f`` a category of two values
+datetime   ISO 8601, seconds since 1970, or a format (``datetime:%d.%m.%y``) seven calendar inputs
+category   strings that come again                                        a category
+text       sentences                                                      counts of hashed words
+identifier strings of which each is another one                           nothing
+ignored    anything                                                       nothing
+========== ============================================================== =================================
+
+A value that does not fit the type of its column is missing, and is counted; it never becomes a category.
+Per cent are in their own unit: ``12.3 %`` is 12.3. Currencies are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from connectors.values import read_label
+
+NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
+TEXT, IDENTIFIER, IGNORED = "text", "identifier", "ignored"
+TYPES = (NUMBER, BOOLEAN, DATETIME, CATEGORY, TEXT, IDENTIFIER, IGNORED)
+NO_INPUT = (IDENTIFIER, IGNORED)
+WORDS = 64  # inputs of a text column
+LOOK = 1000  # records from which types are inferred
+
+_CURRENCY = (
+    r"(?:[$€£¥₹₩₽₺₫₪฿]|USD|EUR|GBP|JPY|CHF|CAD|AUD|CNY|INR|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|kr|zł|R\$|US\$)"
+)
+_GROUPS = {".": "[,' \u00a0\u202f’]", ",": "[.' \u00a0\u202f’]"}
+_NUMBERS = {
+    decimal: re.compile(
+        rf"(?P<open>\()?(?P<sign>[+\-−])?\s?{_CURRENCY}?\s?(?P<inner>[+\-−])?"
+        rf"(?P<whole>[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+|(?={re.escape(decimal)}\d))"
+        rf"(?:{re.escape(decimal)}(?P<part>\d*))?(?P<power>[eE][+\-]?\d+)?\s?(?:{_CURRENCY}|%)?(?P<close>\))?",
+        re.ASCII,
+    )
+    for decimal, group in _GROUPS.items()
+}
+_CODE = re.compile(r"\s*0\d+\s*", re.ASCII)  # 007 is not the number 7
+_BOOLEANS = (("true", "false"), ("yes", "no"), ("on", "off"), ("t", "f"), ("y", "n"))
+_WORD = re.compile(r"\w+")
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:?\d{2}.*)?")
+_DAY = re.compile(r"(19|20)\d{2}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\.0*)?", re.ASCII)
+_DATES = (
+    "%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y",
+    "%m-%d-%Y",     "%d-%b-%Y", "%d-%b-%y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%b %d %Y",
+)  # fmt: skip
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S")
+_FORMATS = (
+    *(date + clock for date in _DATES for clock in _CLOCKS),
+    "%a, %d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %Y", "%d/%b/%Y:%H:%M:%S %z",
+)  # fmt: skip
+_EPOCHS = {"epoch": 1, "epoch-ms": 10**3, "epoch-us": 10**6, "epoch-ns": 10**9}  # units of a second
+_FROM, _UNTIL = 946_684_800, 2_208_988_800  # the years 2000 to 2039
+_TIME_NAME = re.compile(
+    r"(^|[^a-z])(time|date|datetime|timestamp|ts|epoch|day|when|created|updated|modified|at)([^a-z]|$)|time$|date$|At$"
+)
+_ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key|row|index|number|no|nr)$|Id$|ID$|^unnamed")
+_TOLERATED, _WORDS_OF_NONE = 0.9, 2  # share of numbers in a column of numbers, or words that stand for none
+_FEW = 20  # values below which nothing counts as an identifier or a text
+_UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Misfit:
+    """The value of a cell that does not fit the type of its column."""
+
+    def __repr__(self) -> str:
+        return "MISFIT"
+
+
+MISFIT = Misfit()
+Read = Callable[[Any], Any]
+
+
+def parse_number(text: str, decimal: str = ".") -> float | None:
+    """Return the number in a string, None if it is none or not finite.
+
+    Thousands may be grouped, a currency or ``%`` may stand next to it, and parentheses mean minus.
+
+    >>> [parse_number(text) for text in ("12", "$1,234.50", "12.3 %", "(7)", "-€5", "1,2", "1 000", "nan")]
+    [12.0, 1234.5, 12.3, -7.0, -5.0, None, 1000.0, None]
+    >>> parse_number("1.234,50 €", ",")
+    1234.5
+    """
+    text = text.strip()
+    if decimal == "." and "_" not in text:
+        try:
+            number = float(text)
+        except ValueError:
+            pass
+        else:
+            return number if math.isfinite(number) else None
+    found = _NUMBERS[decimal].fullmatch(text)
+    if found is None or (found["open"] is None) != (found["close"] is None):
+        return None
+    whole = re.sub(r"\D", "", found["whole"]) or "0"
+    number = float(f"{whole}.{found['part'] or 0}{found['power'] or ''}")
+    if not math.isfinite(number):
+        return None
+    signs = [found["sign"], found["inner"], found["open"] and "-"]
+    return -number if sum(sign in ("-", "−") for sign in signs if sign) % 2 else number
+
+
+def check_type(name: str, kind: str) -> str:
+    """Return a type as it is written, refusing what is none.
+
+    Raises
+    ------
+    ValueError
+        If there is no such type; the sentence names the field.
+    """
+    base, _, rest = kind.partition(":")
+    known = base in TYPES
+    if known and rest:
+        known = (base == DATETIME and (rest == "iso" or rest in _EPOCHS or "%" in rest)) or (
+            base == TEXT and rest.isdigit() and int(rest) > 0
+        )
+    if not known:
+        raise ValueError(
+            f"type {kind!r} of the field {name!r} is unknown; use {', '.join(TYPES)}, datetime:FORMAT "
+            "(iso, epoch, epoch-ms or as %d.%m.%Y) or text:WORDS"
+        )
+    return kind
+
+
+# ---- reading
+
+
+def _read_number(decimal: str) -> Read:
+    def read(value: Any) -> Any:
+        if isinstance(value, str):
+            number = parse_number(value, decimal)
+            return MISFIT if number is None else number
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return MISFIT
+        return value if math.isfinite(value) else None if value != value else MISFIT
+
+    return read
+
+
+_TRUTHS = {word: number == 0 for pair in _BOOLEANS for number, word in enumerate(pair)}
+
+
+def _read_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        value = value.strip()
+        found = _TRUTHS.get(value.lower())
+        value = found if found is not None else {"1": 1, "0": 0}.get(value, value)
+    return bool(value) if value in (0, 1) else MISFIT
+
+
+def _read_moment(form: str) -> Read:
+    unit = _EPOCHS.get(form)
+
+    def read(value: Any) -> Any:
+        try:
+            if unit is not None:
+                seconds = float(value) / unit
+                return _START + timedelta(seconds=seconds) if abs(seconds) < 1e11 else MISFIT
+            text = str(value).strip()
+            if form == "%Y%m%d":
+                text = text.partition(".")[0]
+            return datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
+        except (ValueError, OverflowError, TypeError):
+            return MISFIT
+
+    return read
+
+
+def _read_category(value: Any) -> Any:
+    if isinstance(value, str):
+        return read_label(value) if value else value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def reader_of(kind: str, decimal: str = ".") -> Read:
+    """Return a function from a value that is not missing to what a learner sees, or ``MISFIT``.
+
+    Values are strings of CSV, or what JSON and its like have. Texts are not read by it
+    (:func:`words_of`), and what is no input is not read at all.
+    """
+    base, _, rest = kind.partition(":")
+    if base == NUMBER:
+        return _read_number(decimal)
+    if base == DATETIME:
+        return _read_moment(rest or "iso")
+    return _read_boolean if base == BOOLEAN else _read_category
+
+
+def word_names(name: str, kind: str) -> list[str]:
+    """Return the names of the inputs of a text column.
+
+    >>> word_names("note", "text:2")
+    ['note#0', 'note#1']
+    """
+    return [f"{name}#{k}" for k in range(int(kind.partition(":")[2] or WORDS))]
+
+
+def words_of(text: Any, count: int) -> list[float]:
+    """Return how often a text has words of each of ``count`` kinds: those of one CRC-32 modulo ``count``.
+
+    >>> words_of("to be or not to be", 4)
+    [2.0, 3.0, 0.0, 1.0]
+    """
+    found = [0.0] * count
+    for word in _WORD.findall(str(text).lower()):
+        found[zlib.crc32(word.encode()) % count] += 1.0
+    return found
+
+
+# ---- inference
+
+
+class Column(NamedTuple):
+    """What the first records say of a column.
+
+    Attributes
+    ----------
+    name, type
+        Its name and the inferred type; the type is empty where there is no value to infer one from.
+    values, missing
+        How many records have a value, and how many have none.
+    distinct
+        Different values.
+    examples
+        The first few different values.
+    misfits
+        Values that do not fit the type.
+    warning
+        What a person should look at; empty if nothing.
+    """
+
+    name: str
+    type: str
+    values: int
+    missing: int
+    distinct: int
+    examples: tuple[Any, ...]
+    misfits: int
+    warning: str
+
+
+def infer(name: str, values: Sequence[Any], decimal: str = ".") -> str:
+    """Return the type of a column from its values, none of them missing; empty if it has no single type.
+
+    >>> infer("price", ["$1,234.00", "$5.10"]), infer("ok", ["yes", "no"]), infer("plz", ["01067", "80331"])
+    ('number', 'boolean', 'category')
+    >>> infer("day", ["31.12.2024", "01.01.2025"]), infer("ts", [1700000000, 1700000060])
+    ('datetime:%d.%m.%Y', 'datetime:epoch')
+    >>> infer("id", [f"A-{k}" for k in range(50)]), infer("colour", ["red", "blue"] * 20)
+    ('identifier', 'category')
+    """
+    if not values:
+        return ""
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return BOOLEAN
+    if kinds <= {int, float}:
+        return _of_numbers(name, values)
+    if kinds & {bool} or not kinds <= {int, float, str}:
+        return ""
+    texts = [str(value) for value in values]
+    numbers = [parse_number(text, decimal) for text in texts]
+    found = [number for number in numbers if number is not None]
+    if found and _is_numeric(texts, numbers, found):
+        if any(map(_CODE.fullmatch, texts)):
+            return CATEGORY
+        plain = [
+            number
+            for number, text in zip(numbers, texts, strict=True)
+            if number is not None and "%" not in text
+        ]
+        return _of_numbers(name, plain) if len(plain) == len(texts) else NUMBER
+    if kinds != {str}:
+        return ""
+    words = {text.strip().lower() for text in texts}
+    if any(words <= set(pair) for pair in _BOOLEANS):
+        return BOOLEAN
+    if form := _date_format(texts):
+        return f"{DATETIME}:{form}"
+    return _of_strings(texts)
+
+
+def _is_numeric(texts: list[str], numbers: list[float | None], found: list[float]) -> bool:
+    if len(found) >= _TOLERATED * len(texts):
+        return True
+    words = {text for text, number in zip(texts, numbers, strict=True) if number is None}
+    return len(words) <= _WORDS_OF_NONE and len(set(found)) > _FEW and 2 * len(found) >= len(texts)
+
+
+def _of_numbers(name: str, values: Sequence[float]) -> str:
+    """Return number, or what numbers stand for where the name says so."""
+    whole = all(float(value).is_integer() for value in values)
+    if whole and _TIME_NAME.search(name) and all(_DAY.fullmatch(f"{value:.0f}") for value in values):
+        return f"{DATETIME}:%Y%m%d"
+    if _TIME_NAME.search(name):
+        for form, unit in _EPOCHS.items():
+            if all(_FROM * unit <= value <= _UNTIL * unit for value in values):
+                return f"{DATETIME}:{form}"
+    unique = len(set(values)) == len(values) >= _FEW
+    return IDENTIFIER if whole and unique and _ID_NAME.search(name) else NUMBER
+
+
+def _of_strings(texts: Sequence[str]) -> str:
+    distinct = len(set(texts))
+    if len(texts) < _FEW:
+        return CATEGORY
+    words = sum(len(text.split()) for text in texts) / len(texts)
+    if words >= _LONG and distinct >= _SENTENCES * len(texts):
+        return TEXT
+    return IDENTIFIER if distinct >= _UNIQUE * len(texts) else CATEGORY
+
+
+def _date_format(texts: Sequence[str]) -> str:
+    """Return the format that all strings have, empty if there is none.
+
+    Where day and month can be either, that order is taken in which time does not run backwards, or the day
+    first.
+    """
+    stripped = [text.strip() for text in texts]
+    if all(map(_ISO.fullmatch, stripped)) and _fits("iso", stripped):
+        return "iso"
+    first = stripped[0]
+    if not any(letter.isdigit() for letter in first) or len(first) > 40:
+        return ""
+    found = [form for form in _FORMATS if _fits(form, stripped[:1]) and _fits(form, stripped)]
+    if len(found) > 1:
+        for form in found:
+            moments = [datetime.strptime(text, form).replace(tzinfo=None) for text in stripped]
+            if len(set(moments)) > 1 and all(a <= b for a, b in pairwise(moments)):
+                return form
+    return found[0] if found else ""
+
+
+def _fits(form: str, texts: Iterable[str]) -> bool:
+    read = _read_moment(form)
+    return all(read(text) is not MISFIT for text in texts)
+
+
+def describe(name: str, values: Sequence[Any], records: int, kind: str = "", decimal: str = ".") -> Column:
+    """Return what the values of a column say, none of them missing, of so many records.
+
+    Parameters
+    ----------
+    kind
+        The type, if it is given; it is inferred otherwise.
+    """
+    inferred = kind or infer(name, values, decimal)
+    base = inferred.partition(":")[0]
+    misfits: list[Any] = []
+    if base in (NUMBER, BOOLEAN, DATETIME):
+        read = reader_of(inferred, decimal)
+        misfits = [value for value in values if read(value) is MISFIT]
+    distinct = list(dict.fromkeys(map(str, values)))
+    warning = "" if kind else _warning(base, inferred, values, misfits)
+    return Column(
+        name,
+        inferred,
+        len(values),
+        records - len(values),
+        len(distinct),
+        tuple(distinct[:3]),
+        len(misfits),
+        warning,
+    )
+
+
+def _warning(base: str, kind: str, values: Sequence[Any], misfits: Sequence[Any]) -> str:
+    if not values:
+        return "no values in the first records"
+    if misfits:
+        words = ", ".join(map(repr, list(dict.fromkeys(map(str, misfits)))[:3]))
+        return f"{len(misfits):,} of {len(values):,} values are no {base} and are read as missing: {words}"
+    if not kind:
+        return "values of several types; --type sets one"
+    if len(set(map(str, values))) == 1 and len(values) > 1 and base not in NO_INPUT:
+        return "constant"
+    if base == IDENTIFIER:
+        return "each value is another one; --type sets a type to learn from it"
+    if base == CATEGORY and any(map(_CODE.fullmatch, map(str, values))):
+        return "codes with leading zeros are categories"
+    if "%m" in kind and all(_ambiguous(str(value), kind.partition(":")[2]) for value in values):
+        return "day and month can be either; --type sets the format"
+    return ""
+
+
+def _ambiguous(text: str, form: str) -> bool:
+    if "%d" not in form or "%b" in form or "%B" in form or form.startswith("%Y"):
+        return False
+    moment = datetime.strptime(text.strip(), form)
+    return moment.day <= 12
+
+
+def inputs_of(kind: str) -> str:
+    """Return what a learner sees of a column, in words."""
+    base, _, rest = kind.partition(":")
+    if base == TEXT:
+        return f"{int(rest or WORDS):,} hashed words"
+    return {
+        NUMBER: "1 number", BOOLEAN: "category", DATETIME: "7 calendar inputs", CATEGORY: "category",
+        IDENTIFIER: "ignored", IGNORED: "ignored", "": "numbers and categories",
+    }[base]  # fmt: skip
+
+
+def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields without objects and lists: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``.
+
+    Numbers of a list have their places in their names. Other values of a list are counted, each under its
+    own name, and so are the fields of objects in a list.
+
+    >>> flat({"a": {"b": 1}, "v": [2, 3], "tags": ["x", "y", "x"]})
+    {'a.b': 1, 'v.0': 2, 'v.1': 3, 'tags.x': 2.0, 'tags.y': 1.0}
+    """
+    found = {name: value for name, value in fields.items() if not isinstance(value, (dict, list, tuple))}
+    for name, value in fields.items():
+        if isinstance(value, (dict, list, tuple)):
+            _flatten(found, name, value)
+    return found
+
+
+def _flatten(found: dict[str, Any], name: str, value: Any) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _flatten(found, f"{name}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in value):
+            for place, each in enumerate(value):
+                found.setdefault(f"{name}.{place}", each)
+        else:
+            for each in value:
+                _count(found, name, each)
+    else:
+        found.setdefault(name, value)  # a field of that very name counts
+
+
+def _count(found: dict[str, Any], name: str, value: Any) -> None:
+    """Add one element of a list to the counts of its kind."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _count(found, f"{name}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            _count(found, name, each)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        found[name] = found.get(name, 0.0) + value
+    elif value is not None:
+        place = f"{name}.{value}"
+        found[place] = found.get(place, 0.0) + 1.0
