@@ -20,8 +20,7 @@ from river import (
     rules,
     tree,
 )
-
-from connectors.replay.contenders import linear_inputs
+from river_linear import linear_inputs
 
 Make = Callable[[int], Any]  # of a seed
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import streamk
+from connectors.nearest import meant
 from streamk.learners import Learner
 from streamk.scores import TASKS
 
@@ -28,10 +29,19 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 
 
+def name_of(learner: Learner) -> str:
+    """Return the name of a learner's family.
+
+    >>> name_of(streamk.KaczmarzRegressor())
+    'kaczmarz'
+    """
+    return next(name for name, classes in LEARNERS.items() if type(learner) in classes.values())
+
+
 def learner_classes(name: str) -> dict[str, Any]:
     """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``."""
     if name not in LEARNERS:
-        raise ValueError(f"learner {name!r} is unknown; use {' or '.join(LEARNERS)}")
+        raise ValueError(f"learner {name!r} is unknown{meant(name, LEARNERS)}; use {' or '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
@@ -62,7 +72,8 @@ def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
     cls = learner_classes(name)[task]
     known = inspect.signature(cls).parameters
     if unknown := set(parameters) - set(known):
-        raise ValueError(f"parameters.{min(unknown)} is unknown; use {', '.join(known)}")
+        odd = min(unknown)
+        raise ValueError(f"parameters.{odd} is unknown{meant(odd, known)}; use {', '.join(known)}")
     learner: Learner = cls(**{key: _fitting(value, known[key].default) for key, value in parameters.items()})
     return learner
 

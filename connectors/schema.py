@@ -32,7 +32,7 @@ NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category
 TEXT, IDENTIFIER, IGNORED = "text", "identifier", "ignored"
 TYPES = (NUMBER, BOOLEAN, DATETIME, CATEGORY, TEXT, IDENTIFIER, IGNORED)
 NO_INPUT = (IDENTIFIER, IGNORED)
-WORDS = 64  # inputs of a text column
+WORDS, FEW_WORDS = 64, 2  # inputs of a text column, and of one among more columns that are no texts
 LOOK = 1000  # records from which types are inferred
 
 _CURRENCY = (

@@ -6,7 +6,6 @@ key. A variable whose table is not one of the settings is ignored with a warning
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import os
@@ -18,6 +17,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
+from connectors.nearest import nearest
 from connectors.settings import (
     Checkpoints,
     Events,
@@ -186,8 +186,8 @@ def _nearest(name: str, known: Iterable[str], cutoff: float) -> str:
     """Return the known name that is most like a name, empty if none is near."""
     # the prefix is in all names, and would make all of them alike
     short = {key.removeprefix(PREFIX): key for key in known}
-    found = difflib.get_close_matches(name.removeprefix(PREFIX), short, 1, cutoff)
-    return short[found[0]] if found else ""
+    found = nearest(name.removeprefix(PREFIX), short, cutoff)
+    return short[found] if found else ""
 
 
 def _of_service(name: str, value: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from connectors.learners import parameter_names
+from connectors.nearest import meant
 
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -49,6 +50,7 @@ def assignments(texts: list[str], learner: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or key not in known:
-            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
+            hint = meant(key, known) if equals else ""
+            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}{hint}")
         parameters[key] = value
     return parameters

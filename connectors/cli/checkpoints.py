@@ -16,7 +16,9 @@ from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
 from connectors.stream import CHECKPOINT, USAGE, Failure
 
-checkpoints = typer.Typer(no_args_is_help=True, help="Look at checkpoints, and go back to one.")
+checkpoints = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Look at checkpoints, and go back to one."
+)
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
 
 

@@ -23,7 +23,9 @@ from connectors.stream import USAGE, Failure
 _FIRST = 60  # characters of a value
 _REASONS = 20  # in the table; --json has all of them
 
-commands = typer.Typer(no_args_is_help=True, help="Look at dead letters, and send them back to the source.")
+commands = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Look at dead letters, and send them back to the source."
+)
 
 
 def _place(settings: Settings) -> FileSink | TopicSink:

@@ -11,7 +11,9 @@ from connectors.cli.exits import connected, exits
 from connectors.daemon.labels import forget
 from connectors.settings_file import load
 
-commands = typer.Typer(no_args_is_help=True, help="Edit the labels that a stopped daemon has learned.")
+commands = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Edit the labels that a stopped daemon has learned."
+)
 
 
 @commands.callback()

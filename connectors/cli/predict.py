@@ -58,8 +58,8 @@ def predict_command(
 ) -> None:
     """Predict every record of a log with a saved model, and score those that have a target.
 
-    Fields are read by the types with which the model was trained. The model is frozen: it predicts as where no
-    new labels come.
+    Fields are read by the types with which the model was trained. The model is frozen: it predicts as
+    where no new labels come.
 
     Example: streamk predict model.streamk new.csv --output predictions.csv
     """
@@ -85,9 +85,8 @@ def predict_command(
         else:
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:
-                shown = ", ".join(
-                    f"{name} {value:.4g}" for name, value in metrics.items() if value is not None
-                )
+                known = {name: value for name, value in metrics.items() if value is not None}
+                shown = ", ".join(f"{name} {value:.4g}" for name, value in known.items())
                 console.print(
                     f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
                 )
@@ -95,8 +94,8 @@ def predict_command(
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
         skipped = log.broken.count + scorer.refused
         check_skipped(
-            console, skipped, scorer.predicted + skipped, [*log.examples, *scorer.examples, ""][0], allow_skipped,
-            log.broken.cut,
+            console, skipped, scorer.predicted + skipped, [*log.examples, *scorer.examples, ""][0],
+            allow_skipped, log.broken.cut,
         )  # fmt: skip
 
 

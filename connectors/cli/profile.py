@@ -70,7 +70,8 @@ def _row(column: Any, log: ReplayLog) -> dict[str, Any]:
         sees = "ignored"
     return {
         "column": name, "type": kind or "mixed", "values": column.values, "missing": column.missing,
-        "distinct": column.distinct, "examples": list(column.examples), "learner": sees, "warning": column.warning,
+        "distinct": column.distinct, "examples": list(column.examples), "learner": sees,
+        "warning": column.warning,
     }  # fmt: skip
 
 

@@ -146,8 +146,8 @@ def replay_command(
                 identity = identity_of(
                     files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
                     interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
-                    delimiter=delimiter, decimal=decimal, missing=missing, types=types, ignore=ignore, only=only,
-                    form=form, start=start, end=end,
+                    delimiter=delimiter, decimal=decimal, missing=missing, types=types, ignore=ignore,
+                    only=only, form=form, start=start, end=end,
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
             log, late = late_of(log, how, delay, time)

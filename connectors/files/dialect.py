@@ -8,6 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from connectors.nearest import meant
+
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 _ROWS = 200  # looked at
@@ -136,7 +138,8 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
         twice = dict.fromkeys(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
     if lacking:
-        raise ValueError(f"there is no column {lacking[0]!r}; there are {_some(names)}")
+        hint = meant(lacking[0], names)
+        raise ValueError(f"there is no column {lacking[0]!r}{hint or '; there are ' + _some(names)}")
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:

@@ -314,6 +314,11 @@ class Lines:
         self._data, self._at, self._ended, self.cut = b"", 0, False, ""
         self.position, self.line = position, line
 
+    @property
+    def share(self) -> float:
+        """Which part of what was read has been yielded, from 0 to 1."""
+        return self.position / max(self.position + len(self._data) - self._at, 1)
+
     def finish(self) -> None:
         """Take what is there for whole: nothing more is written."""
         self._growing = False

@@ -11,7 +11,7 @@ from connectors.files.lines import Lines
 from connectors.files.maps import Maps
 from connectors.files.opening import Opened
 from connectors.files.row_groups import RowGroups
-from connectors.schema import DATETIME, IDENTIFIER, NUMBER, TEXT, Column, describe
+from connectors.schema import DATETIME, FEW_WORDS, IDENTIFIER, NO_INPUT, NUMBER, TEXT, Column, describe
 from connectors.values import missing_or
 
 _NOTED = {
@@ -30,12 +30,19 @@ class Records(Protocol):
         How they are read.
     position, line
         Of the next record; a position is a byte, or of Parquet a row.
+    share
+        Which part of what was read of the file has been yielded; of Parquet, of the file.
     """
 
     format: EventFormat
     decoder: Decoder
     position: int
     line: int
+
+    @property
+    def share(self) -> float:
+        """Which part of what was read has been yielded, from 0 to 1."""
+        ...
 
     def use(self, format: EventFormat) -> None:
         """Decode by this format from here on."""
@@ -98,6 +105,10 @@ def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
     """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
     gone = {*format.roles, *format.verbatim, *format.ignore}
     found = {column.name: column.type for column in columns if column.type and column.name not in gone}
+    texts = [name for name, kind in found.items() if kind == TEXT and name != format.target]
+    inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
+    if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
+        found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
     if any(column.name == format.target and column.type == NUMBER for column in columns):
         found[format.target or ""] = NUMBER
     return {name: kind for name, kind in found.items() if name not in format.types}

@@ -165,6 +165,11 @@ class Maps:
             part = b""
         self._data, self._at, self._ended = self._data[self._at :] + part, 0, not part
 
+    @property
+    def share(self) -> float:
+        """Which part of what was read has been yielded, from 0 to 1."""
+        return self.position / max(self.position + len(self._data) - self._at, 1)
+
     def seek(self, position: int, line: int = 0) -> None:
         """Read from this position on, before which there are so many records."""
         self._file.plain.seek(position)

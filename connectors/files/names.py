@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from connectors.nearest import meant
+
 
 def files_of(patterns: Sequence[str]) -> list[str]:
     """Return the files that names and patterns stand for, in the order in which they are given, each once.
@@ -29,8 +31,17 @@ def files_of(patterns: Sequence[str]) -> list[str]:
         else:
             if Path(pattern).is_dir():
                 raise ValueError(f"{pattern} is a directory; name its files, as {pattern.rstrip('/')}/*.csv")
+            _require(Path(pattern))
             found[pattern] = None
     return list(found)
+
+
+def _require(path: Path) -> None:
+    """Raise a ValueError if a named file is not there."""
+    if str(path) == "-" or path.exists():
+        return
+    there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise ValueError(f"{path}: there is no such file{meant(path.name, there)}")
 
 
 def _by_number(name: str) -> tuple[list[str | int], str]:

@@ -179,7 +179,8 @@ class ReplayLog:
             said.append(f"{file.name} is {file.encoding}")
         for batch in source.batches():
             batch.name, batch.form, batch.said, said = file.name, file.form, said, []
-            batch.done = done + min(file.position(), file.size)
+            read = file.size if file.form == "parquet" else min(file.position(), file.size)
+            batch.done = done + int(read * source.share)
             batch.misfits = source.decoder.take_misfits()
             yield batch
 

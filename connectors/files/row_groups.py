@@ -159,6 +159,11 @@ class RowGroups:
         kept.broken, kept.ordinals = batch.broken, [ordinal for ordinal, _, _ in found]
         return kept
 
+    @property
+    def share(self) -> float:
+        """Which part of the rows has been yielded, from 0 to 1."""
+        return self.position / max(self.starts[-1], 1)
+
     def seek(self, position: int, line: int = 0) -> None:
         """Read from the row on before which there are so many."""
         self.position = self.line = position

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from numbers import Number
 from typing import Any
 
 from river import tree
 
+from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.prequential import Subject
 from streamk.scores import TASKS
@@ -23,6 +23,7 @@ _STRINGS = 1024  # names that all strings share
 _NUMBERS = 4096  # names of numbers; others share the last one
 _BOUND = 5.0  # standard deviations: what lies beyond counts as this
 _STEP = 0.5  # of an update, as a share of what would make the error 0
+_MEGABYTES = 100.0  # of the tree
 _CLASSES = 1000  # of the linear model
 
 
@@ -85,7 +86,7 @@ class _Inputs:
     def read(self, x: Event, learn: bool) -> dict[Any, float]:
         """Return inputs by name, none beyond five standard deviations; 1 is one of them."""
         found: dict[Any, float] = {None: 1.0}
-        for name, value in x.items():
+        for name, value in present(x).items():
             if isinstance(value, str):
                 place = zlib.crc32(f"{name}={value}".encode(errors="replace")) % _STRINGS
                 found[place] = found.get(place, 0.0) + 1.0
@@ -178,15 +179,18 @@ class HoeffdingTree(Subject):
     """River's Hoeffding tree, for which strings are one of 1,024 names; memory is bounded."""
 
     def __init__(self, task: str) -> None:
-        make: Callable[..., Any] = (
-            tree.HoeffdingTreeClassifier if task == TASKS[0] else tree.HoeffdingTreeRegressor
+        self._classes = task == TASKS[0]
+        self.model: Any = (
+            tree.HoeffdingTreeClassifier(max_size=_MEGABYTES)
+            if self._classes
+            # a leaf of means takes strings, too, and cannot diverge
+            else tree.HoeffdingTreeRegressor(max_size=_MEGABYTES, leaf_prediction="mean")
         )
-        self.model, self._classes = make(max_size=100.0), task == TASKS[0]
 
     @staticmethod
     def _read(x: Event) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
-        for name, value in x.items():
+        for name, value in present(x).items():
             if isinstance(value, str):
                 found[name] = f"s{zlib.crc32(value.encode(errors='replace')) % _STRINGS}"
             elif isinstance(value, Number) and value == value:

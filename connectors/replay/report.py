@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,8 @@ def summary(run: Replay, console: Console) -> None:
     console.print(metrics_table(run))
     if len(run.names) > 1:
         console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+    if (frozen := results.frozen()) is not None:
+        console.print(without_labels(frozen, run.task), soft_wrap=True, highlight=False, markup=False)
     for name in run.names:
         if error := results.error(name):
             console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
@@ -140,6 +142,23 @@ def summary(run: Replay, console: Console) -> None:
     console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
+
+
+def without_labels(frozen: Mapping[str, Any], task: str) -> str:
+    """Return what a model reached that got no labels at the end of the log, next to the one that did.
+
+    >>> found = {"contender": "kernel", "since": 7000, "events": 2500}
+    >>> metrics = {"metrics": {"r2": -0.84}, "with_labels": {"r2": 0.855}}
+    >>> without_labels({**found, **metrics}, "regression")
+    'without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000)'
+    """
+    key = "accuracy" if task == "classification" else "r2"
+    alone, live = (frozen[which].get(key) for which in ("metrics", "with_labels"))
+    first, second = ("–" if value is None else f"{value:.3f}" for value in (alone, live))
+    return (
+        f"without new labels: {metric_name(key)} {first} on the last {frozen['events']:,} events ({second} with "
+        f"labels; frozen after {frozen['since']:,})"
+    )
 
 
 def left_out(run: Replay, log: Any) -> str:

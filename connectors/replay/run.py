@@ -17,12 +17,13 @@ from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import check_by, decide_task, interpret
-from connectors.replay.specs import contender
+from connectors.replay.specs import check_name, contender
 from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, Refuse, late_of
 from streamk.prequential.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
+_FREEZE = 0.75  # part of the log after which the first contender is also scored without new labels
 
 
 def replay(
@@ -82,6 +83,8 @@ def replay(
     names = [learners] if isinstance(learners, str) else list(learners)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice; give one of them other settings")
+    for name in names:
+        check_name(name)
     count = late.delay if isinstance(late, ByCount) else 0
 
     def models(task: str) -> dict[str, Any]:
@@ -120,12 +123,16 @@ def replay(
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)
-        refuse = Refusals(run, strict)
+        refuse, share = Refusals(run, strict), 0.0
         for piece in pieces(chain(head, reading), log, run, limit, refuse):
+            if run.late is None and run.contest.tail is None and share >= _FREEZE:
+                run.contest.freeze()
             _take(run, piece, log, refuse)
             if refuse.ended:
                 break
             run.read += piece.read
+            if piece.read:
+                share = _share(log, run, limit)
             run.mark()
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():
@@ -146,6 +153,12 @@ def replay(
     if not run.events and not run.interrupted:
         raise ValueError(run.error or (run.refused and run.examples[0]) or _nothing(log))
     return run
+
+
+def _share(log: Any, run: Replay, limit: int | None) -> float:
+    """Return which part of a log has been read; 0 of a pipe, whose end is not known."""
+    bytes_read = getattr(log, "done", 0) / log.size if getattr(log, "size", 0) else 0.0
+    return max(bytes_read, run.read / limit if limit else 0.0)
 
 
 def _nothing(log: Any) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from river import compose, preprocessing
 
 import streamk
-from connectors.learners import LEARNERS, build, parameter_names, read_parameter
+from connectors.learners import LEARNERS, build, learner_classes, parameter_names, read_parameter
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.prequential import Frozen, RiverSubject, subject_of
@@ -78,6 +78,14 @@ def contender(
         parameters.setdefault("delay", delay)
     parameters.setdefault("seed", seed)
     return build(name, task, parameters)
+
+
+def check_name(text: str) -> None:
+    """Raise a ValueError if a text names no contender, which is known before anything is read."""
+    if not text.startswith("river."):
+        name, _ = settings_of(text)
+        if not name.endswith(".streamk") and not Path(name).is_file():
+            learner_classes(name)
 
 
 def _file(path: str, settings: dict[str, str], task: str) -> Any:

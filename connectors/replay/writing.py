@@ -16,7 +16,7 @@ from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
 from connectors.replay.report import lateness
 from streamk.prequential import Results
-from streamk.prequential.results import finite
+from streamk.prequential.results import Windows, finite
 
 _PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
@@ -51,10 +51,18 @@ def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given:
     measured = results.measured()
     shown = {name: {**each, "latency_us": _quantiles(each["latency_us"])} for name, each in measured.items()}
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
-    curves = {name: results.windows(name) for name in results.names}
+    curves = _curves(results)
     _write_curve(directory, results)
     said = [each["words"] for each in found["comparisons"]]
     _write(directory / "index.html", page({**found, "comparisons": said}, curves, measured))
+
+
+def _curves(results: Results) -> dict[str, Windows]:
+    """Return the windows of all contenders, and of the frozen copy of the first one, if there is one."""
+    found = {name: results.windows(name) for name in results.names}
+    if (frozen := results.frozen_windows()) is not None:
+        found[f"{results.names[0]} (frozen)"] = frozen
+    return found
 
 
 def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]:
@@ -135,8 +143,7 @@ def _write(path: Path, text: str) -> None:
 def _write_curve(directory: Path, results: Results) -> None:
     """Write the windows as Parquet, or as CSV where pyarrow is not installed."""
     columns: dict[str, list[Any]] = {"contender": [], "events": []}
-    for name in results.names:
-        metrics, rows, interval, cumulative = results.windows(name)
+    for name, (metrics, rows, interval, cumulative) in _curves(results).items():
         columns["contender"] += [name] * len(rows)
         columns["events"] += [interval * (k + 1) for k in range(len(rows))]
         for k, metric in enumerate(metrics):

@@ -107,7 +107,7 @@ class LogShard:
         Raises
         ------
         ValueError
-            If the compressed data is cut short, or ``strict``, if a record cannot be decoded; the line is named.
+            If the compressed data is cut short; with ``strict``, if a record cannot be decoded.
         OSError
             If the file cannot be read.
         """

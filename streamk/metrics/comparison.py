@@ -30,6 +30,7 @@ from streamk.metrics.units import Units
 
 SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
 LEVEL = 1.0 - SURENESS[-1]  # of intervals: one that excludes 0 is no tie, and the reverse
+DIVERGED = 1000  # times the error of another
 MEASURES = {
     "accuracy": (100.0, "points of accuracy"),
     "log_loss": (1.0, "of log loss"),
@@ -56,6 +57,8 @@ class Comparison(NamedTuple):
         The smallest of 0.001, 0.01 and 0.05 that ``p`` is below; None is a tie.
     sure_since, ahead_since
         Events, as the module defines them; None for a tie.
+    diverged
+        The one whose error is not finite, or over 1,000 times that of the other; empty if neither's is.
     """
 
     first: str
@@ -67,10 +70,13 @@ class Comparison(NamedTuple):
     bound: float | None
     sure_since: int | None
     ahead_since: int | None
+    diverged: str = ""
 
     @property
     def leader(self) -> str | None:
         """The name of the better one, None for a tie."""
+        if self.diverged:
+            return self.second if self.diverged == self.first else self.first
         if self.bound is None or self.advantage is None:
             return None
         return self.first if self.advantage.mean > 0.0 else self.second
@@ -78,6 +84,11 @@ class Comparison(NamedTuple):
     def words(self) -> str:
         """Return the comparison as a sentence."""
         first, second = self.first, self.second
+        if self.diverged:
+            return (
+                f"{self.leader} is better than {self.diverged}, which diverged: its error is over "
+                f"{DIVERGED:,} times as large"
+            )
         if self.advantage is None:
             return f"{first} and {second} cannot be compared on {self.events:,} events"
         mean, low, high, level = self.advantage

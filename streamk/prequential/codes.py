@@ -48,31 +48,36 @@ class Codes:
         if self._classes:
             self.last = self._code(target)
 
-    def of_next(self, targets: Sequence[Any]) -> tuple[Any, Any]:
-        """Return targets that come one after the other, and the label that had come last at each."""
+    def of_next(self, targets: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """Return consecutive targets, the last label before each, and how many labels are known with each."""
+        count = len(self.labels)
         found = self.of(targets)
         if not self._classes:
-            return found, None
+            return found, None, None
         before = np.concatenate([[self.last], found[:-1]])
         self.last = int(found[-1])
-        return found, before
+        return found, before, np.maximum(np.maximum.accumulate(found + 1), count)
 
-    def arranged(self, said: Table | Floats) -> Floats:
+    def arranged(self, said: Table | Floats, known: Any = None) -> Floats:
         """Return probabilities with a column a code.
 
         Codes are of targets alone, so what one model predicts changes the metrics of no other. A label that
-        has been no target has no column; where it is the most probable one, the row is no prediction, and
-        wrong.
+        has been no target so far has no column; where it is the most probable one, the row is no prediction,
+        and wrong. ``known`` says how many labels have been targets at each row, so chunks do not show.
         """
         if not isinstance(said, Table):  # numbers, or no predicted class at all
             return np.zeros((len(said), len(self.labels))) if self._classes else said
-        known = [k for k, label in enumerate(said.labels) if label in self.labels]
+        own = [k for k, label in enumerate(said.labels) if label in self.labels]
         out = np.zeros((len(said.rows), len(self.labels)))
-        out[:, [self.labels[said.labels[k]] for k in known]] = said.rows[:, known]
-        if len(known) < len(said.labels):
-            other = np.delete(said.rows, known, axis=1)
+        out[:, [self.labels[said.labels[k]] for k in own]] = said.rows[:, own]
+        others = [np.delete(said.rows, own, axis=1)] if len(own) < len(said.labels) else []
+        if known is not None and len(known) and known[0] < len(self.labels):
+            later = np.arange(len(self.labels)) >= known[:, None]
+            others.append(np.where(later, out, 0.0))
+            out[later] = 0.0
+        if others:
             best = out.max(axis=1, initial=0.0)
-            out[~(other <= best[:, None]).all(axis=1)] = 0.0
+            out[~(np.concatenate(others, axis=1) <= best[:, None]).all(axis=1)] = 0.0
         return out
 
 

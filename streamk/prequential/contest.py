@@ -12,12 +12,14 @@ from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes, last_said
+from streamk.prequential.frozen_tail import FrozenTail
 from streamk.prequential.standing import Standing
 from streamk.prequential.subjects import LearnerSubject, Subject, Table, subject_of, tabled
 from streamk.scores import TASKS, decide
 
 CHUNK = 1000
-_TIMED, _EVERY = 8, 8  # events that are timed one by one, in one chunk of so many
+_UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pass has emptied
+_EVERY = 32  # in one chunk of so many, events are predicted and learned one by one, and timed
 
 
 class Asked(NamedTuple):
@@ -80,8 +82,9 @@ class Contest:
         self.codes = Codes(task == TASKS[0])
         self.events = 0  # scored
         self._chunks = 0
+        self.tail: FrozenTail | None = None
         self._waiting: dict[Hashable, Asked] = {}
-        self._told: list[tuple[Asked, Any]] = []  # to be scored together
+        self._told: list[tuple[Asked, Any, int]] = []  # to be scored together
         self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
 
     @property
@@ -99,6 +102,12 @@ class Contest:
     def drop(self, name: str, why: str) -> None:
         """Leave a contender out from now on, which has not failed."""
         self.standings[name].error, self.standings[name].dropped = why, True
+
+    def freeze(self) -> None:
+        """Score a frozen copy of the first contender from now on, if it is a learner that learns."""
+        name, subject = next(iter(self._subjects.items()))
+        if self.tail is None and isinstance(subject, LearnerSubject) and not self.standings[name].error:
+            self.tail = FrozenTail(name, subject.learner, self.task, self.interval)
 
     @property
     def asked(self) -> Set[Hashable]:
@@ -142,10 +151,13 @@ class Contest:
                     raise refused
             standing.seconds += time.perf_counter() - began
             given[name] = found, ends
-        targets, last = self.codes.of_next(ys)
+        targets, last, known = self.codes.of_next(ys)
         slices = None if self.by is None else xs.column(self.by)
         for name, (found, ends) in given.items():
-            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+            arranged = self.codes.arranged(found, known)
+            self.standings[name].add(targets, arranged, last, slices, ends)
+            if self.tail is not None and name == self.tail.name:
+                self.tail.add(xs, targets, arranged, last, known, self.codes, self.events)
         self.events += len(ys)
         first = given.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_said(first[0])
@@ -162,7 +174,7 @@ class Contest:
         """
         intervals = self.level is not None and _gives_intervals(subject)
         if isinstance(subject, LearnerSubject) and not intervals:
-            one_by_one = min(timed + 1, len(ys) - 1) if timed else 0
+            one_by_one = min(timed, len(ys) - 1) if timed else 0
             try:
                 first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
             except _RefusedRow as error:  # what was learned before it stays learned
@@ -192,7 +204,7 @@ class Contest:
                 break
             said.append(answer)
             ends.append(pair)
-            if 0 < row <= timed:
+            if _UNTIMED <= row < timed:
                 standing.latencies.add(asked - began, time.perf_counter() - learning)
         given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
         return tabled(said), given, odd
@@ -269,8 +281,8 @@ class Contest:
             seconds = time.perf_counter() - began
             standing.seconds += seconds
             standing.latencies.add(asked.seconds[name], seconds)
-        self._told.append((asked, y))
         self.codes.came(y)
+        self._told.append((asked, y, len(self.codes.labels)))
         self.events += 1
         if len(self._told) == CHUNK:
             self.score()
@@ -280,7 +292,8 @@ class Contest:
         told, self._told = self._told, []
         if not told:
             return
-        asked, ys = [a for a, _ in told], [y for _, y in told]
+        asked, ys = [a for a, _, _ in told], [y for _, y, _ in told]
+        known = np.array([count for _, _, count in told], dtype=np.int64)
         self.latest = ys[-1], decide(asked[-1].said[0])
         targets = self.codes.of(ys)
         last = np.array([a.last for a in asked], dtype=np.int64)
@@ -294,7 +307,7 @@ class Contest:
                 pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
                 ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
-            self.standings[name].add(targets, self.codes.arranged(found), last, slices, ends)
+            self.standings[name].add(targets, self.codes.arranged(found, known), last, slices, ends)
 
 
 def _gives_intervals(subject: Subject) -> bool:
@@ -310,9 +323,9 @@ class _RefusedRow(Exception):  # noqa: N818
 
 
 def _one_by_one(subject: LearnerSubject, standing: Standing, xs: Chunk, ys: Sequence[Any]) -> list[Any]:
-    """Predict and learn events one after the other, as a loop would, and note the time of each but the first.
+    """Predict and learn events one after the other, as a loop would, and note the time of most of them.
 
-    The first event after a pass makes arguments that the others reuse. The model is that of a pass.
+    The model is that of a pass over the same events.
     """
     answers: list[Any] = []
     for row, (x, y) in enumerate(zip(xs.events if len(ys) else (), ys, strict=True)):
@@ -325,7 +338,7 @@ def _one_by_one(subject: LearnerSubject, standing: Standing, xs: Chunk, ys: Sequ
             raise _RefusedRow(answers, RowError(row, str(error))) from None
         done = time.perf_counter()
         answers.append(answer)
-        if row:
+        if row >= _UNTIMED:
             standing.latencies.add(learning - began, done - learning)
     return answers
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.metrics.bootstrap import Interval, interval
-from streamk.metrics.comparison import Comparison, compare
+from streamk.metrics.comparison import DIVERGED, Comparison, compare
 from streamk.metrics.units import Units
 from streamk.prequential.contest import Contest
 from streamk.prequential.standing import HEADLINES, Standing
@@ -95,6 +95,33 @@ class Results:
         """Return whether a contender failed; its error is :meth:`error`."""
         return self._standing(name).failed
 
+    def frozen(self) -> dict[str, Any] | None:
+        """Return what a frozen copy of the first contender reached without new labels, None if nothing.
+
+        ``since`` and ``events`` are the events before, and those scored; ``metrics`` are the copy's, and
+        ``with_labels`` those of the contender itself on the same events.
+        """
+        tail = self._contest.tail
+        if tail is None or tail.since is None or not tail.frozen.events:
+            return None
+        both = {"metrics": tail.frozen, "with_labels": tail.live}
+        found = {key: each.curve.whole().values() for key, each in both.items()}
+        shown = {
+            key: {name: finite(values[name]) for name in self._shown if name in values}
+            for key, values in found.items()
+        }
+        return {"contender": tail.name, "since": tail.since, "events": tail.frozen.events, **shown}
+
+    def frozen_windows(self) -> Windows | None:
+        """Return the windows of the frozen copy, NaN before it was frozen; None if there are none."""
+        tail = self._contest.tail
+        if tail is None or tail.since is None or not len(tail.frozen.curve.rows):
+            return None
+        curve, before = tail.frozen.curve, tail.since // self.interval
+        rows = np.concatenate([np.full((before, len(curve.columns)), np.nan), curve.rows])
+        cumulative = np.concatenate([np.full(before, np.nan), tail.frozen.cumulative])
+        return Windows(curve.columns, rows, curve.interval, cumulative)
+
     def windows(self, name: str) -> Windows:
         """Return the windows of a contender."""
         standing = self._standing(name)
@@ -132,7 +159,19 @@ class Results:
         header, arrays = ours.state()
         with np.errstate(invalid="ignore"):
             advantages = Units.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
-        return compare(advantages, first, second, self.headline)
+        found = compare(advantages, first, second, self.headline)
+        return found._replace(diverged=self._diverged(first, second))
+
+    def _diverged(self, first: str, second: str) -> str:
+        """Return which of two contenders has errors out of all proportion to the other's, if one has."""
+        if self._classes:
+            return ""
+        losses = {name: self._standing(name).units.mean() for name in (first, second)}
+        better, worse = sorted(losses, key=lambda name: (not math.isfinite(losses[name]), losses[name]))
+        if not math.isfinite(losses[better]):
+            return ""
+        out = not math.isfinite(losses[worse]) or losses[worse] > DIVERGED * losses[better] > 0.0
+        return worse if out else ""
 
     def comparisons(self) -> list[Comparison]:
         """Return the comparisons of all pairs that were not left out, the best with each other first."""
@@ -167,6 +206,7 @@ class Results:
             "contenders": [self._of(name) for name in self.names],
             "comparisons": [_compared(found) for found in self.comparisons()],
             "by": self._contest.by or "",
+            "frozen": self.frozen(),
         }
 
     def _of(self, name: str) -> dict[str, Any]:
@@ -278,6 +318,7 @@ def _compared(found: Comparison) -> dict[str, Any]:
         "advantage": None if advantage is None else {k: finite(v) for k, v in advantage._asdict().items()},
         "p": finite(found.p),
         "leader": found.leader,
+        "diverged": found.diverged,
         "sure_since": found.sure_since,
         "ahead_since": found.ahead_since,
         "words": found.words(),

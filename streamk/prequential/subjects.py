@@ -144,8 +144,8 @@ class RiverSubject(Subject):
         return 0.0 if found is None else float(found)
 
     def _given(self, found: dict[Any, float]) -> dict[Any, float]:
-        """Return probabilities by the labels of the stream; of a class that has not come, there is none."""
-        return {self._labels[truth]: p for truth, p in found.items() if truth in self._labels}
+        """Return probabilities by the labels of the stream; a class that has not come is a boolean still."""
+        return {self._labels.get(truth, truth): p for truth, p in found.items()}
 
     def learn(self, x: Event, y: Any) -> None:
         """Learn one event.

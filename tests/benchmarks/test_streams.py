@@ -15,9 +15,9 @@ import streams
 from cache import Cache
 from label_columns import with_labels
 from logs import CLASSES, NUMBERS, Stream
+from river_linear import LinearClassifier, LinearRegressor
 
 import streamk
-from connectors.replay.contenders import LinearClassifier, LinearRegressor
 from tests.references import late_loop
 
 ROWS = 600

@@ -23,15 +23,16 @@ from connectors.train.blocks import shards_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 REAL = {
-    "abalone.csv": "rings", "adult_test.csv.gz": "income", "bike_hourly.csv.gz": "cnt", "boston.csv": "MEDV",
-    "demand.csv.gz": "units_sold", "elec2.csv.gz": "class", "elevators.csv.gz": "target", "fried.csv.gz": "target",
-    "gmsc.csv.gz": "is_fraud", "kin40k.csv.gz": "target", "nyc_taxi.csv.gz": "value", "phishing.csv.gz": "is_phishing",
+    "abalone.csv": "rings", "adult_test.csv.gz": "income", "bike_hourly.csv.gz": "cnt",
+    "boston.csv": "MEDV", "demand.csv.gz": "units_sold", "elec2.csv.gz": "class",
+    "elevators.csv.gz": "target", "fried.csv.gz": "target", "gmsc.csv.gz": "is_fraud",
+    "kin40k.csv.gz": "target", "nyc_taxi.csv.gz": "value", "phishing.csv.gz": "is_phishing",
 }  # fmt: skip
 MOST = 3000  # lines of a real file
 
 CELLS = st.text(alphabet='ab1-.,"\n\r\t {}[]:é\0$%', max_size=6) | st.sampled_from(
-    ["1", "2.5", "-3e2", "1,5", "NA", "nan", "", "null", "?", "yes", "no", "$1,200.50", "12.3 %", "2024-01-31",
-     "31.12.2024 10:30", "007", "1700000000", "a longer text of words", "inf", "1_000", "  4 "]
+    ["1", "2.5", "-3e2", "1,5", "NA", "nan", "", "null", "?", "yes", "no", "$1,200.50", "12.3 %",
+     "2024-01-31", "31.12.2024 10:30", "007", "1700000000", "a longer text of words", "inf", "1_000", "  4 "]
 )  # fmt: skip
 KEYS = ("y", "a", "b c", "é", "", "ts", "x.y")
 JSON = st.recursive(
@@ -46,7 +47,7 @@ def csv_of(draw):
     header = ["a", "y", "when"]
     rows = draw(st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=30))
     same = draw(st.booleans())  # most files have as many values in every row
-    rows = [(row + ["", ""])[:3] if same else row for row in rows]
+    rows = [[*row, "", ""][:3] if same else row for row in rows]
     if draw(st.booleans()):
         rows.insert(draw(st.integers(0, len(rows))), header)
     if draw(st.booleans()):  # quoted as a library does

@@ -83,9 +83,10 @@ def test_settings(tmp_path, count, monkeypatch):
             list(check(chosen))
             good += 1
             if good % 20 == 0 and chosen.source.kind == "file" and not chosen.source.follow:
-                run(LiveSettings(chosen, partial(load, path, {})))
-                # a model of these settings would be refused by all that come after
-                shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
+                try:
+                    run(LiveSettings(chosen, partial(load, path, {})))
+                finally:  # a model of these settings would be refused by all that come after
+                    shutil.rmtree(tmp_path / "checkpoints", ignore_errors=True)
         except Failure as failure:
             said = failure.code in EXIT_CODES and str(failure)
         except Exception as error:

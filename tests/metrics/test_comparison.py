@@ -114,14 +114,14 @@ def test_words():
     rng = np.random.default_rng(28)
     found = compared(advantages(rng, np.full(20_000, 0.012)))
     assert found.words() == (
-        "kernel is better than ARF by 1.1 points of accuracy (90 % interval 0.5 to 1.7), "
+        "kernel is better than ARF by 1.1 points of accuracy (95 % interval 0.4 to 1.8), "
         "sure (p < 0.01) since event 18,432"
     )
     doubtful = compared(advantages(np.random.default_rng(31), np.full(20_000, 0.008)))
     assert ", likely (p < 0.05) since event " in doubtful.words()
     assert compared(np.zeros(1000)).words() == (
         "kernel and ARF are too close to call: kernel is ahead by 0.000 points of accuracy "
-        "(90 % interval 0.000 to 0.000, p = 1.00)"
+        "(95 % interval 0.000 to 0.000, p = 1.00)"
     )
     assert compared(np.zeros(15)).words() == "kernel and ARF cannot be compared on 15 events"
     assert compared(np.full(400, -np.inf)).words() == "kernel and ARF cannot be compared on 400 events"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from connectors.replay.contenders import LinearClassifier, LinearRegressor
+from connectors.replay.baselines import LinearClasses, LinearNumbers
 from streamk.encoding.rows import RowError
 from streamk.prequential import LearnerSubject, Subject, test_then_train
 from tests.references import late_loop
@@ -23,12 +23,10 @@ def stream(task, events=260):
 
 
 class Linear(Subject):
-    """River's linear model, told of three classes."""
+    """A model that is no learner of streamk."""
 
     def __init__(self, task):
-        self.model = LinearClassifier() if task == "classification" else LinearRegressor()
-        if task == "classification":
-            self.model.expect(3)
+        self.model = LinearClasses() if task == "classification" else LinearNumbers()
 
     def predict(self, x):
         return self.model.predict(x)

@@ -44,10 +44,8 @@ def test_from_a_csv_of_their_own_to_a_page(logs, tmp_path):
         "--report", report,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "semicolons between values and decimal commas" in done.stdout
-    assert (
-        "classification, as the first values of label suggest; --task regression changes that" in done.stdout
-    )
+    assert "semicolons between values and decimal commas" in done.stderr
+    assert "classification, since `label` has " in done.stderr
     assert "2 could not be decoded" in done.stdout or "2 records" in done.stdout
     found = json.loads((report / "results.json").read_text())
     assert found["events"] == 3000

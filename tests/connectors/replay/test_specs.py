@@ -5,7 +5,6 @@ import pytest
 from river import forest
 
 import streamk
-from connectors.replay.contenders import LinearClassifier
 from connectors.replay.specs import contender
 from streamk.prequential import Frozen
 from streamk.prequential.results import bytes_of
@@ -89,5 +88,4 @@ def test_sizes_of_models():
         assert bytes_of(model) == len(learner.to_bytes())
     for text in ("river.tree.HoeffdingTreeClassifier", "river.naive_bayes.GaussianNB"):
         assert bytes_of(contender(text, "classification")) > 500
-    assert bytes_of(LinearClassifier()) > 500
     assert bytes_of(object()) is None

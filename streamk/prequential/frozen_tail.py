@@ -1,0 +1,74 @@
+"""How well a model predicts the end of a stream without new labels, next to the one that learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamk.prequential.chunk import Chunk
+from streamk.prequential.codes import Codes
+from streamk.prequential.standing import Standing
+from streamk.prequential.subjects import Floats, Table, tabled
+
+
+class FrozenTail:
+    """A frozen copy of a contender, and the metrics of both from then on.
+
+    It begins with the next window of the curves, so that their windows are the same.
+
+    Parameters
+    ----------
+    name
+        Of the contender.
+    learner
+        Of streamk; its frozen copy predicts from now on.
+    task, interval
+        As of :class:`~streamk.prequential.contest.Contest`.
+
+    Attributes
+    ----------
+    since
+        After how many events the scoring began, None before that.
+    frozen, live
+        The metrics of the copy, and of the contender that goes on learning, on the same events.
+    error
+        Why the copy was not scored further, empty if it was.
+    """
+
+    def __init__(self, name: str, learner: Any, task: str, interval: int) -> None:
+        self.name, self._interval = name, interval
+        self._model, self._classes = learner.frozen(), hasattr(learner, "labels")
+        self.frozen, self.live = (Standing(task, interval, False, 0.9) for _ in range(2))
+        self.since: int | None = None
+        self.error = ""
+
+    def add(
+        self, xs: Chunk, targets: Any, found: Floats, last: Any, known: Any, codes: Codes, before: int
+    ) -> None:
+        """Score events, before which there were so many; ``found`` are the contender's own predictions."""
+        skipped = 0
+        if self.since is None:
+            skipped = -before % self._interval
+            if skipped >= len(targets):
+                return
+            self.since = before + skipped
+        if self.error:
+            return
+        try:
+            answers = self._predict(xs[skipped:])
+        except ValueError as error:
+            self.error = str(error)
+            return
+        last, known = (None if each is None else each[skipped:] for each in (last, known))
+        self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
+        self.live.add(targets[skipped:], found[skipped:], last, None, None)
+
+    def _predict(self, xs: Chunk) -> Table | Floats:
+        model: Any = self._model
+        if xs.matrix is None:
+            events = list(xs.events)
+            return tabled(model.predict_proba_many(events) if self._classes else model.predict_many(events))
+        if self._classes:
+            return Table(model.labels, model.predict_proba_many(xs.matrix, names=xs.names))
+        return np.asarray(model.predict_many(xs.matrix, names=xs.names), dtype=np.float64)
