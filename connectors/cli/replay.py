@@ -85,6 +85,12 @@ def replay_command(
     by: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Metrics for each value of a field.")
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write every prediction: JSON lines, or a table if it ends in .csv."
+        ),
+    ] = None,
     interval: Annotated[int, typer.Option(min=1, help="Events of a window of the curves.")] = 1000,
     level: Annotated[
         float | None, typer.Option(help="Score intervals of numbers of that level, as 0.9.")
@@ -119,12 +125,16 @@ def replay_command(
     ] = QUICK,
     no_baseline: Annotated[bool, typer.Option("--no-baseline", hidden=True, help="--baseline none.")] = False,
 ) -> None:
-    """Replay a log: predict every event, then learn it, and say how well that went."""
+    """Replay a log: predict every event, then learn it, and score the predictions.
+
+    Example: streamk replay sales.csv --target price --report page
+    """
     console = Console(stderr=as_json)
     with exits(), usage(), connected():
         baseline = NONE if no_baseline else baseline
         baselines(baseline, TASKS[0])  # refused before anything is read
         check_place("--save", save)
+        check_place("--predictions", predictions)
         _check_directory("--report", report_to)
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
@@ -167,7 +177,9 @@ def replay_command(
                     keep,
                     watch,
                     announce,
+                    predictions,
                 )
+            announce(report.seeds(run))
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if as_json:

@@ -95,6 +95,8 @@ def train_command(
 
     The model depends on the logs, the learner and how the logs are cut; neither on the workers, nor on what
     happens to them.
+
+    Example: streamk train 'logs/*.csv' --target label --save model.streamk
     """
     console = Console(stderr=as_json)
     rounds = _Rounds(checkpoint)
@@ -135,6 +137,8 @@ def train_command(
                     watch=rounds.beside(watch),
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
+            errors = Console(stderr=True)
+            errors.print(f"seed {machine.seed}; --set seed=N sets another", highlight=False)
             if as_json:
                 typer.echo(json.dumps(report.result(trained, len(parts)) | {"skipped": skipped}))
             else:
@@ -143,7 +147,7 @@ def train_command(
                 size = save_model(trained.learner, save, stored)
                 console.print(f"saved to {save}: {size:,} bytes", soft_wrap=True, highlight=False)
             rows = trained.events // max(passes, 1) + skipped
-            check_skipped(Console(stderr=True), skipped, rows, example, allow_skipped)
+            check_skipped(errors, skipped, rows, example, allow_skipped)
         except WorkersDiedError as error:
             raise Failure(STUCK, str(error)) from None
         except KeyboardInterrupt:

@@ -153,10 +153,10 @@ class _Recoded(io.RawIOBase):
 
 
 def encoding_of(text: bytes) -> str:
-    """Return the encoding that the beginning of a text is in: UTF-8, UTF-16 or Windows-1252.
+    r"""Return the encoding that the beginning of a text is in: UTF-8, UTF-16 or Windows-1252.
 
-    >>> encoding_of("é".encode()), encoding_of("é".encode("latin-1")), encoding_of("a,b".encode("utf-16-le"))
-    ('utf-8', 'windows-1252', 'utf-16-le')
+    >>> [encoding_of("é,b\n".encode(name)) for name in ("utf-8", "latin-1", "utf-16", "utf-16-be")]
+    ['utf-8', 'windows-1252', 'utf-16-le', 'utf-16-be']
     """
     for mark, encoding in _UTF16.items():
         if text.startswith(mark):

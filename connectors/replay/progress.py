@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from streamk.prequential import Contest, Results
 from streamk.prequential.late import Late
 
-_VERSION = 2
+_VERSION = 3
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
@@ -54,6 +54,8 @@ class Replay:
         Records that were decoded and could not be taken; the first few as sentences.
     lines
         Of events whose targets have not come, by their keys.
+    written
+        Bytes of predictions in their file.
     interrupted, error
         Whether Ctrl-C ended the replay, or what did.
     """
@@ -66,6 +68,7 @@ class Replay:
     refused: int = 0
     examples: list[str] = field(default_factory=list)
     lines: dict[Any, int] = field(default_factory=dict)
+    written: int = 0
     interrupted: bool = False
     error: str = ""
 

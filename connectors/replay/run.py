@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from connectors.decoding import Places, Record
@@ -15,6 +16,7 @@ from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
+from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import check_by, decide_task, interpret
 from connectors.replay.specs import check_name, contender
@@ -39,6 +41,7 @@ def replay(
     checkpoint: Checkpoint | None = None,
     watch: Watch = lambda replay: None,
     announce: Callable[[str], None] = lambda sentence: None,
+    predictions: Path | None = None,
 ) -> Replay:
     """Replay a log through contenders, and return where they stand.
 
@@ -70,6 +73,8 @@ def replay(
         Called after every chunk of events.
     announce
         Takes sentences about how the log is read and what the task is, before the first event.
+    predictions
+        A file for every prediction (:class:`connectors.replay.predictions.PredictionFile`).
 
     Ctrl-C ends the replay; the figures are then of what was before.
 
@@ -124,10 +129,11 @@ def replay(
         if checkpoint is not None:
             run = checkpoint.read(run)
         refuse, share = Refusals(run, strict), 0.0
+        file = None if predictions is None else _listening(run, predictions)
         for piece in pieces(chain(head, reading), log, run, limit, refuse):
             if run.late is None and run.contest.tail is None and share >= _FREEZE:
                 run.contest.freeze()
-            _take(run, piece, log, refuse)
+            _take(run, piece, log, refuse, file)
             if refuse.ended:
                 break
             run.read += piece.read
@@ -136,6 +142,7 @@ def replay(
             run.mark()
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():
+                run.written = 0 if file is None else file.length()
                 checkpoint.write(run)
         stays = refuse.ended or (reading.interrupted and checkpoint is not None)
         if run.late is not None and not stays:
@@ -148,6 +155,9 @@ def replay(
         watch(run)
         run.interrupted = reading.interrupted
         run.error = run.error or reading.error
+        if file is not None:
+            run.written = file.length()
+            file.close()
         if checkpoint is not None and not refuse.ended:
             checkpoint.write(run)
     if not run.events and not run.interrupted:
@@ -173,12 +183,30 @@ def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] 
         return None
 
 
-def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals) -> None:
+def _listening(run: Replay, path: Path) -> PredictionFile:
+    """Return a file that gets every prediction from now on, after those of before an interruption."""
+    names = [*run.names, f"{run.names[0]} (frozen)"]
+    file = PredictionFile(path, names, run.task == "classification", run.written)
+
+    def listen(keys: Any, targets: Sequence[Any], found: dict[str, Any]) -> None:
+        if keys is not None:
+            file.at([run.lines.get(key) for key in keys])
+            file.add(run.contest.events - len(targets) + 1, targets, found)
+        else:
+            file.add(run.contest.events + 1, targets, found)
+
+    run.contest.listener = listen
+    return file
+
+
+def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals, file: PredictionFile | None) -> None:
     if run.late is not None:
         _take_late(run, run.late, piece, log, refuse)
         return
     start = 0
     while start < len(piece.targets):
+        if file is not None:
+            file.at(piece.lines[start:])
         try:
             run.contest.take(piece.chunk[start:], piece.targets[start:])
             return
@@ -202,9 +230,9 @@ def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refus
         if not run.events & (run.events - 1):
             run.contest.score()
             run.mark()
+    run.contest.score()
     if len(run.lines) > 2 * run.contest.waiting:  # not each time: many may wait
         run.lines = {key: run.lines[key] for key in run.contest.asked & run.lines.keys()}
-    run.contest.score()
 
 
 def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:

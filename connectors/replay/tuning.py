@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from connectors.replay.progress import Replay
 
@@ -65,18 +65,28 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
     return [f"{learner}:{','.join(combination)}" for combination in product(*pairs)]
 
 
+class Dropped(NamedTuple):
+    """A setting that was dropped: after how many events, its metric on them, and that of the best then."""
+
+    events: int
+    metric: float
+    best: str
+    best_metric: float
+    why: str
+
+
 class Halving:
     """Drops contenders of a replay that goes on; it is told after every chunk.
 
     Attributes
     ----------
     dropped
-        Who was dropped, after how many events, and why.
+        What was dropped, and why.
     """
 
     def __init__(self, watch: Callable[[Replay], None]) -> None:
         self._watch, self._next = watch, FIRST
-        self.dropped: dict[str, str] = {}
+        self.dropped: dict[str, Dropped] = {}
 
     def __call__(self, run: Replay) -> None:
         """Drop who is to be dropped, and tell who watches."""
@@ -98,12 +108,13 @@ class Halving:
             if advantage is None:
                 continue
             if found.p < SURE / len(rest):
-                why = f"surely worse than {best} after {run.events:,} events"
+                why = f"worse than {best} (p < {SURE / len(rest):.2g})"
             elif place >= half > 1 and advantage.mean > 0.0:
-                why = f"in the worse half after {run.events:,} events"
+                why = "in the worse half"
             else:
                 continue
-            self.dropped[name] = why
+            own, other = (results.metrics_of(each, results.headline) for each in (name, best))
+            self.dropped[name] = Dropped(run.events, own, best, other, why)
             run.contest.drop(name, why)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,10 @@ _UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pas
 _EVERY = 32  # in one chunk of so many, events are predicted and learned one by one, and timed
 
 
+# keys of events whose targets came late, else None; targets; what each contender predicted
+Listener = Callable[[Sequence[Hashable] | None, Sequence[Any], dict[str, Any]], None]
+
+
 class Asked(NamedTuple):
     """An event whose target has not come: what every contender said, and the code of the last label then."""
 
@@ -31,6 +35,7 @@ class Asked(NamedTuple):
     last: int
     slice: Any
     seconds: dict[str, float]  # that contenders took
+    key: Hashable
 
 
 class RefusedError(ValueError):
@@ -83,6 +88,7 @@ class Contest:
         self.events = 0  # scored
         self._chunks = 0
         self.tail: FrozenTail | None = None
+        self.listener: Listener | None = None
         self._waiting: dict[Hashable, Asked] = {}
         self._told: list[tuple[Asked, Any, int]] = []  # to be scored together
         self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
@@ -113,6 +119,9 @@ class Contest:
     def asked(self) -> Set[Hashable]:
         """Return the keys of the events whose targets have not come."""
         return self._waiting.keys()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "listener": None}
 
     # ---- targets are known
 
@@ -158,6 +167,11 @@ class Contest:
             self.standings[name].add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
                 self.tail.add(xs, targets, arranged, last, known, self.codes, self.events)
+        if self.listener is not None:
+            answers = {name: found for name, (found, _) in given.items()}
+            if self.tail is not None and self.tail.answers is not None:
+                answers[f"{self.tail.name} (frozen)"] = self.tail.answers
+            self.listener(None, ys, answers)
         self.events += len(ys)
         first = given.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_said(first[0])
@@ -253,7 +267,7 @@ class Contest:
             said.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut, times)
+        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut, times, key)
 
     def tell(self, key: Hashable, y: Any) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -298,6 +312,7 @@ class Contest:
         targets = self.codes.of(ys)
         last = np.array([a.last for a in asked], dtype=np.int64)
         slices = None if self.by is None else [a.slice for a in asked]
+        answers: dict[str, Any] = {}
         for k, (name, standing) in enumerate(self.standings.items()):
             said = [a.said[k] for a in asked]
             if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile
@@ -307,7 +322,10 @@ class Contest:
                 pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
                 ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
+            answers[name] = found
             self.standings[name].add(targets, self.codes.arranged(found, known), last, slices, ends)
+        if self.listener is not None:
+            self.listener([a.key for a in asked], ys, answers)
 
 
 def _gives_intervals(subject: Subject) -> bool:

@@ -42,12 +42,13 @@ class FrozenTail:
         self.frozen, self.live = (Standing(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
         self.error = ""
+        self.answers: Any = None  # of the events that were scored last
 
     def add(
         self, xs: Chunk, targets: Any, found: Floats, last: Any, known: Any, codes: Codes, before: int
     ) -> None:
         """Score events, before which there were so many; ``found`` are the contender's own predictions."""
-        skipped = 0
+        skipped, self.answers = 0, None
         if self.since is None:
             skipped = -before % self._interval
             if skipped >= len(targets):
@@ -60,6 +61,7 @@ class FrozenTail:
         except ValueError as error:
             self.error = str(error)
             return
+        self.answers = answers
         last, known = (None if each is None else each[skipped:] for each in (last, known))
         self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
         self.live.add(targets[skipped:], found[skipped:], last, None, None)

@@ -127,7 +127,7 @@ def test_words():
     assert compared(np.full(400, -np.inf)).words() == "kernel and ARF cannot be compared on 400 events"
     late = compared(advantages(rng, np.where(np.arange(20_000) < 10_000, 0.0, 0.2)), measure="mae")
     assert late.words().endswith(f"ahead since about event {late.ahead_since:,}")
-    assert " of MAE (90 % interval" in late.words()
+    assert " of MAE (95 % interval" in late.words()
 
 
 def test_a_lead_that_grows_when_it_is_sure_has_not_begun_then():
