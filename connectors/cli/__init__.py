@@ -1,55 +1,171 @@
-"""The ``streamk`` command, a file for each subcommand."""
+"""The ``streamk`` command, a file for each subcommand.
+
+A subcommand's module is imported when it is invoked or asked for help, so that ``--help``, ``--version`` and
+a wrong name answer before any of streamk is imported.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from importlib import metadata
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-import streamk
-from connectors.cli.adopt import adopt_command
-from connectors.cli.check import check_command
-from connectors.cli.checkpoints import checkpoints
-from connectors.cli.dead_letters import commands as dead_letters
-from connectors.cli.demo import demo_command
-from connectors.cli.fetch import fetch_command
-from connectors.cli.init import init_command
-from connectors.cli.labels import commands as labels
-from connectors.cli.merge import merge_command
-from connectors.cli.publish import publish_command
-from connectors.cli.record import record_command
-from connectors.cli.replay import replay_command
-from connectors.cli.reset import reset_command
-from connectors.cli.run import run_command
-from connectors.cli.train import train_command
-from connectors.cli.tune import tune_command
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("run")(run_command)
-app.command("check")(check_command)
-app.command("record")(record_command)
-app.command("init")(init_command)
-app.command("reset")(reset_command)
-app.command("adopt")(adopt_command)
-app.add_typer(checkpoints, name="checkpoints")
-app.add_typer(labels, name="labels")
-app.add_typer(dead_letters, name="dead-letters")
-app.command("replay")(replay_command)
-app.command("tune")(tune_command)
-app.command("demo")(demo_command)
-app.command("train")(train_command)
-app.command("merge")(merge_command)
-app.command("publish")(publish_command)
-app.command("fetch")(fetch_command)
+class Subcommand(NamedTuple):
+    """Where a subcommand is defined, the first sentence of its docstring, and an example of its use.
+
+    Commands of a group have examples of their own, next to their functions.
+    """
+
+    module: str
+    name: str  # of its function, or of its group
+    help: str
+    example: str = ""
+
+
+COMMANDS = {
+    "run": Subcommand(
+        "run",
+        "run_command",
+        "Learn from a topic or a log, each event once, until told to stop.",
+        "streamk run streamk.toml",
+    ),
+    "check": Subcommand(
+        "check",
+        "check_command",
+        "Read the settings, then try the connections, the files and the checkpoints, changing nothing.",
+        "streamk check streamk.toml",
+    ),
+    "record": Subcommand(
+        "record",
+        "record_command",
+        "Copy the topic of the settings to a log on disk, in the order of time; no group is joined.",
+        "streamk record streamk.toml monday.jsonl.gz --from 2026-11-21 --to 2026-11-22",
+    ),
+    "init": Subcommand(
+        "init",
+        "init_command",
+        "Write an example of the settings, with a comment for each.",
+        "streamk init streamk.toml",
+    ),
+    "reset": Subcommand(
+        "reset",
+        "reset_command",
+        "Set where a daemon goes on, with the daemon stopped and nobody else in its group.",
+        "streamk reset streamk.toml --to earliest --dry-run",
+    ),
+    "adopt": Subcommand(
+        "adopt",
+        "adopt_command",
+        "Accept changed settings of events, with all daemons of the group stopped.",
+        "streamk adopt streamk.toml --dry-run",
+    ),
+    "checkpoints": Subcommand(
+        "checkpoints",
+        "checkpoints",
+        "Look at checkpoints, and go back to one.",
+    ),
+    "labels": Subcommand(
+        "labels",
+        "commands",
+        "Edit the labels that a stopped daemon has learned.",
+    ),
+    "dead-letters": Subcommand(
+        "dead_letters",
+        "commands",
+        "Look at dead letters, and send them back to the source.",
+    ),
+    "replay": Subcommand(
+        "replay",
+        "replay_command",
+        "Replay a log: predict every event, then learn it, and say how well that went.",
+        "streamk replay 'logs/*.csv' --target label --learner kernel --learner kaczmarz --report page",
+    ),
+    "tune": Subcommand(
+        "tune",
+        "tune_command",
+        "Compare settings over one pass of a log, and print the best as a table for the daemon.",
+        "streamk tune log.csv --target label --learner kaczmarz --grid 'features=512|2048'",
+    ),
+    "demo": Subcommand(
+        "demo",
+        "demo_command",
+        "Replay three streams beside a linear model, save and reload the models, and write pages.",
+        "streamk demo --output demo-output",
+    ),
+    "train": Subcommand(
+        "train",
+        "train_command",
+        "Learn logs in shards, each apart, and merge them after every round of events.",
+        "streamk train 'logs/*.csv' --target label --workers 8 --save model.streamk",
+    ),
+    "merge": Subcommand(
+        "merge",
+        "merge_command",
+        "Merge models that learned parts of a stream into one that knows what all of them know.",
+        "streamk merge monday.streamk tuesday.streamk -o both.streamk",
+    ),
+    "show": Subcommand(
+        "show",
+        "show_command",
+        "Describe a model file: learner, parameters, events, labels, inputs and their relevance.",
+        "streamk show model.streamk",
+    ),
+    "publish": Subcommand(
+        "publish",
+        "publish_command",
+        "Merge the newest models of all partitions, and publish the result.",
+        "streamk publish streamk.toml --to models -o model.streamk",
+    ),
+    "fetch": Subcommand(
+        "fetch",
+        "fetch_command",
+        "Get the newest published model that is whole.",
+        "streamk fetch models -o model.streamk --servers localhost:9092",
+    ),
+}
+
+
+def load(name: str) -> Any:
+    """Import a subcommand, and return it as typer runs it."""
+    place = COMMANDS[name]
+    found: Any = getattr(importlib.import_module(f"connectors.cli.{place.module}"), place.name)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name, epilog=f"For example: {place.example}")(found)
+        found = single
+    command: Any = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+class _Subcommands(TyperGroup):
+    """The subcommands by name and help, each imported once it is invoked."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=place.help) for name, place in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name in COMMANDS else command, rest
+
+
+app = typer.Typer(
+    cls=_Subcommands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"streamk {streamk.__version__}")
+        typer.echo(f"streamk {metadata.version('streamk')}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="For example: streamk replay log.csv --target label")
 def command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from connectors.daemon.logs import log_to_stderr
+from connectors.near_names import near_file
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import AWAY, USAGE, Failure, Interruption
@@ -48,7 +49,8 @@ def usage() -> Iterator[None]:
         raise  # the reader has gone, as `| head` does
     except (ValueError, OSError, MemoryError) as error:
         if isinstance(error, OSError) and error.filename:
-            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
+            near = near_file(error.filename) if isinstance(error, FileNotFoundError) else ""
+            raise Failure(USAGE, f"{error.filename}: {error.strerror}{near}") from None
         raise Failure(USAGE, str(error) or "there is not enough memory") from None
 
 

@@ -19,7 +19,7 @@ def labels() -> None:
     """Edit the labels that a stopped daemon has learned."""
 
 
-@commands.command("forget")
+@commands.command("forget", epilog="For example: streamk labels forget streamk.toml 3.0")
 def forget_command(
     config: Config,
     label: Annotated[str, typer.Argument(help="The label, as predictions write it.")],

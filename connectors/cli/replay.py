@@ -14,7 +14,8 @@ from rich.console import Console
 
 from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
-from connectors.learners import DEFAULT, LEARNERS
+from connectors.learner_names import SEED, seed_line
+from connectors.learners import DEFAULT, LEARNERS, read_parameter
 from connectors.replay import report
 from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, late_of, opened
@@ -121,20 +122,23 @@ def replay_command(
                 run = replay(
                     log, names, told, parameters, limit, baseline, late, scoring, strict, keep, watch
                 )
+            seed = _seed(names[0], parameters)
             if not as_json:
+                option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
+                console.print(seed_line(seed, option), soft_wrap=True, highlight=False, markup=False)
                 for sentence in report.notes(run, log, told is None):
                     console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if as_json:
-                typer.echo(json.dumps(_found(run)))
+                typer.echo(json.dumps({**_found(run), "seed": seed}))
             else:
                 report.summary(run, console)
             if save is not None:
                 console.print(f"saved to {save}: {_save(run, save):,} bytes", soft_wrap=True, highlight=False)
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
-                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": 0})
+                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed})
                 console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
@@ -171,6 +175,12 @@ def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str
     known = given.parameters if learner == given.name else {}
     known = {key: value for key, value in known.items() if key not in own}
     return {**known, **assignments(texts, learner)}
+
+
+def _seed(name: str, parameters: dict[str, Any]) -> int | None:
+    """Return the seed of the first contender, as its settings or --set give it."""
+    found = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
+    return read_parameter(found) if isinstance(found, str) else found
 
 
 def _showing(

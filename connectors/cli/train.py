@@ -14,6 +14,7 @@ from rich.console import Console
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.files.names import files_of
+from connectors.learner_names import seed_line
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.settings import Settings
 from connectors.settings_file import load
@@ -96,6 +97,7 @@ def train_command(
                 with connected():
                     parts = [*topic_shards(given, start, end)]
             machine = build(learner, task, parameters)
+            console.print(seed_line(machine.seed), soft_wrap=True, highlight=False)
             if checkpoint is not None and checkpoint.exists():
                 console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:
@@ -104,7 +106,7 @@ def train_command(
                     passes=passes, scales=scales, checkpoint=checkpoint, watch=rounds.beside(watch),
                 )  # fmt: skip
             if as_json:
-                typer.echo(json.dumps(report.result(trained, len(parts))))
+                typer.echo(json.dumps({**report.result(trained, len(parts)), "seed": machine.seed}))
             else:
                 report.summary(trained, len(parts), console)
             if save is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
+from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
 
 FIRST = 2048  # events, before anybody is dropped
@@ -52,10 +53,12 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
     ['kaczmarz:features=64,memory=none', 'kaczmarz:features=128,memory=none']
     """
     values: dict[str, Sequence[str]] = {}
+    known = parameter_names(learner)
     for text in given:
         key, equals, rest = text.partition("=")
         if not equals or not key or not all(rest.split("|")):
             raise ValueError(f"--grid {text}: write KEY=VALUE|VALUE")
+        check_parameter(f"--grid {text}", key, learner, known)
         values[key] = rest.split("|")
     if not values:
         if learner not in GRIDS:

@@ -48,7 +48,7 @@ def test_json_and_wrong_things(log):
         (["--grid", "features"], "write KEY=VALUE|VALUE"),
         (["--learner", "ls-svm"], "has no grid of its own"),
         (["--learner", "forest"], "forest"),
-        (["--grid", "size=1|2"], "parameters.size is unknown"),
+        (["--grid", "size=1|2"], "--grid size=1|2: kernel has no such parameter"),
     ):
         done = run("tune", log, "--target", "y", *arguments)
         assert done.returncode == 2

@@ -1,0 +1,121 @@
+"""``streamk show``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from connectors.cli.exits import exits, usage
+from connectors.learner_names import NAMES
+
+_MOST = 20  # rows of a table; --json has all
+_BAR = 30  # characters of the longest bar
+
+
+def show_command(
+    model: Annotated[Path, typer.Argument(help="A model file, or a checkpoint of a daemon.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Describe a model file: learner, parameters, events, labels, inputs and their relevance.
+
+    Inputs that are numbers are listed with the mean and the standard deviation that scale them. Strings are
+    stored by hashes, so a model file has no names for them.
+    """
+    with exits(), usage():
+        import streamk
+        from streamk.learners.description import describe
+        from streamk.model_file import FORMAT
+
+        size = model.stat().st_size
+        found = describe(streamk.load(model))
+        family = next(name for name, prefix in NAMES.items() if found["class"] in _classes(prefix))
+        about = {"file": str(model), "bytes": size, "format": FORMAT, "learner": family, **found}
+        if as_json:
+            typer.echo(json.dumps(about))
+        else:
+            _print(about, Console())
+
+
+def _classes(prefix: str) -> tuple[str, str]:
+    return f"{prefix}Classifier", f"{prefix}Regressor"
+
+
+def _print(about: Mapping[str, Any], console: Console) -> None:
+    facts = Table(show_header=False, box=None)
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    changed = ", ".join(f"{key}={value}" for key, value in about["parameters"].items())
+    waiting = f", and {about['pending']:,} pending until their block is full" if about["pending"] else ""
+    rows = {
+        "file": f"{about['file']}: {about['bytes']:,} bytes, model format {about['format']}",
+        "learner": f"{about['class']} ({about['learner']}), {about['task']}",
+        "parameters": changed or "the defaults",
+        "seed": "none" if about["seed"] is None else str(about["seed"]),
+        "events": f"{about['events']:,} learned{waiting}",
+        "features": f"{about['features']:,}",
+    }
+    if about["labels"] is not None:
+        rows["labels"] = _listed([str(label) for label in about["labels"]])
+    if about["target"] is not None:
+        rows["target"] = f"mean {_number(about['target']['mean'])}, "
+        rows["target"] += f"standard deviation {_number(about['target']['deviation'])}"
+    for name, text in rows.items():
+        facts.add_row(name, Text(text))
+    console.print(facts)
+    if about["inputs"]:
+        console.print(_inputs(about["inputs"]))
+    if about["relevance"]:
+        console.print(_relevance(about["relevance"]))
+    if about["experts"]:
+        console.print(_experts(about["experts"]))
+
+
+def _inputs(inputs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=_title("Numbers", len(inputs)), title_justify="left")
+    for column in ("input", "mean", "standard deviation", "median"):
+        table.add_column(column, justify="left" if column == "input" else "right", overflow="fold")
+    for row in inputs[:_MOST]:
+        table.add_row(Text(row["name"]), *(_number(row[key]) for key in ("mean", "deviation", "median")))
+    return table
+
+
+def _relevance(relevance: Mapping[str, Sequence[float]]) -> Table:
+    table = Table(title=_title("Relevance of inputs", len(relevance)), title_justify="left")
+    table.add_column("input", overflow="fold")
+    table.add_column("relevance", justify="right")
+    table.add_column("", no_wrap=True)
+    found = {name: max(values, default=0.0) for name, values in relevance.items()}
+    longest = max(found.values())
+    for name, value in list(found.items())[:_MOST]:
+        shown = name if not name.startswith("#") else f"{name} (a string)"
+        table.add_row(Text(shown), f"{value:.3f}", "█" * round(_BAR * value / longest) if longest else "")
+    return table
+
+
+def _experts(experts: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="Experts", title_justify="left")
+    for column in ("expert", "weight", "error"):
+        table.add_column(column, justify="left" if column == "expert" else "right", overflow="fold")
+    for row in sorted(experts, key=lambda row: -abs(row["weight"])):
+        table.add_row(Text(row["expert"]), f"{row['weight']:.3f}", _number(row["error"]))
+    return table
+
+
+def _title(what: str, count: int) -> str:
+    return f"{what}: the first {_MOST} of {count:,}; --json has all" if count > _MOST else what
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _MOST:,} more" if len(texts) > _MOST else ""
+    return f"{len(texts):,}" + (f": {', '.join(texts[:_MOST])}{more}" if texts else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5g}"
