@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from connectors.cli.exits import exits
-from connectors.settings_file import example
 from connectors.stream import USAGE, Failure
 
 
@@ -17,6 +16,8 @@ def init_command(
 ) -> None:
     """Write an example of the settings, with a comment for each."""
     with exits():
+        from connectors.settings_file import example
+
         try:
             with path.open("x") as file:
                 file.write(example())

@@ -180,7 +180,8 @@ def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str
 def _seed(name: str, parameters: dict[str, Any]) -> int | None:
     """Return the seed of the first contender, as its settings or --set give it."""
     found = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
-    return read_parameter(found) if isinstance(found, str) else found
+    seed: int | None = read_parameter(found) if isinstance(found, str) else found
+    return seed
 
 
 def _showing(

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits, load_and_log
+from connectors.cli.exits import exits
+from connectors.cli.logged_settings import load_and_log
 from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
 from connectors.learner_names import SEED, seed_line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -10,79 +11,76 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from connectors.cli.exits import exits, usage
-from connectors.files.replayed import ReplayLog
-from connectors.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.cli.exits import connected, exits, usage
+from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS, seed_line
+from connectors.learners import learner_classes, read_parameter
 from connectors.replay import report
+from connectors.replay.logs import Reading, opened
+from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
-from connectors.replay.tuning import Halving, grid_of, table_of
-from streamk.prequential.results import finite
-from streamk.scores import TASKS
+from connectors.replay.tuning import Dropped, Halving, grid_of, table_of
+from streamk.prequential.results import Results, finite
 
 
 def tune_command(
-    file: Annotated[str, typer.Argument(help="A log, as of replay.")],
-    target: Annotated[str, typer.Option(help="The field to predict.")],
-    learner: Annotated[str, typer.Option(help=", ".join(LEARNERS))] = DEFAULT,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Logs, as of replay: names in order, patterns in quotes, a topic, or a .toml."),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="The field to predict; a .toml has it as events.target.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help=f"{', '.join(NAMES)}; {DEFAULT}, or that of the .toml, by default.")
+    ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE|VALUE", help="Values to try; repeat for more. The learner's own by default."
+            metavar="KEY=VALUE|VALUE",
+            help="Values of a parameter to compare; repeat for more. The learner's own grid by default.",
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; inferred from the first events by default.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[int, typer.Option(min=0, metavar="EVENTS", help="How late labels arrive.")] = 0,
-    strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be taken.")] = False,
+    strict: Annotated[bool, typer.Option(help="Stop at the first record that cannot be read.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare settings over one pass of a log, and print the best as a table for the daemon."""
+    """Compare settings over one pass of a log, and print the best as a table for the daemon.
+
+    Settings that are clearly behind are dropped on the way. The ranking is among those that were scored on
+    all events; each of the others is compared with the best on the events that both were scored on.
+    """
     console = Console(stderr=as_json)
-    with exits(), usage():
-        names = grid_of(learner, grid or [])
-        log = ReplayLog(file, target, strict=strict)
+    with exits(), usage(), connected(), opened(files, Reading(target, strict=strict)) as (log, given):
+        learner = learner or given.name
+        learner_classes(learner, "--learner")
+        names = grid_of(learner, grid or [], given.parameters if learner == given.name else {})
+        of_settings = given.task if files[0].endswith(".toml") else None
         showing: Any = nullcontext(lambda run: None)
         if console.is_terminal:
             showing = report.live(console, log, limit)
         with showing as watch:
             halving = Halving(watch)
-            run = replay(log, names, task, None, limit, False, delay, strict=strict, watch=halving)
+            run = replay(
+                log, names, task or of_settings, None, limit, False, delay, strict=strict, watch=halving
+            )
         results = run.results()
         ranked = results.ranking()
         failed = {name: results.error(name) for name in run.names if name not in (*ranked, *halving.dropped)}
         if not ranked:
             raise ValueError("every setting was left out: " + "; ".join(map(" ".join, failed.items())))
-        best = ranked[0]
-        _, chosen = settings_of(best)
+        _, chosen = settings_of(ranked[0])
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
         if as_json:
-            found = {
-                name: {key: finite(value) for key, value in results.metrics(name).items()} for name in ranked
-            }
-            typer.echo(
-                json.dumps(
-                    {
-                        "learner": learner, "parameters": parameters, "events": run.events,
-                        "verdict": results.verdict(), "left": found, "dropped": halving.dropped,
-                        "failed": failed,
-                    }
-                )
-            )  # fmt: skip
+            found = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
+            typer.echo(json.dumps({**found, **_found(results, halving.dropped, failed)}))
         else:
-            table = Table(title=f"{run.events:,} events", title_justify="left")
-            for column in ("settings", results.headline, "over events", "what became of it"):
-                table.add_column(column, overflow="fold")
-            for name in [*ranked, *halving.dropped]:
-                value, events = results.metrics(name)[results.headline], run.contest.standings[name].events
-                fate = halving.dropped.get(name, "best" if name == best else "")
-                table.add_row(name, f"{value:.4f}", f"{events:,}", fate)
-            console.print(table)
-            for name, error in failed.items():
-                console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
-            console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+            console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
+            _print(run, halving.dropped, failed, console)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             typer.echo("\n" + table_of(learner, parameters))
@@ -90,3 +88,58 @@ def tune_command(
             raise ValueError(run.error)
     if run.interrupted:
         raise typer.Exit(130)
+
+
+def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``--json`` prints of the settings."""
+    ranking = [
+        {
+            "settings": name,
+            "events": results.events,
+            "metrics": {key: finite(value) for key, value in results.metrics(name).items()},
+        }
+        for name in results.ranking()
+    ]
+    return {
+        "events": results.events,
+        "headline": results.headline,
+        "verdict": results.verdict(),
+        "ranking": ranking,
+        "dropped": [
+            {
+                "settings": name,
+                "events_in_common": each.events,
+                results.headline: finite(each.value),
+                "best": {"settings": each.best, results.headline: finite(each.best_value)},
+                "reason": each.why,
+            }
+            for name, each in dropped.items()
+        ],
+        "failed": dict(failed),
+    }
+
+
+def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str], console: Console) -> None:
+    results = run.results()
+    metric = results.headline if results.headline != "mae" else "MAE"
+    table = Table(title="Ranking: settings scored on all events", title_justify="left")
+    table.add_column("settings", overflow="fold")
+    table.add_column(f"{metric} over all {run.events:,} events", justify="right")
+    for name in results.ranking():
+        table.add_row(name, f"{results.metrics_of(name, results.headline):.4f}")
+    console.print(table)
+    if dropped:
+        table = Table(title="Dropped on the way: compared on the events in common", title_justify="left")
+        table.add_column("settings", overflow="fold")
+        table.add_column("events in common", justify="right")
+        table.add_column(f"{metric} on these", justify="right")
+        table.add_column(f"{metric} of the best on these", justify="right")
+        table.add_column("the best then", overflow="fold")
+        for name, each in dropped.items():
+            table.add_row(name, f"{each.events:,}", f"{each.value:.4f}", f"{each.best_value:.4f}", each.best)
+        console.print(table)
+        for name, each in dropped.items():
+            console.print(f"{name}: {each.why}", soft_wrap=True, highlight=False, markup=False)
+    for name, error in failed.items():
+        console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
+    console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)

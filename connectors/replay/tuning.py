@@ -5,13 +5,17 @@ contender that is surely worse than the best is dropped (:mod:`streamk.metrics.c
 bound that counts how many were compared, as Bonferroni's does), and if more than half of those that were
 there at the last doubling are left, the worse half of these is dropped all the same where it is worse at
 all. So a grid of ``n`` costs about ``n`` passes over the first events, and a few over all.
+
+A contender that was dropped has seen other events than those that are left, so it is in no ranking with them:
+its metric is kept next to that of the best one, both on the events up to then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
@@ -32,7 +36,7 @@ GRIDS: dict[str, dict[str, Sequence[str]]] = {
 }
 
 
-def grid_of(learner: str, given: Sequence[str]) -> list[str]:
+def grid_of(learner: str, given: Sequence[str], fixed: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
     """Return the contenders of a grid: all combinations of values.
 
     Parameters
@@ -41,6 +45,8 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
         A learner of streamk.
     given
         ``KEY=VALUE|VALUE…`` texts; none means the learner's own grid.
+    fixed
+        Parameters that all contenders have, unless the grid has other values of them.
 
     Raises
     ------
@@ -64,8 +70,36 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
         if learner not in GRIDS:
             raise ValueError(f"{learner} has no grid of its own; give --grid KEY=VALUE|VALUE")
         values = dict(GRIDS[learner])
+    values = {**{key: (_text(value),) for key, value in fixed.items() if key not in values}, **values}
     pairs = [[f"{key}={value}" for value in each] for key, each in values.items()]
     return [f"{learner}:{','.join(combination)}" for combination in product(*pairs)]
+
+
+def _text(value: Any) -> str:
+    """Return a parameter of the settings as people write it in a command."""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+class Dropped(NamedTuple):
+    """A contender that was dropped, and what was known then.
+
+    Attributes
+    ----------
+    events
+        Events that it was scored on: as many as ``best`` was then.
+    value, best_value
+        The headline metric of the contender and of the best one, both on these events.
+    best
+        The contender that was the best then.
+    why
+        In words.
+    """
+
+    events: int
+    value: float
+    best: str
+    best_value: float
+    why: str
 
 
 class Halving:
@@ -74,12 +108,12 @@ class Halving:
     Attributes
     ----------
     dropped
-        Who was dropped, after how many events, and why.
+        Who was dropped, and what was known then.
     """
 
     def __init__(self, watch: Callable[[Replay], None]) -> None:
         self._watch, self._next = watch, FIRST
-        self.dropped: dict[str, str] = {}
+        self.dropped: dict[str, Dropped] = {}
 
     def __call__(self, run: Replay) -> None:
         """Drop who is to be dropped, and tell who watches."""
@@ -106,7 +140,8 @@ class Halving:
                 why = f"in the worse half after {run.events:,} events"
             else:
                 continue
-            self.dropped[name] = why
+            value, of_best = (results.metrics_of(each, results.headline) for each in (name, best))
+            self.dropped[name] = Dropped(run.events, value, best, of_best, why)
             run.contest.drop(name, why)
 
 

@@ -22,7 +22,14 @@ def plain(text):
     return " ".join(text.replace("│", " ").split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["replya"], ["--halp"], []])
+LIGHT = "merge", "show", "init", "adopt", "fetch", "labels"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["replya"], ["--halp"], [], *([name, "--help"] for name in LIGHT)],
+    ids=" ".join,
+)
 def test_help_and_usage_errors_import_no_learner(arguments):
     code = (
         "import sys\n"

@@ -46,7 +46,7 @@ def test_json(bananas):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     result = json.loads(done.stdout)
-    assert result.keys() == {"events", "task", "verdict", "refused", "contenders"}
+    assert result.keys() == {"events", "task", "verdict", "refused", "contenders", "seed"}
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
     assert result["events"] == 1000
@@ -161,7 +161,10 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
     [
         (["replay", "{log}", "--target", "nothing"], "the target 'nothing' is missing; there are"),
         (["replay", "{log}.missing", "--target", "y"], "No such file"),
-        (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of features, label_memory"),
+        (
+            ["replay", "{log}", "--target", "y", "--set", "size=3"],
+            "--set size=3: kernel has no such parameter; use features, label_memory",
+        ),
         (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),
         (["replay", "{log}", "--target", "y", "--set", "features=many"], "features='many'"),
         (

@@ -53,9 +53,7 @@ def test_a_line_a_round_and_a_summary(bananas, tmp_path):
     result = json.loads(again.stdout)
     assert (result["events"], result["shards"], result["passes"]) == (2000, 4, 1)
     assert (
-        result["rounds"]
-        == len(result["curve"])
-        == sum(line.split()[0].isdigit() for line in lines[:9] if line)
+        result["rounds"] == len(result["curve"]) == sum(line.split()[0].isdigit() for line in lines if line)
     )
     assert result["accuracy"] > 0.5
     assert again.stderr.strip() == f"saved to {tmp_path / 'again'}: {model.stat().st_size:,} bytes"
@@ -102,7 +100,7 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        for _ in range(4):
+        for _ in range(5):
             process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
         said = process.stderr.read()
@@ -125,7 +123,8 @@ def test_interrupted_without_a_checkpoint(bananas):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.readline()
+        for _ in range(3):  # the seed, the heading and the first round
+            process.stdout.readline()
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(timeout=20) == 130
@@ -152,7 +151,6 @@ def test_two_runs_give_one_model_and_print_their_seed(bananas, tmp_path):
     assert run("train", bananas, "--target", "y", "--set", "seed=3", *cut).stdout.startswith("seed 3\n")
     done = run("train", bananas, "--target", "y", *cut, "--json")
     assert json.loads(done.stdout)["seed"] == 0
-    assert done.stderr.startswith("seed 0;")
 
 
 def test_models_of_two_runs_merge_as_the_readme_shows(bananas, tmp_path):
