@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from connectors.near_names import nearest
+from connectors.near_names import near_file, nearest
 from connectors.settings import (
     Checkpoints,
     Events,
@@ -111,7 +111,9 @@ def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tu
     try:
         values = {} if path is None else tomllib.loads(path.read_text())
     except OSError as error:
-        raise Failure(USAGE, f"{path}: {error.strerror}; streamk init writes an example") from None
+        hint = near_file(path) if path is not None and isinstance(error, FileNotFoundError) else ""
+        hint = hint or "; streamk init writes an example"
+        raise Failure(USAGE, f"{path}: {error.strerror}{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
     origin: Origin = {}

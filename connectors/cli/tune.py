@@ -111,7 +111,7 @@ def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str
                 "events_in_common": each.events,
                 results.headline: finite(each.value),
                 "best": {"settings": each.best, results.headline: finite(each.best_value)},
-                "reason": each.why,
+                "reason": each.reason,
             }
             for name, each in dropped.items()
         ],
@@ -132,14 +132,16 @@ def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str
         table = Table(title="Dropped on the way: compared on the events in common", title_justify="left")
         table.add_column("settings", overflow="fold")
         table.add_column("events in common", justify="right")
-        table.add_column(f"{metric} on these", justify="right")
-        table.add_column(f"{metric} of the best on these", justify="right")
-        table.add_column("the best then", overflow="fold")
+        table.add_column(metric, justify="right")
+        table.add_column(f"{metric} of the best", justify="right")
+        table.add_column("reason")
         for name, each in dropped.items():
-            table.add_row(name, f"{each.events:,}", f"{each.value:.4f}", f"{each.best_value:.4f}", each.best)
+            table.add_row(
+                name, f"{each.events:,}", f"{each.value:.4f}", f"{each.best_value:.4f}", each.reason
+            )
         console.print(table)
-        for name, each in dropped.items():
-            console.print(f"{name}: {each.why}", soft_wrap=True, highlight=False, markup=False)
+        for events, best in dict.fromkeys((each.events, each.best) for each in dropped.values()):
+            console.print(f"the best on the first {events:,} events: {best}", soft_wrap=True, highlight=False)
     for name, error in failed.items():
         console.print(f"{name} was left out {error}", soft_wrap=True, highlight=False, markup=False)
     console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)

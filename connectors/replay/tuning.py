@@ -91,7 +91,7 @@ class Dropped(NamedTuple):
         The headline metric of the contender and of the best one, both on these events.
     best
         The contender that was the best then.
-    why
+    reason
         In words.
     """
 
@@ -99,7 +99,12 @@ class Dropped(NamedTuple):
     value: float
     best: str
     best_value: float
-    why: str
+    reason: str
+
+    @property
+    def why(self) -> str:
+        """The reason, with what it is about."""
+        return f"{self.reason} after {self.events:,} events, when {self.best} was the best"
 
 
 class Halving:
@@ -135,14 +140,14 @@ class Halving:
             if advantage is None:
                 continue
             if found.p < SURE / len(rest):
-                why = f"surely worse than {best} after {run.events:,} events"
+                reason = "surely worse"
             elif place >= half > 1 and advantage.mean > 0.0:
-                why = f"in the worse half after {run.events:,} events"
+                reason = "in the worse half"
             else:
                 continue
             value, of_best = (results.metrics_of(each, results.headline) for each in (name, best))
-            self.dropped[name] = Dropped(run.events, value, best, of_best, why)
-            run.contest.drop(name, why)
+            dropped = self.dropped[name] = Dropped(run.events, value, best, of_best, reason)
+            run.contest.drop(name, dropped.why)
 
 
 def table_of(name: str, parameters: dict[str, Any]) -> str:

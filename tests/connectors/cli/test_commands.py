@@ -115,6 +115,11 @@ def log(tmp_path):
          "has no parameter 'n_model'; did you mean n_models?"),
         (["train", "{log}", "--target", "y", "--task", "clasification"], "did you mean classification?"),
         (["train", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["replay", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["tune", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["merge", "{log}x", "-o", "m"], "No such file or directory; did you mean {log}?"),
+        (["replay", "{log}", "--target", "y", "--learner", "{log}.streamk"], "did you mean {log}?"),
+        (["check", "{log}x"], "No such file or directory; did you mean {log}?"),
         (["show", "{log}x"], "No such file or directory; did you mean {log}?"),
     ],
 )  # fmt: skip
