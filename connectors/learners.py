@@ -4,55 +4,51 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import streamk
-from connectors.nearest import meant
+from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS
+from connectors.near_names import suggestion
 from streamk.learners import Learner
-from streamk.scores import TASKS
 
-_CLASSES = {
-    "kernel": (streamk.KernelClassifier, streamk.KernelRegressor),
-    "kaczmarz": (streamk.KaczmarzClassifier, streamk.KaczmarzRegressor),
-    "doubly-stochastic": (streamk.DoublyStochasticClassifier, streamk.DoublyStochasticRegressor),
-    "matching-pursuit": (streamk.MatchingPursuitClassifier, streamk.MatchingPursuitRegressor),
-    "subspace-pursuit": (streamk.SubspacePursuitClassifier, streamk.SubspacePursuitRegressor),
-    "kaczmarz-pursuit": (streamk.KaczmarzPursuitClassifier, streamk.KaczmarzPursuitRegressor),
-    "ls-svm": (streamk.LSSVMClassifier, streamk.LSSVMRegressor),
-    "low-rank": (streamk.LowRankKernelClassifier, streamk.LowRankKernelRegressor),
-    "eigenpro": (streamk.EigenProClassifier, streamk.EigenProRegressor),
-}
-DEFAULT = "kernel"  # nothing to tune
+__all__ = [
+    "DEFAULT",
+    "LEARNERS",
+    "build",
+    "check_parameter",
+    "learner_classes",
+    "parameter_names",
+    "read_parameter",
+]
+
 LEARNERS: dict[str, dict[str, Any]] = {
-    name: dict(zip(TASKS, classes, strict=True)) for name, classes in _CLASSES.items()
+    name: {
+        task: getattr(streamk, prefix + suffix)
+        for task, suffix in zip(TASKS, ("Classifier", "Regressor"), strict=True)
+    }
+    for name, prefix in NAMES.items()
 }
 
 
-def name_of(learner: Learner) -> str:
-    """Return the name of a learner's family.
+def learner_classes(name: str, where: str = "learner") -> dict[str, Any]:
+    """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``.
 
-    >>> name_of(streamk.KaczmarzRegressor())
-    'kaczmarz'
+    ``where`` is the option or the setting that has the name.
     """
-    return next(name for name, classes in LEARNERS.items() if type(learner) in classes.values())
-
-
-def learner_classes(name: str) -> dict[str, Any]:
-    """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``."""
     if name not in LEARNERS:
-        raise ValueError(f"learner {name!r} is unknown{meant(name, LEARNERS)}; use {' or '.join(LEARNERS)}")
+        raise ValueError(f"{where} {name}: no such learner{suggestion(name, LEARNERS)}")
     return LEARNERS[name]
 
 
 def parameter_names(name: str) -> list[str]:
-    """Return the parameters of a learner, whatever the task."""
-    classes = learner_classes(name).values()
+    """Return the parameters of a learner that a command names, whatever the task."""
+    classes = learner_classes(name, "--learner").values()
     return list(dict.fromkeys(key for cls in classes for key in inspect.signature(cls).parameters))
 
 
 def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
-    """Return a new learner: one of ``LEARNERS``, for classification or regression.
+    """Return a new learner: one of ``LEARNERS``, for classification or regression, with seed 0 by default.
 
     Parameters are values, or texts (:func:`read_parameter`). A list becomes a tuple, and so does a number
     where the learner's default is a tuple.
@@ -68,14 +64,24 @@ def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
     (2,)
     """
     if task not in TASKS:
-        raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+        raise ValueError(f"task {task}: no such task{suggestion(task, TASKS)}")
     cls = learner_classes(name)[task]
     known = inspect.signature(cls).parameters
-    if unknown := set(parameters) - set(known):
-        odd = min(unknown)
-        raise ValueError(f"parameters.{odd} is unknown{meant(odd, known)}; use {', '.join(known)}")
+    for key in parameters:
+        check_parameter(f"parameters.{key}", key, cls.__name__, known)
+    if "seed" in known:
+        parameters = {"seed": SEED, **parameters}
     learner: Learner = cls(**{key: _fitting(value, known[key].default) for key, value in parameters.items()})
     return learner
+
+
+def check_parameter(where: str, key: str, learner: str, known: Iterable[str]) -> None:
+    """Refuse a parameter that is none of a learner's, with the one that may be meant.
+
+    ``where`` is how people wrote it: an option, a key of the settings.
+    """
+    if key not in known:
+        raise ValueError(f"{where}: {learner} has no such parameter{suggestion(key, known)}")
 
 
 def _fitting(value: Any, default: Any) -> Any:

@@ -251,7 +251,7 @@ class Learner(Section):
         ValueError
             If the name, the task or a parameter is not one.
         """
-        return build(self.name, self.task, {"seed": 0, **self.parameters})
+        return build(self.name, self.task, self.parameters)
 
 
 class Checkpoints(Section):

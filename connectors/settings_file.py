@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
-from connectors.nearest import nearest
+from connectors.near_names import near_file, nearest
 from connectors.settings import (
     Checkpoints,
     Events,
@@ -29,7 +29,6 @@ from connectors.settings import (
     Log,
     PredictionFile,
     PredictionTopic,
-    Schema,
     Section,
     Settings,
     Snapshots,
@@ -50,7 +49,6 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
     "source": (TopicSource, FileSource),
     "events": (Events,),
-    "schema": (Schema,),
     "learner": (Learner,),
     "predictions": (PredictionTopic, PredictionFile),
     "dead_letters": (TopicSink, FileSink),
@@ -63,7 +61,7 @@ _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the examp
 }
 _OPTIONAL = ("predictions", "dead_letters", "snapshots")
 _MOVED = {("telemetry", "log"): ("log", "form")}  # keys that the next release refuses, and their new names
-_NEAR_VARIABLE, _NEAR_KEY = 0.8, 0.6  # similarity of names from which one is suggested
+_NEAR_VARIABLE = 0.8  # similarity of names of variables from which one is suggested
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ, warn: Warn = log.warning) -> Settings:
@@ -113,7 +111,9 @@ def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tu
     try:
         values = {} if path is None else tomllib.loads(path.read_text())
     except OSError as error:
-        raise Failure(USAGE, f"{path}: {error.strerror}; streamk init writes an example") from None
+        hint = near_file(path) if path is not None and isinstance(error, FileNotFoundError) else ""
+        hint = hint or "; streamk init writes an example"
+        raise Failure(USAGE, f"{path}: {error.strerror}{hint}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
     origin: Origin = {}
@@ -173,21 +173,17 @@ def _overrides(environment: Mapping[str, str], warn: Warn) -> Iterator[tuple[str
             for section, members in _SECTIONS.items()
             for key in _keys_of(members)
         ]
-        meant = _nearest(name, known, _NEAR_VARIABLE)
+        # the prefix is in all names, and would make all of them alike
+        meant = nearest(
+            name.removeprefix(PREFIX), (key.removeprefix(PREFIX) for key in known), _NEAR_VARIABLE
+        )
+        meant = meant and f"{PREFIX}{meant}"
         hint = f"; did you mean {meant}?" if meant else f"; a setting is as {PREFIX}KAFKA__PASSWORD"
         warn(f"{name}: this variable is ignored, since there is no such setting{hint}")
 
 
 def _keys_of(members: Iterable[type[Section]]) -> list[str]:
     return list(dict.fromkeys(key for member in members for key in member.model_fields))
-
-
-def _nearest(name: str, known: Iterable[str], cutoff: float) -> str:
-    """Return the known name that is most like a name, empty if none is near."""
-    # the prefix is in all names, and would make all of them alike
-    short = {key.removeprefix(PREFIX): key for key in known}
-    found = nearest(name.removeprefix(PREFIX), short, cutoff)
-    return short[found] if found else ""
 
 
 def _of_service(name: str, value: str) -> bool:
@@ -210,7 +206,7 @@ def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...]
         keys, message = (*keys, "kind"), "say 'topic' or 'file'"
     elif error["type"] == "extra_forbidden":
         message = "there is no such setting"
-        meant = _nearest(keys[-1], _SECTIONS if len(keys) == 1 else _keys_of(members), _NEAR_KEY)
+        meant = nearest(keys[-1], _SECTIONS if len(keys) == 1 else _keys_of(members))
         if meant:
             message += f"; did you mean {'.'.join((*keys[:-1], meant))}?"
     elif error["type"] == "missing":

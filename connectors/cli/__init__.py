@@ -1,92 +1,183 @@
-"""The ``streamk`` command, a file for each subcommand, which is imported when it is invoked."""
+"""The ``streamk`` command, a file for each subcommand.
+
+A subcommand's module is imported when it is invoked or asked for help, so that ``--help``, ``--version`` and
+a wrong name answer before any of streamk is imported.
+"""
 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
+from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from connectors.nearest import meant
 
+class Subcommand(NamedTuple):
+    """Where a subcommand is defined, the first sentence of its docstring, and an example of its use.
 
-class Entry(NamedTuple):
-    """Where a command is, and its first line of help, which ``streamk --help`` prints without an import."""
+    Commands of a group have examples of their own, next to their functions.
+    """
 
     module: str
-    name: str
+    name: str  # of its function, or of its group
     help: str
+    example: str = ""
 
 
 COMMANDS = {
-    "run": Entry("run", "run_command", "Learn from a topic or a log and predict, until SIGTERM or Ctrl-C."),
-    "check": Entry("check", "check_command", "Check that settings are right and what they name can be used."),
-    "record": Entry("record", "record_command", "Copy a topic to a log on disk, in the order of time."),
-    "init": Entry("init", "init_command", "Write an example of the settings, with a comment for each."),
-    "reset": Entry("reset", "reset_command", "Set the position from which a stopped daemon reads."),
-    "adopt": Entry("adopt", "adopt_command", "Continue a model with changed settings."),
-    "checkpoints": Entry("checkpoints", "checkpoints", "List, show, verify and roll back checkpoints."),
-    "labels": Entry("labels", "commands", "Change what models store of labels."),
-    "dead-letters": Entry("dead_letters", "commands", "Show dead letters, or send them back."),
-    "replay": Entry(
-        "replay", "replay_command", "Predict every event of a log, then learn it, and score that."
+    "run": Subcommand(
+        "run",
+        "run_command",
+        "Learn from a topic or a log, each event once, until told to stop.",
+        "streamk run streamk.toml",
     ),
-    "tune": Entry("tune", "tune_command", "Compare settings over one pass of a log."),
-    "demo": Entry("demo", "demo_command", "Replay three streams next to baselines, and write pages."),
-    "profile": Entry("profile", "profile_command", "Print column types of a log and what a learner sees."),
-    "train": Entry("train", "train_command", "Learn logs in shards, and merge them after every round."),
-    "predict": Entry("predict", "predict_command", "Predict every record of a log with a saved model."),
-    "show": Entry("show", "show_command", "Describe a model file: learner, events, inputs, relevance, size."),
-    "merge": Entry("merge", "merge_command", "Merge models that learned parts of a stream."),
-    "publish": Entry("publish", "publish_command", "Merge the models of all partitions into one."),
-    "fetch": Entry("fetch", "fetch_command", "Get the newest published model."),
+    "check": Subcommand(
+        "check",
+        "check_command",
+        "Read the settings, then try the connections, the files and the checkpoints, changing nothing.",
+        "streamk check streamk.toml",
+    ),
+    "record": Subcommand(
+        "record",
+        "record_command",
+        "Copy the topic of the settings to a log on disk, in the order of time; no group is joined.",
+        "streamk record streamk.toml monday.jsonl.gz --from 2026-11-21 --to 2026-11-22",
+    ),
+    "init": Subcommand(
+        "init",
+        "init_command",
+        "Write an example of the settings, with a comment for each.",
+        "streamk init streamk.toml --from sales.csv --target price",
+    ),
+    "reset": Subcommand(
+        "reset",
+        "reset_command",
+        "Set where a daemon goes on, with the daemon stopped and nobody else in its group.",
+        "streamk reset streamk.toml --to earliest --dry-run",
+    ),
+    "adopt": Subcommand(
+        "adopt",
+        "adopt_command",
+        "Accept changed settings of events, with all daemons of the group stopped.",
+        "streamk adopt streamk.toml --dry-run",
+    ),
+    "checkpoints": Subcommand(
+        "checkpoints",
+        "checkpoints",
+        "Look at checkpoints, and go back to one.",
+    ),
+    "labels": Subcommand(
+        "labels",
+        "commands",
+        "Edit the labels that a stopped daemon has learned.",
+    ),
+    "dead-letters": Subcommand(
+        "dead_letters",
+        "commands",
+        "Look at dead letters, and send them back to the source.",
+    ),
+    "replay": Subcommand(
+        "replay",
+        "replay_command",
+        "Replay a log: predict every event, then learn it, and score the predictions.",
+        "streamk replay 'logs/*.csv' --target label --learner kernel --learner kaczmarz --report page",
+    ),
+    "tune": Subcommand(
+        "tune",
+        "tune_command",
+        "Compare settings over one pass of a log, and print the best as a table for the daemon.",
+        "streamk tune log.csv --target label --learner kaczmarz --grid 'features=512|2048'",
+    ),
+    "demo": Subcommand(
+        "demo",
+        "demo_command",
+        "Replay three streams beside a linear model, save and reload the models, and write pages.",
+        "streamk demo --output demo-output",
+    ),
+    "train": Subcommand(
+        "train",
+        "train_command",
+        "Learn logs in shards, each apart, and merge them after every round of events.",
+        "streamk train 'logs/*.csv' --target label --workers 8 --save model.streamk",
+    ),
+    "predict": Subcommand(
+        "predict",
+        "predict_command",
+        "Predict every record of a log with a saved model, and score those that have a target.",
+        "streamk predict model.streamk new.csv --output predictions.csv",
+    ),
+    "profile": Subcommand(
+        "profile",
+        "profile_command",
+        "Print the type of each column, what a learner will see of it, and what to look at.",
+        "streamk profile sales.csv --target price --save streamk.toml",
+    ),
+    "merge": Subcommand(
+        "merge",
+        "merge_command",
+        "Merge models that learned parts of a stream into one that knows what all of them know.",
+        "streamk merge monday.streamk tuesday.streamk -o both.streamk",
+    ),
+    "show": Subcommand(
+        "show",
+        "show_command",
+        "Describe a model file: learner, parameters, events, labels, inputs and their relevance.",
+        "streamk show model.streamk",
+    ),
+    "publish": Subcommand(
+        "publish",
+        "publish_command",
+        "Merge the newest models of all partitions, and publish the result.",
+        "streamk publish streamk.toml --to models -o model.streamk",
+    ),
+    "fetch": Subcommand(
+        "fetch",
+        "fetch_command",
+        "Get the newest published model that is whole.",
+        "streamk fetch models -o model.streamk --servers localhost:9092",
+    ),
 }
 
 
-class LazyGroup(TyperGroup):
-    """Commands by their names; only the one that is invoked is imported."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names, in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command with its first line of help alone; :meth:`resolve_command` imports it."""
-        entry = COMMANDS.get(cmd_name)
-        return None if entry is None else TyperCommand(cmd_name, help=entry.help)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments name, imported."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"there is no command {args[0]!r}{meant(args[0], COMMANDS)}")
-        name, _, rest = super().resolve_command(ctx, args)
-        return name, load(str(name)), rest
-
-
 def load(name: str) -> Any:
-    """Return a command by its name, with everything that it imports."""
-    entry = COMMANDS[name]
-    found: Any = getattr(importlib.import_module(f"connectors.cli.{entry.module}"), entry.name)
-    if isinstance(found, typer.Typer):
-        found.info.help = found.info.help or entry.help
-        return typer.main.get_command(found)
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(name)(found)
-    return typer.main.get_command(app)
+    """Import a subcommand, and return it as typer runs it."""
+    place = COMMANDS[name]
+    found: Any = getattr(importlib.import_module(f"connectors.cli.{place.module}"), place.name)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(name, epilog=f"For example: {place.example}")(found)
+        found = single
+    command: Any = typer.main.get_command(found)
+    command.name = name
+    return command
 
 
-app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+class _Subcommands(TyperGroup):
+    """The subcommands by name and help, each imported once it is invoked."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=place.help) for name, place in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name in COMMANDS else command, rest
+
+
+app = typer.Typer(
+    cls=_Subcommands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"streamk {importlib.metadata.version('streamk')}")
+        typer.echo(f"streamk {metadata.version('streamk')}")
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog="For example: streamk replay log.csv --target label")
 def command(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

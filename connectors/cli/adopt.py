@@ -10,8 +10,6 @@ from rich.table import Table
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import connected, exits
-from connectors.daemon.adopt import adopt
-from connectors.settings_file import load
 
 
 def adopt_command(
@@ -27,6 +25,9 @@ def adopt_command(
     cannot continue.
     """
     with exits(), connected():
+        from connectors.daemon.adopt import adopt
+        from connectors.settings_file import load
+
         found = adopt(load(config), dry_run)
         if found:
             table = Table("setting", "trained with", "adopted")

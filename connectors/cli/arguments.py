@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from connectors.learners import parameter_names
-from connectors.nearest import meant
-
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
@@ -45,12 +42,14 @@ def assignments(texts: list[str], learner: str) -> dict[str, str]:
     >>> assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
     {'features': '1024', 'scales': '2,1,0.5'}
     """
+    from connectors.learners import check_parameter, parameter_names
+
     known = parameter_names(learner)
     parameters = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals or key not in known:
-            hint = meant(key, known) if equals else ""
-            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}{hint}")
+        if not equals:
+            raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")
+        check_parameter(f"--set {text}", key, learner, known)
         parameters[key] = value
     return parameters

@@ -11,7 +11,8 @@ from typing import Any
 from rich.console import Console
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits, load_and_log
+from connectors.cli.exits import exits
+from connectors.cli.logged_settings import load_and_log
 from connectors.daemon import ownership
 from connectors.daemon.beginning import lost_position
 from connectors.daemon.checkpoint import Checkpoint

@@ -50,7 +50,7 @@ def _paths(directory: Path) -> list[Path]:
     return paths
 
 
-@checkpoints.command("list")
+@checkpoints.command("list", epilog="For example: streamk checkpoints list checkpoints")
 def list_command(directory: Directory, as_json: AsJson = False) -> None:
     """List the checkpoints of a directory, oldest first."""
     with exits():
@@ -72,7 +72,7 @@ def list_command(directory: Directory, as_json: AsJson = False) -> None:
         Console().print(table)
 
 
-@checkpoints.command("show")
+@checkpoints.command("show", epilog="For example: streamk checkpoints show checkpoints 12")
 def show_command(
     directory: Directory,
     number: Annotated[int | None, typer.Argument(help="Which one; the newest by default.")] = None,
@@ -114,7 +114,7 @@ def _numbered(directory: Path, number: int | None) -> Path:
     raise Failure(USAGE, f"there is no checkpoint {number} in {directory}; there are {there}")
 
 
-@checkpoints.command("rollback")
+@checkpoints.command("rollback", epilog="For example: streamk checkpoints rollback checkpoints 12")
 def rollback_command(
     directory: Directory,
     number: Annotated[int, typer.Argument(help="The checkpoint to go back to.")],

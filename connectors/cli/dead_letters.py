@@ -43,7 +43,7 @@ def _letters(settings: Settings) -> Iterator[DeadLetter]:
     return dead_letters(place.topic, settings.kafka)
 
 
-@commands.command("show")
+@commands.command("show", epilog="For example: streamk dead-letters show streamk.toml --limit 5")
 def show_command(
     config: Config,
     limit: Annotated[
@@ -110,7 +110,7 @@ def _plain(text: str) -> Text:
     return Text("".join(c if c.isprintable() else "\ufffd" for c in text))
 
 
-@commands.command("retry")
+@commands.command("retry", epilog="For example: streamk dead-letters retry streamk.toml --dry-run")
 def retry_command(
     config: Config,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and send nothing.")] = False,

@@ -1,21 +1,18 @@
-"""How a subcommand ends, a sentence on standard error and an exit code, and where it logs."""
+"""How a subcommand ends: a sentence on standard error and an exit code.
+
+Nothing of streamk is imported here, so that the help of a command needs no compiler.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
-from pathlib import Path
 
 import typer
 from rich.console import Console
 
-from connectors.daemon.logs import log_to_stderr
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.near_names import near_file
 from connectors.stream import AWAY, USAGE, Failure, Interruption
-
-log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -32,6 +29,8 @@ def exits() -> Iterator[None]:
 @contextlib.contextmanager
 def connected() -> Iterator[None]:
     """Silence the client, and end where the brokers do not answer."""
+    from connectors.daemon.logs import log_to_stderr
+
     log_to_stderr()
     try:
         yield
@@ -48,18 +47,6 @@ def usage() -> Iterator[None]:
         raise  # the reader has gone, as `| head` does
     except (ValueError, OSError, MemoryError) as error:
         if isinstance(error, OSError) and error.filename:
-            raise Failure(USAGE, f"{error.filename}: {error.strerror}") from None
+            near = near_file(error.filename) if isinstance(error, FileNotFoundError) else ""
+            raise Failure(USAGE, f"{error.filename}: {error.strerror}{near}") from None
         raise Failure(USAGE, str(error) or "there is not enough memory") from None
-
-
-def load_and_log(config: Path) -> Settings:
-    """Return the settings, and log as they say, first what was found while they were read."""
-    warnings: list[str] = []
-    log_to_stderr()
-    try:
-        settings = load(config, warn=warnings.append)
-        log_to_stderr(settings.log, settings.kafka.secrets)
-    finally:
-        for sentence in warnings:
-            log.warning(sentence)
-    return settings

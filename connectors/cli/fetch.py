@@ -11,9 +11,6 @@ from rich.console import Console
 
 from connectors.cli.arguments import AsJson, check_place
 from connectors.cli.exits import connected, exits, usage
-from connectors.publish.fetching import fetch
-from connectors.settings_file import load_kafka
-from streamk import model_file
 
 
 def fetch_command(
@@ -32,6 +29,10 @@ def fetch_command(
 ) -> None:
     """Get the newest published model that is whole. STREAMK_KAFKA__… variables count here too."""
     with exits(), connected():
+        from connectors.publish.fetching import fetch
+        from connectors.settings_file import load_kafka
+        from streamk import model_file
+
         with usage():
             check_place("-o", output)
         found = fetch(topic, load_kafka(config, servers), name)

@@ -26,10 +26,7 @@ def init_command(
     ] = None,
     target: Target = None,
 ) -> None:
-    """Write an example of the settings, with a comment for each.
-
-    Example: streamk init streamk.toml --from sales.csv --target price
-    """
+    """Write an example of the settings, with a comment for each."""
     with exits(), usage():
         text = example() if log is None else _of_log(log, target)
         try:

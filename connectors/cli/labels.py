@@ -8,8 +8,6 @@ import typer
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import connected, exits
-from connectors.daemon.labels import forget
-from connectors.settings_file import load
 
 commands = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Edit the labels that a stopped daemon has learned."
@@ -21,7 +19,7 @@ def labels() -> None:
     """Edit the labels that a stopped daemon has learned."""
 
 
-@commands.command("forget")
+@commands.command("forget", epilog="For example: streamk labels forget streamk.toml 3.0")
 def forget_command(
     config: Config,
     label: Annotated[str, typer.Argument(help="The label, as predictions write it.")],
@@ -32,5 +30,8 @@ def forget_command(
     model starts again; positions stay, and `streamk dead-letters retry` sends the refused events again.
     """
     with exits(), connected():
+        from connectors.daemon.labels import forget
+        from connectors.settings_file import load
+
         events = forget(load(config), label)
         typer.echo(f"forgot {label!r}, which {events:,} learned events had")

@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-import streamk
 from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
 from connectors.models import load
@@ -32,6 +31,8 @@ def merge_command(
     learned first, as a shorter block.
     """
     with exits(), usage():
+        import streamk
+
         for path in models:
             if path.exists() and output.exists() and output.samefile(path):
                 raise ValueError(f"-o {output} is one of the models to merge; name another file")

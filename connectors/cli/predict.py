@@ -60,8 +60,6 @@ def predict_command(
 
     Fields are read by the types with which the model was trained. The model is frozen: it predicts as
     where no new labels come.
-
-    Example: streamk predict model.streamk new.csv --output predictions.csv
     """
     console = Console(stderr=True)
     with exits(), usage():

@@ -38,8 +38,6 @@ def profile_command(
     """Print the type of each column, what a learner will see of it, and what to look at.
 
     Types are inferred from the first 1,000 records, as all commands infer them.
-
-    Example: streamk profile sales.csv --target price
     """
     console = Console(stderr=as_json)
     with exits(), usage():

@@ -27,7 +27,8 @@ from connectors.cli.reading import (
     check_skipped,
     format_of,
 )
-from connectors.learners import DEFAULT, LEARNERS
+from connectors.learner_names import SEED, seed_line
+from connectors.learners import DEFAULT, LEARNERS, read_parameter
 from connectors.models import save as save_model
 from connectors.models import stored_of
 from connectors.replay import report
@@ -125,10 +126,7 @@ def replay_command(
     ] = QUICK,
     no_baseline: Annotated[bool, typer.Option("--no-baseline", hidden=True, help="--baseline none.")] = False,
 ) -> None:
-    """Replay a log: predict every event, then learn it, and score the predictions.
-
-    Example: streamk replay sales.csv --target price --report page
-    """
+    """Replay a log: predict every event, then learn it, and score the predictions."""
     console = Console(stderr=as_json)
     with exits(), usage(), connected():
         baseline = NONE if no_baseline else baseline
@@ -179,11 +177,13 @@ def replay_command(
                     announce,
                     predictions,
                 )
-            announce(report.seeds(run))
+            seed = _seed(names[0], parameters)
+            option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
+            announce(seed_line(seed, option))
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if as_json:
-                typer.echo(json.dumps(_found(run)))
+                typer.echo(json.dumps({**_found(run), "seed": seed}))
             else:
                 report.summary(run, console)
             if save is not None:
@@ -192,7 +192,7 @@ def replay_command(
                 )
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
-                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": 0})
+                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed})
                 console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
@@ -237,6 +237,13 @@ def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str
     known = given.parameters if learner == given.name else {}
     known = {key: value for key, value in known.items() if key not in own}
     return {**known, **assignments(texts, learner)}
+
+
+def _seed(name: str, parameters: dict[str, Any]) -> int | None:
+    """Return the seed of the first contender, as its settings or --set give it."""
+    found = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
+    seed: int | None = read_parameter(found) if isinstance(found, str) else found
+    return seed
 
 
 def _showing(

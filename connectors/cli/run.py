@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits, load_and_log
+from connectors.cli.exits import exits
+from connectors.cli.logged_settings import load_and_log
 from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
+from connectors.learner_names import SEED, seed_line
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.stream import EXIT_CODES, Failure
@@ -32,6 +34,8 @@ def run_command(
     """
     with exits():
         live = LiveSettings(_chosen(load_and_log(config), blank), lambda: _chosen(load(config), blank))
+        parameters = live.current.learner.parameters
+        log.info(seed_line(parameters.get("seed", SEED), "learner.parameters.seed"))
         try:
             run(live)
         except Failure as failure:

@@ -1,9 +1,9 @@
-"""``streamk show``: describe a model file."""
+"""``streamk show``."""
 
 from __future__ import annotations
 
-import inspect
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,109 +13,109 @@ from rich.table import Table
 from rich.text import Text
 
 from connectors.cli.exits import exits, usage
-from connectors.learners import name_of
-from connectors.models import load
-from streamk.prequential.results import finite, plain_label
+from connectors.learner_names import NAMES
 
-_BAR, _MOST = 20, 20  # characters of a bar, and rows of a table
+_MOST = 20  # rows of a table; --json has all
+_BAR = 30  # characters of the longest bar
 
 
 def show_command(
     model: Annotated[Path, typer.Argument(help="A model file, or a checkpoint of a daemon.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Describe a model file: learner, parameters, events, labels, inputs, relevance, experts and size.
+    """Describe a model file: learner, parameters, events, labels, inputs and their relevance.
 
-    Example: streamk show model.streamk
+    Inputs that are numbers are listed with the mean and the standard deviation that scale them. Strings are
+    stored by hashes, so a model file has no names for them.
     """
     with exits(), usage():
-        learner, stored = load(model)
-        found = describe(learner) | {"bytes": model.stat().st_size}
-        if stored is not None:
-            found["target"], found["types"] = stored.get("target"), stored.get("types", {})
+        import streamk
+        from streamk.learners.description import describe
+        from streamk.model_file import FORMAT
+
+        size = model.stat().st_size
+        found = describe(streamk.load(model))
+        family = next(name for name, prefix in NAMES.items() if found["class"] in _classes(prefix))
+        about = {"file": str(model), "bytes": size, "format": FORMAT, "learner": family, **found}
         if as_json:
-            typer.echo(json.dumps(found))
+            typer.echo(json.dumps(about))
         else:
-            _print(found, Console())
+            _print(about, Console())
 
 
-def describe(learner: Any) -> dict[str, Any]:
-    """Return what a learner is and holds, as values that JSON takes."""
-    parameters = learner._parameters()
-    defaults = {key: each.default for key, each in inspect.signature(type(learner)).parameters.items()}
-    changed = {key: value for key, value in parameters.items() if not _same(value, defaults.get(key))}
-    found: dict[str, Any] = {
-        "class": type(learner).__name__,
-        "name": name_of(learner),
-        "task": "classification" if hasattr(learner, "labels") else "regression",
-        "parameters": changed,
-        "seed": parameters.get("seed"),
-        "events": learner.events,
-    }
-    if hasattr(learner, "labels"):
-        found["labels"] = [plain_label(label) for label in learner.labels]
-    numbers, categories = list(learner.number_names), list(getattr(learner, "category_names", []))
-    found |= {"numbers": numbers, "categories": categories}
-    summary = getattr(learner, "summary", None)
-    if callable(summary) and learner.events:
-        said = summary()
-        found["relevance"] = {
-            str(name): _largest(values) for name, values in (said.get("relevance") or {}).items()
-        }
-        found["experts"] = [
-            {"expert": str(each.get("expert", "")), "weight": finite(float(each.get("weight") or 0.0))}
-            for each in said.get("experts") or []
-        ]
-    return found
+def _classes(prefix: str) -> tuple[str, str]:
+    return f"{prefix}Classifier", f"{prefix}Regressor"
 
 
-def _same(value: Any, default: Any) -> bool:
-    plain = list(default) if isinstance(default, tuple) else default
-    return bool(value == plain)
-
-
-def _largest(values: Any) -> float:
-    several = values if isinstance(values, (list, tuple)) or hasattr(values, "__len__") else [values]
-    return max((abs(float(value)) for value in several), default=0.0)
-
-
-def _print(found: dict[str, Any], console: Console) -> None:
+def _print(about: Mapping[str, Any], console: Console) -> None:
     facts = Table(show_header=False, box=None)
-    inputs = len(found["numbers"]) + len(found["categories"])
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    changed = ", ".join(f"{key}={value}" for key, value in about["parameters"].items())
+    waiting = f", and {about['pending']:,} pending until their block is full" if about["pending"] else ""
     rows = {
-        "learner": f"{found['class']} (--learner {found['name']})",
-        "events": f"{found['events']:,}",
-        "inputs": f"{inputs:,}: {len(found['numbers']):,} numbers, {len(found['categories']):,} categories",
-        "labels": _some(found["labels"]) if "labels" in found else None,
-        "target": found.get("target"),
-        "seed": found["seed"],
-        "parameters": ", ".join(
-            f"{key}={value}" for key, value in found["parameters"].items() if key != "seed"
-        )
-        or "the defaults",
-        "size": f"{found['bytes']:,} bytes",
+        "file": f"{about['file']}: {about['bytes']:,} bytes, model format {about['format']}",
+        "learner": f"{about['class']} ({about['learner']}), {about['task']}",
+        "parameters": changed or "the defaults",
+        "seed": "none" if about["seed"] is None else str(about["seed"]),
+        "events": f"{about['events']:,} learned{waiting}",
+        "features": f"{about['features']:,}",
     }
-    for name, value in rows.items():
-        if value is not None:
-            facts.add_row(Text(name, style="bold"), Text(str(value)))
+    if about["labels"] is not None:
+        rows["labels"] = _listed([str(label) for label in about["labels"]])
+    if about["target"] is not None:
+        rows["target"] = f"mean {_number(about['target']['mean'])}, "
+        rows["target"] += f"standard deviation {_number(about['target']['deviation'])}"
+    for name, text in rows.items():
+        facts.add_row(name, Text(text))
     console.print(facts)
-    _bars(console, "relevance of inputs", found.get("relevance", {}))
-    _bars(
-        console, "weights of experts", {each["expert"]: each["weight"] for each in found.get("experts", [])}
-    )
+    if about["inputs"]:
+        console.print(_inputs(about["inputs"]))
+    if about["relevance"]:
+        console.print(_relevance(about["relevance"]))
+    if about["experts"]:
+        console.print(_experts(about["experts"]))
 
 
-def _some(labels: list[Any]) -> str:
-    more = f" and {len(labels) - _MOST:,} more" if len(labels) > _MOST else ""
-    return f"{len(labels):,}: " + ", ".join(map(str, labels[:_MOST])) + more
+def _inputs(inputs: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title=_title("Numbers", len(inputs)), title_justify="left")
+    for column in ("input", "mean", "standard deviation", "median"):
+        table.add_column(column, justify="left" if column == "input" else "right", overflow="fold")
+    for row in inputs[:_MOST]:
+        table.add_row(Text(row["name"]), *(_number(row[key]) for key in ("mean", "deviation", "median")))
+    return table
 
 
-def _bars(console: Console, title: str, values: dict[str, float | None]) -> None:
-    known = {name: value for name, value in values.items() if value}
-    if not known:
-        return
-    top = max(abs(value) for value in known.values())
-    table = Table(title=title, title_justify="left", show_header=False, box=None)
-    for name, value in sorted(known.items(), key=lambda pair: -abs(pair[1]))[:_MOST]:
-        table.add_row(Text(name), Text("█" * max(1, round(_BAR * abs(value) / top))), f"{value:.3f}")
-    console.print(table)
+def _relevance(relevance: Mapping[str, Sequence[float]]) -> Table:
+    table = Table(title=_title("Relevance of inputs", len(relevance)), title_justify="left")
+    table.add_column("input", overflow="fold")
+    table.add_column("relevance", justify="right")
+    table.add_column("", no_wrap=True)
+    found = {name: max(values, default=0.0) for name, values in relevance.items()}
+    longest = max(found.values())
+    for name, value in list(found.items())[:_MOST]:
+        shown = name if not name.startswith("#") else f"{name} (a string)"
+        table.add_row(Text(shown), f"{value:.3f}", "█" * round(_BAR * value / longest) if longest else "")
+    return table
+
+
+def _experts(experts: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(title="Experts", title_justify="left")
+    for column in ("expert", "weight", "error"):
+        table.add_column(column, justify="left" if column == "expert" else "right", overflow="fold")
+    for row in sorted(experts, key=lambda row: -abs(row["weight"])):
+        table.add_row(Text(row["expert"]), f"{row['weight']:.3f}", _number(row["error"]))
+    return table
+
+
+def _title(what: str, count: int) -> str:
+    return f"{what}: the first {_MOST} of {count:,}; --json has all" if count > _MOST else what
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _MOST:,} more" if len(texts) > _MOST else ""
+    return f"{len(texts):,}" + (f": {', '.join(texts[:_MOST])}{more}" if texts else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5g}"

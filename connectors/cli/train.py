@@ -27,6 +27,7 @@ from connectors.cli.reading import (
     format_of,
 )
 from connectors.files.replayed import ReplayLog
+from connectors.learner_names import seed_line
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.models import save as save_model
 from connectors.models import stored_of
@@ -95,8 +96,6 @@ def train_command(
 
     The model depends on the logs, the learner and how the logs are cut; neither on the workers, nor on what
     happens to them.
-
-    Example: streamk train 'logs/*.csv' --target label --save model.streamk
     """
     console = Console(stderr=as_json)
     rounds = _Rounds(checkpoint)
@@ -127,7 +126,9 @@ def train_command(
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
                     parts = [*topic_shards(given, start, end)]
-            machine = build(learner, task, {"seed": 0, **parameters})
+            machine = build(learner, task, parameters)
+            errors = Console(stderr=True)
+            errors.print(seed_line(machine.seed), soft_wrap=True, highlight=False)
             if checkpoint is not None and checkpoint.exists():
                 console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:
@@ -137,10 +138,9 @@ def train_command(
                     watch=rounds.beside(watch),
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
-            errors = Console(stderr=True)
-            errors.print(f"seed {machine.seed}; --set seed=N sets another", highlight=False)
             if as_json:
-                typer.echo(json.dumps(report.result(trained, len(parts)) | {"skipped": skipped}))
+                found = {**report.result(trained, len(parts)), "seed": machine.seed, "skipped": skipped}
+                typer.echo(json.dumps(found))
             else:
                 report.summary(trained, len(parts), console)
             if save is not None:

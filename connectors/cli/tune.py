@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any
 
@@ -10,8 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from connectors.cli.arguments import required
-from connectors.cli.exits import exits, usage
+from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
     Decimal,
@@ -20,34 +21,41 @@ from connectors.cli.reading import (
     Missing,
     Only,
     Strict,
-    Target,
     Types,
     check_skipped,
     format_of,
 )
-from connectors.files.replayed import ReplayLog
-from connectors.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS, seed_line
+from connectors.learners import learner_classes, read_parameter
 from connectors.replay import report
-from connectors.replay.page.words import metric_name
+from connectors.replay.logs import Reading, opened
+from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
-from connectors.replay.tuning import Halving, grid_of, table_of
-from streamk.prequential.results import finite
-from streamk.scores import TASKS
+from connectors.replay.tuning import Dropped, Halving, grid_of, table_of
+from streamk.prequential.results import Results, finite
 
 
 def tune_command(
-    files: Annotated[list[str], typer.Argument(help="A log, as of streamk replay.")],
-    target: Target = None,
-    learner: Annotated[str, typer.Option(help=", ".join(LEARNERS))] = DEFAULT,
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Logs, as of replay: names in order, patterns in quotes, a topic, or a .toml."),
+    ],
+    target: Annotated[
+        str | None, typer.Option(help="The field to predict; a .toml has it as events.target.")
+    ] = None,
+    learner: Annotated[
+        str | None, typer.Option(help=f"{', '.join(NAMES)}; {DEFAULT}, or that of the .toml, by default.")
+    ] = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE|VALUE", help="Values to try; repeat for more. The learner's own by default."
+            metavar="KEY=VALUE|VALUE",
+            help="Values of a parameter to compare; repeat for more. The learner's own grid by default.",
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; inferred from the first events by default.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[int, typer.Option(min=0, metavar="EVENTS", help="How late labels arrive.")] = 0,
@@ -63,23 +71,25 @@ def tune_command(
 ) -> None:
     """Compare settings over one pass of a log, and print the best as a table for the daemon.
 
-    Only settings that saw all events are ranked; those dropped on the way are compared with the best of then.
-
-    Example: streamk tune sales.csv --target price --learner kaczmarz
+    Settings that are clearly behind are dropped on the way. The ranking is among those that were scored on
+    all events; each of the others is compared with the best on the events that both were scored on.
     """
     console = Console(stderr=as_json)
-    with exits(), usage():
-        names = grid_of(learner, grid or [])
-        format = format_of(required(target), ignore, only, types, missing, delimiter, decimal)
-        log = ReplayLog(files, format, strict=strict)
-        errors = Console(stderr=True)
+    errors = Console(stderr=True)
+    with exits(), usage(), connected(), contextlib.ExitStack() as stack:
+        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        log, given = stack.enter_context(opened(files, Reading(format, strict=strict)))
+        learner = learner or given.name
+        learner_classes(learner, "--learner")
+        names = grid_of(learner, grid or [], given.parameters if learner == given.name else {})
+        of_settings = given.task if files[0].endswith(".toml") else None
         showing: Any = nullcontext(lambda run: None)
         if console.is_terminal:
             showing = report.live(console, log, limit)
         with showing as watch:
             halving = Halving(watch)
             run = replay(
-                log, names, task, None, limit, False, delay, strict=strict, watch=halving,
+                log, names, task or of_settings, None, limit, False, delay, strict=strict, watch=halving,
                 announce=lambda text: errors.print(text, soft_wrap=True, highlight=False, markup=False),
             )  # fmt: skip
         results = run.results()
@@ -87,36 +97,14 @@ def tune_command(
         failed = {name: results.error(name) for name in run.names if name not in (*ranked, *halving.dropped)}
         if not ranked:
             raise ValueError("every setting failed: " + "; ".join(map(" ".join, failed.items())))
-        best = ranked[0]
-        _, chosen = settings_of(best)
+        _, chosen = settings_of(ranked[0])
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
         if as_json:
-            found = {
-                name: {key: finite(value) for key, value in results.metrics(name).items()} for name in ranked
-            }
-            typer.echo(
-                json.dumps(
-                    {
-                        "learner": learner, "parameters": parameters, "events": run.events,
-                        "verdict": results.verdict(), "left": found,
-                        "dropped": {name: each._asdict() for name, each in halving.dropped.items()},
-                        "failed": failed,
-                    }
-                )
-            )  # fmt: skip
+            found = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
+            typer.echo(json.dumps({**found, **_found(results, halving.dropped, failed)}))
         else:
-            metric = metric_name(results.headline)
-            table = Table(title=f"settings that saw all {run.events:,} events", title_justify="left")
-            for column in ("settings", metric):
-                table.add_column(column, overflow="fold")
-            for name in ranked:
-                table.add_row(name, f"{results.metrics(name)[results.headline]:,.4f}")
-            console.print(table)
-            if halving.dropped:
-                console.print(_dropped(halving, metric))
-            for name, error in failed.items():
-                console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
-            console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+            console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
+            _print(run, halving.dropped, failed, console)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             typer.echo("\n" + table_of(learner, parameters))
@@ -126,15 +114,63 @@ def tune_command(
         raise typer.Exit(130)
     skipped = run.refused + log.unreadable
     check_skipped(
-        errors, skipped, run.events + skipped, [*log.examples, *run.examples, ""][0], allow_skipped, log.cut
-    )
+        errors, skipped, run.events + skipped, [*getattr(log, "examples", []), *run.examples, ""][0],
+        allow_skipped, getattr(log, "cut", False),
+    )  # fmt: skip
 
 
-def _dropped(halving: Halving, metric: str) -> Table:
-    """Return what was dropped, with its metric and that of the best on the same events."""
-    table = Table(title="dropped on the way, compared on the events until then", title_justify="left")
-    for column in ("settings", "events", metric, f"{metric} of the best", "why"):
-        table.add_column(column, overflow="fold")
-    for name, each in halving.dropped.items():
-        table.add_row(name, f"{each.events:,}", f"{each.metric:,.4f}", f"{each.best_metric:,.4f}", each.why)
-    return table
+def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``--json`` prints of the settings."""
+    ranking = [
+        {
+            "settings": name,
+            "events": results.events,
+            "metrics": {key: finite(value) for key, value in results.metrics(name).items()},
+        }
+        for name in results.ranking()
+    ]
+    return {
+        "events": results.events,
+        "headline": results.headline,
+        "verdict": results.verdict(),
+        "ranking": ranking,
+        "dropped": [
+            {
+                "settings": name,
+                "events_in_common": each.events,
+                results.headline: finite(each.value),
+                "best": {"settings": each.best, results.headline: finite(each.best_value)},
+                "reason": each.reason,
+            }
+            for name, each in dropped.items()
+        ],
+        "failed": dict(failed),
+    }
+
+
+def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str], console: Console) -> None:
+    results = run.results()
+    metric = results.headline if results.headline != "mae" else "MAE"
+    table = Table(title="Ranking: settings scored on all events", title_justify="left")
+    table.add_column("settings", overflow="fold")
+    table.add_column(f"{metric} over all {run.events:,} events", justify="right")
+    for name in results.ranking():
+        table.add_row(name, f"{results.metrics_of(name, results.headline):.4f}")
+    console.print(table)
+    if dropped:
+        table = Table(title="Dropped on the way: compared on the events in common", title_justify="left")
+        table.add_column("settings", overflow="fold")
+        table.add_column("events in common", justify="right")
+        table.add_column(metric, justify="right")
+        table.add_column(f"{metric} of the best", justify="right")
+        table.add_column("reason")
+        for name, each in dropped.items():
+            table.add_row(
+                name, f"{each.events:,}", f"{each.value:.4f}", f"{each.best_value:.4f}", each.reason
+            )
+        console.print(table)
+        for events, best in dict.fromkeys((each.events, each.best) for each in dropped.values()):
+            console.print(f"the best on the first {events:,} events: {best}", soft_wrap=True, highlight=False)
+    for name, error in failed.items():
+        console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
+    console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)

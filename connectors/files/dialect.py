@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.nearest import meant
+from connectors.near_names import suggestion
 
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
@@ -138,8 +138,7 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
         twice = dict.fromkeys(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
     if lacking:
-        hint = meant(lacking[0], names)
-        raise ValueError(f"there is no column {lacking[0]!r}{hint or '; there are ' + _some(names)}")
+        raise ValueError(f"there is no column {lacking[0]!r}{suggestion(lacking[0], names)}")
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:

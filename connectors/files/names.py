@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from connectors.nearest import meant
+from connectors.near_names import near_file
 
 
 def files_of(patterns: Sequence[str]) -> list[str]:
@@ -40,8 +40,7 @@ def _require(path: Path) -> None:
     """Raise a ValueError if a named file is not there."""
     if str(path) == "-" or path.exists():
         return
-    there = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise ValueError(f"{path}: there is no such file{meant(path.name, there)}")
+    raise ValueError(f"{path}: there is no such file{near_file(path)}")
 
 
 def _by_number(name: str) -> tuple[list[str | int], str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from connectors.decoding import Places, Record, target_number
-from connectors.nearest import meant
+from connectors.near_names import suggestion
 from connectors.values import label
 from streamk.prequential import replaying
 
@@ -52,8 +52,7 @@ def check_by(by: str | None, records: Sequence[Record]) -> None:
     """Raise a ValueError if none of the first records has the field whose values are to be told apart."""
     if by is not None and not any(by in record.fields for record in records):
         there = list(dict.fromkeys(str(name) for record in records for name in record.fields))
-        some = ", ".join(there[:20]) + (" and more" if len(there) > 20 else "")
-        raise ValueError(f"--by {by}: there is no such field{meant(by, there) or '; there are ' + some}")
+        raise ValueError(f"--by {by}: there is no such field{suggestion(by, there)}")
 
 
 def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:

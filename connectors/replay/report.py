@@ -144,13 +144,6 @@ def summary(run: Replay, console: Console) -> None:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
 
 
-def seeds(run: Replay) -> str:
-    """Return the seeds of the learners of a replay, as a sentence."""
-    found = {getattr(getattr(model, "learner", model), "seed", None) for model in run.contest.models.values()}
-    known = sorted(seed for seed in found if isinstance(seed, int))
-    return f"seed {', '.join(map(str, known)) or 'none'}; --set seed=N sets another"
-
-
 def without_labels(frozen: Mapping[str, Any], task: str) -> str:
     """Return what a model reached that got no labels at the end of the log, next to the one that did.
 

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import river
 from river import compose, preprocessing
 
 import streamk
-from connectors.learners import LEARNERS, build, learner_classes, parameter_names, read_parameter
+from connectors.learners import (
+    LEARNERS,
+    build,
+    check_parameter,
+    learner_classes,
+    parameter_names,
+    read_parameter,
+)
+from connectors.near_names import near_file, nearest
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.prequential import Frozen, RiverSubject, subject_of
@@ -74,6 +84,8 @@ def contender(
         return _file(name, settings, task)
     parameters: dict[str, Any] = {**settings, **(given or {})}
     known = parameter_names(name)
+    for key in settings:
+        check_parameter(f"--learner {text}", key, name, known)
     if delay and "delay" in known:
         parameters.setdefault("delay", delay)
     parameters.setdefault("seed", seed)
@@ -95,7 +107,7 @@ def _file(path: str, settings: dict[str, str], task: str) -> Any:
     try:
         model = streamk.load(path)
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such model file") from None
+        raise ValueError(f"{path}: there is no such model file{near_file(path)}") from None
     subject_of(model, task)
     return model if learns == "true" else Frozen(subject_of(model.frozen(), task))
 
@@ -137,16 +149,30 @@ def _step(text: str, seed: int) -> Any:
     try:
         cls = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
-        raise ValueError(f"{path}: river has no such model") from None
+        raise ValueError(f"{path}: river has no such model{_near_model(module, name)}") from None
     if not inspect.isclass(cls):
         raise ValueError(f"{path}: river has no such model")
     known = inspect.signature(cls).parameters
     parameters = {key: read_parameter(value) for key, value in settings.items()}
     if odd := set(parameters) - set(known):
-        raise ValueError(f"{path} has no parameter {min(odd)!r}; it has {', '.join(known) or 'none'}")
+        key = min(odd)
+        meant = nearest(key, known)
+        hint = f"did you mean {meant}?" if meant else f"it has {', '.join(known) or 'none'}"
+        raise ValueError(f"{path} has no parameter {key!r}; {hint}")
     if "seed" in known:
         parameters.setdefault("seed", seed)
     try:
         return cls(**parameters)
     except Exception as error:
         raise ValueError(f"{path} cannot be made: {error}") from None
+
+
+def _near_model(module: str, name: str) -> str:
+    """Return the end of a sentence about an unknown model of river: the path that may be meant."""
+    found = nearest(
+        module.removeprefix("river."), (each.name for each in pkgutil.iter_modules(river.__path__))
+    )
+    if not found:
+        return ""
+    meant = nearest(name, importlib.import_module(f"river.{found}").__all__)
+    return f"; did you mean river.{found}.{meant}?" if meant else ""

@@ -5,14 +5,19 @@ contender that is surely worse than the best is dropped (:mod:`streamk.metrics.c
 bound that counts how many were compared, as Bonferroni's does), and if more than half of those that were
 there at the last doubling are left, the worse half of these is dropped all the same where it is worse at
 all. So a grid of ``n`` costs about ``n`` passes over the first events, and a few over all.
+
+A contender that was dropped has seen other events than those that are left, so it is in no ranking with them:
+its metric is kept next to that of the best one, both on the events up to then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
 
 FIRST = 2048  # events, before anybody is dropped
@@ -31,7 +36,7 @@ GRIDS: dict[str, dict[str, Sequence[str]]] = {
 }
 
 
-def grid_of(learner: str, given: Sequence[str]) -> list[str]:
+def grid_of(learner: str, given: Sequence[str], fixed: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
     """Return the contenders of a grid: all combinations of values.
 
     Parameters
@@ -40,6 +45,8 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
         A learner of streamk.
     given
         ``KEY=VALUE|VALUE…`` texts; none means the learner's own grid.
+    fixed
+        Parameters that all contenders have, unless the grid has other values of them.
 
     Raises
     ------
@@ -52,27 +59,52 @@ def grid_of(learner: str, given: Sequence[str]) -> list[str]:
     ['kaczmarz:features=64,memory=none', 'kaczmarz:features=128,memory=none']
     """
     values: dict[str, Sequence[str]] = {}
+    known = parameter_names(learner)
     for text in given:
         key, equals, rest = text.partition("=")
         if not equals or not key or not all(rest.split("|")):
             raise ValueError(f"--grid {text}: write KEY=VALUE|VALUE")
+        check_parameter(f"--grid {text}", key, learner, known)
         values[key] = rest.split("|")
     if not values:
         if learner not in GRIDS:
             raise ValueError(f"{learner} has no grid of its own; give --grid KEY=VALUE|VALUE")
         values = dict(GRIDS[learner])
+    values = {**{key: (_text(value),) for key, value in fixed.items() if key not in values}, **values}
     pairs = [[f"{key}={value}" for value in each] for key, each in values.items()]
     return [f"{learner}:{','.join(combination)}" for combination in product(*pairs)]
 
 
+def _text(value: Any) -> str:
+    """Return a parameter of the settings as people write it in a command."""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
 class Dropped(NamedTuple):
-    """A setting that was dropped: after how many events, its metric on them, and that of the best then."""
+    """A contender that was dropped, and what was known then.
+
+    Attributes
+    ----------
+    events
+        Events that it was scored on: as many as ``best`` was then.
+    value, best_value
+        The headline metric of the contender and of the best one, both on these events.
+    best
+        The contender that was the best then.
+    reason
+        In words.
+    """
 
     events: int
-    metric: float
+    value: float
     best: str
-    best_metric: float
-    why: str
+    best_value: float
+    reason: str
+
+    @property
+    def why(self) -> str:
+        """The reason, with what it is about."""
+        return f"{self.reason} after {self.events:,} events, when {self.best} was the best"
 
 
 class Halving:
@@ -81,7 +113,7 @@ class Halving:
     Attributes
     ----------
     dropped
-        What was dropped, and why.
+        Who was dropped, and what was known then.
     """
 
     def __init__(self, watch: Callable[[Replay], None]) -> None:
@@ -108,14 +140,14 @@ class Halving:
             if advantage is None:
                 continue
             if found.p < SURE / len(rest):
-                why = f"worse than {best} (p < {SURE / len(rest):.2g})"
+                reason = "surely worse"
             elif place >= half > 1 and advantage.mean > 0.0:
-                why = "in the worse half"
+                reason = "in the worse half"
             else:
                 continue
-            own, other = (results.metrics_of(each, results.headline) for each in (name, best))
-            self.dropped[name] = Dropped(run.events, own, best, other, why)
-            run.contest.drop(name, why)
+            value, of_best = (results.metrics_of(each, results.headline) for each in (name, best))
+            dropped = self.dropped[name] = Dropped(run.events, value, best, of_best, reason)
+            run.contest.drop(name, dropped.why)
 
 
 def table_of(name: str, parameters: dict[str, Any]) -> str:

@@ -58,9 +58,14 @@ def test_several_kernels_reach_the_learner_as_a_tuple(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "task", "parameters", "message"),
     [
-        ("forest", "regression", {}, "learner 'forest' is unknown; use kernel or kaczmarz or"),
-        ("kaczmarz", "ranking", {}, "task 'ranking' is unknown; use classification or regression"),
-        ("kaczmarz", "regression", {"width": 1}, "parameters.width is unknown; use kernel"),
+        ("forest", "regression", {}, "learner forest: no such learner; use kernel, kaczmarz, doubly"),
+        ("kaczmarz", "ranking", {}, "task ranking: no such task; use classification or regression"),
+        (
+            "kaczmarz",
+            "regression",
+            {"width": 1},
+            "parameters.width: KaczmarzRegressor has no such parameter; did you mean bandwidth",
+        ),
         ("kaczmarz", "regression", {"scales": "x"}, "scales='x': scales must be a tuple"),
     ],
 )

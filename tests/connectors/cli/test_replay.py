@@ -46,7 +46,7 @@ def test_json(bananas):
     assert done.returncode == 0, done.stderr
     assert "classification, since `y` has booleans" in done.stderr
     result = json.loads(done.stdout)
-    assert result.keys() == {"events", "task", "verdict", "refused", "contenders"}
+    assert result.keys() == {"events", "task", "verdict", "refused", "contenders", "seed"}
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
     assert result["events"] == 1000
@@ -161,14 +161,17 @@ def test_a_record_cut_short_loses_nothing_before_it(bananas, tmp_path):
     [
         (["replay", "{log}", "--target", "nothing"], "the target 'nothing' is missing; there are"),
         (["replay", "{log}.missing", "--target", "y"], "No such file"),
-        (["replay", "{log}", "--target", "y", "--set", "size=3"], "KEY one of features, label_memory"),
+        (
+            ["replay", "{log}", "--target", "y", "--set", "size=3"],
+            "--set size=3: kernel has no such parameter; use features, label_memory",
+        ),
         (["replay", "{log}", "--target", "y", "--set", "features"], "write KEY=VALUE"),
         (["replay", "{log}", "--target", "y", "--set", "features=many"], "features='many'"),
         (
             ["replay", "{log}", "--target", "y", "--learner", "kaczmarz", "--set", "loss=hinge"],
             "'squared' or 'margin'",
         ),
-        (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kernel or kaczmarz"),
+        (["replay", "{log}", "--target", "y", "--learner", "forest"], "use kernel, kaczmarz"),
         (["replay", "{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
         (["replay", "{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),
         (["replay", "{log}", "--target", "y", "--save", "/dev/null"], "this is not a file"),
@@ -190,3 +193,18 @@ def test_wrong_things(bananas, arguments, message):
 
 def test_version():
     assert run("--version").stdout.strip() == f"streamk {streamk.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("options", "seed", "line"),
+    [
+        ([], 0, "seed 0; --set seed=N changes it"),
+        (["--set", "seed=3"], 3, "seed 3"),
+        (["--learner", "kaczmarz:seed=4"], 4, "seed 4"),
+        (["--learner", "river.forest.ARFClassifier"], 0, "seed 0; river.forest.ARFClassifier:seed=N changes"),
+    ],
+)
+def test_the_seed_is_printed(bananas, options, seed, line):
+    given = "replay", bananas, "--target", "y", "--limit", 100, "--no-baseline", *options
+    assert line in run(*given).stdout
+    assert json.loads(run(*given, "--json").stdout)["seed"] == seed

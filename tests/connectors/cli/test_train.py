@@ -44,8 +44,9 @@ def test_a_line_a_round_and_a_summary(bananas, tmp_path):
     done = train(bananas, *cut, "--save", model)
     assert done.exit_code == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["round", "pass", "shards", "events", "accuracy", "events/s", "bytes"]
-    assert [line.split()[:4] for line in lines[1:3]] == [["1", "1", "1", "200"], ["2", "1", "4", "256"]]
+    assert lines[0] == "seed 7"
+    assert lines[1].split() == ["round", "pass", "shards", "events", "accuracy", "events/s", "bytes"]
+    assert [line.split()[:4] for line in lines[2:4]] == [["1", "1", "1", "200"], ["2", "1", "4", "256"]]
     assert "2,000 events" in done.stdout
     assert f"saved to {model}: {model.stat().st_size:,} bytes" in done.stdout
     again = train(bananas, *cut, "--workers", 2, "--json", "--save", tmp_path / "again")
@@ -53,9 +54,7 @@ def test_a_line_a_round_and_a_summary(bananas, tmp_path):
     result = json.loads(again.stdout)
     assert (result["events"], result["shards"], result["passes"]) == (2000, 4, 1)
     assert (
-        result["rounds"]
-        == len(result["curve"])
-        == sum(line.split()[0].isdigit() for line in lines[:9] if line)
+        result["rounds"] == len(result["curve"]) == sum(line.split()[0].isdigit() for line in lines if line)
     )
     assert result["accuracy"] > 0.5
     assert again.stderr.splitlines()[-1] == f"saved to {tmp_path / 'again'}: {model.stat().st_size:,} bytes"
@@ -102,7 +101,7 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        for _ in range(4):
+        for _ in range(5):
             process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
         said = process.stderr.read()
@@ -125,7 +124,8 @@ def test_interrupted_without_a_checkpoint(bananas):
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdout.readline()
+        for _ in range(3):  # the seed, the heading and the first round
+            process.stdout.readline()
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(timeout=20) == 130
@@ -146,6 +146,42 @@ def test_the_command_is_the_library(bananas, tmp_path):
     )
 
 
+def test_two_runs_give_one_model_and_print_their_seed(bananas, tmp_path):
+    paths, cut = [tmp_path / "a", tmp_path / "b"], ("--shards", 2, "--round", 500, "--workers", 1)
+    for path in paths:
+        done = run("train", bananas, "--target", "y", "--learner", "kaczmarz", *cut, "--save", path)
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.splitlines().count("seed 0; --set seed=N changes it") == 1
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert run("train", bananas, "--target", "y", "--set", "seed=3", *cut).stdout.startswith("seed 3\n")
+    done = run("train", bananas, "--target", "y", *cut, "--json")
+    assert json.loads(done.stdout)["seed"] == 0
+
+
+def test_models_of_two_runs_merge_as_the_readme_shows(bananas, tmp_path):
+    header, *rows = bananas.read_text().splitlines()
+    for name, part in (("monday", rows[:900]), ("tuesday", rows[900:1800])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *part]))
+        log, model = tmp_path / f"{name}.csv", tmp_path / f"{name}.streamk"
+        done = run("train", log, "--target", "y", "--learner", "kaczmarz", "--workers", 1, "--save", model)
+        assert done.exit_code == 0, done.stderr
+    whole, both = tmp_path / "whole.streamk", tmp_path / "both.streamk"
+    (tmp_path / "all.csv").write_text("\n".join([header, *rows[:1800]]))
+    given = "--target", "y", "--learner", "kaczmarz", "--workers", 1
+    assert run("train", tmp_path / "all.csv", *given, "--save", whole).exit_code == 0
+    done = run("merge", tmp_path / "monday.streamk", tmp_path / "tuesday.streamk", "-o", both)
+    assert done.exit_code == 0, done.stderr
+    found = {}
+    for path in (whole, both):
+        model = streamk.load(path)
+        assert model.events == 1800
+        events = [dict(zip(("a", "b", "y"), row.split(","), strict=True)) for row in rows[1800:]]
+        guesses = [model.predict_one({"a": float(x["a"]), "b": float(x["b"])}) for x in events]
+        found[path] = sum(guess == x["y"] for guess, x in zip(guesses, events, strict=True)) / len(events)
+    assert found[whole] > 0.75
+    assert found[both] > found[whole] - 0.05
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -155,8 +191,8 @@ def test_the_command_is_the_library(bananas, tmp_path):
         (["{log}*.gz", "--target", "y"], "there is no such file"),
         (["{log}", "--target", "y", "--by", "size"], "--by size: use blocks or hash or file"),
         (["{log}", "{bad}", "--target", "y", "--by", "hash"], "--by hash is for one log"),
-        (["{log}", "--target", "y", "--learner", "forest"], "learner 'forest' is unknown"),
-        (["{log}", "--target", "y", "--set", "size=3"], "KEY one of"),
+        (["{log}", "--target", "y", "--learner", "forest"], "--learner forest: no such learner"),
+        (["{log}", "--target", "y", "--set", "size=3"], "--set size=3: kernel has no such parameter; use"),
         (["{log}", "--target", "y", "--task", "ranking"], "classification or regression"),
         (["{log}", "--target", "y", "--round", "0"], "'--round'"),
         (["{log}", "--target", "y", "--save", "/no/such/place/m"], "there is no directory"),

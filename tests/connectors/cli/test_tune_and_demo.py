@@ -48,12 +48,67 @@ def test_json_and_wrong_things(log):
         (["--grid", "features"], "write KEY=VALUE|VALUE"),
         (["--learner", "ls-svm"], "has no grid of its own"),
         (["--learner", "forest"], "forest"),
-        (["--grid", "size=1|2"], "parameters.size is unknown"),
+        (["--grid", "size=1|2"], "--grid size=1|2: kernel has no such parameter"),
     ):
         done = run("tune", log, "--target", "y", *arguments)
         assert done.returncode == 2
         assert message in " ".join(done.stderr.replace("│", " ").split())
         assert "Traceback" not in done.stderr
+
+
+def test_the_ranking_is_among_settings_scored_on_all_events(log, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    given = "tune", log, "--target", "y", "--learner", "kaczmarz", "--grid", "features=16|256"
+    found = strict(run(*given, "--grid", "bandwidth=0.01|1", "--json").stdout)
+    assert (found["events"], found["headline"], found["seed"]) == (4500, "accuracy", 0)
+    assert {row["events"] for row in found["ranking"]} == {4500}
+    assert found["dropped"]
+    values = [row["metrics"]["accuracy"] for row in found["ranking"]]
+    assert values == sorted(values, reverse=True)
+    ranked = {row["settings"] for row in found["ranking"]}
+    for row in found["dropped"]:
+        assert row["settings"] not in ranked
+        assert 2048 <= row["events_in_common"] < 4500
+        alone = run("replay", log, "--target", "y", "--learner", row["best"]["settings"],
+                    "--learner", row["settings"], "--limit", row["events_in_common"], "--no-baseline",
+                    "--json")  # fmt: skip
+        metrics = strict(alone.stdout)["contenders"]
+        assert metrics[row["settings"]]["accuracy"] == row["accuracy"]
+        assert metrics[row["best"]["settings"]]["accuracy"] == row["best"]["accuracy"]
+    text = run(*given, "--grid", "bandwidth=0.01|1").stdout
+    ranking, _, dropped = text.partition("Dropped on the way: compared on the events in common")
+    assert "accuracy over all 4,500 events" in ranking
+    assert "accuracy of the best" in dropped
+    assert f"the best on the first 2,048 events: {found['dropped'][0]['best']['settings']}" in dropped
+    for row in found["dropped"]:
+        assert row["settings"] not in ranking
+        assert row["settings"] in dropped
+    assert text.splitlines().count("seed 0; --grid seed=N changes it") == 1
+
+
+def test_several_files_and_patterns_are_one_log(log, tmp_path):
+    lines = log.read_text().splitlines()
+    for k in (1, 2):
+        (tmp_path / f"log-{k}.jsonl").write_text("\n".join(lines[500 * (k - 1) : 500 * k]) + "\n")
+    given = "--target", "y", "--learner", "kaczmarz", "--grid", "features=16|64", "--json"
+    whole = strict(run("tune", log, *given, "--limit", 1000).stdout)
+    for files in ([tmp_path / "log-1.jsonl", tmp_path / "log-2.jsonl"], [tmp_path / "log-*.jsonl"]):
+        found = strict(run("tune", *files, *given).stdout)
+        assert found["events"] == 1000
+        assert found["ranking"] == whole["ranking"]
+
+
+def test_the_settings_of_a_daemon_can_be_tuned(log, tmp_path):
+    path = tmp_path / "streamk.toml"
+    path.write_text(
+        f'[source]\nkind = "file"\npath = "{log}"\n[events]\ntarget = "y"\n'
+        '[learner]\nname = "kaczmarz"\nparameters = {features = 16, scales = [2, 1], seed = 5}\n'
+    )
+    done = run("tune", path, "--grid", "features=16|64", "--limit", 500, "--json")
+    assert done.returncode == 0, done.stderr
+    found = strict(done.stdout)
+    assert found["parameters"] == {"scales": [2, 1], "seed": 5, "features": 64}
+    assert found["seed"] == 5
 
 
 def strict(text):
@@ -66,7 +121,8 @@ def test_metrics_that_are_not_given_are_null(tmp_path):
     path.write_text("a,y\n" + "".join(f"{k % 25},c{k % 25}\n" for k in range(300)))
     grid = ["--learner", "kaczmarz", "--grid", "features=16|32"]
     done = run("tune", path, "--target", "y", *grid, "--json")
-    assert {each["auc"] for each in strict(done.stdout)["left"].values()} == {None}
+    found = [each["metrics"] for each in strict(done.stdout)["ranking"]]
+    assert {each["auc"] for each in found} == {None}
 
 
 @pytest.mark.parametrize("events", [2000, 3000])  # before settings are dropped for the first time, and after
@@ -82,7 +138,7 @@ def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
     monkeypatch.setattr(tune, "replay", failing)
     with pytest.raises(typer.Exit) as ended:
         tune.tune_command(
-            str(log), "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
+            [str(log)], "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
         )  # fmt: skip
     assert ended.value.exit_code == 2
     said = "every setting was left out: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"

@@ -54,8 +54,8 @@ def test_a_model_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "task", "sentence"),
     [
-        ("forest", "classification", "learner 'forest' is unknown"),
-        ("kaczmarz:size=3", "classification", r"parameters\.size is unknown"),
+        ("forest", "classification", "--learner forest: no such learner"),
+        ("kaczmarz:size=3", "classification", "--learner kaczmarz:size=3: kaczmarz has no such parameter"),
         ("kaczmarz:features", "classification", "after the colon come key=value"),
         ("river.forest.ARF", "classification", r"river\.forest\.ARF: river has no such model"),
         ("river.nothing.ARF", "classification", "river has no such model"),

@@ -24,7 +24,12 @@ def test_the_best_is_left(tmp_path):
     run = replay(log(tmp_path), names, baseline=False, watch=halving)
     assert run.results().ranking()[0] == "kaczmarz:features=256,bandwidth=1"
     assert len(halving.dropped) >= 2
-    assert all(run.results().error(name) == why for name, why in halving.dropped.items())
+    for name, dropped in halving.dropped.items():
+        assert run.results().error(name) == dropped.why
+        assert dropped.events == run.contest.standings[name].events
+        assert dropped.value == run.results().metrics_of(name, "accuracy")
+        again = replay(log(tmp_path), [dropped.best], baseline=False, limit=dropped.events)
+        assert dropped.best_value == again.results().metrics_of(dropped.best, "accuracy") >= dropped.value
     assert min(run.contest.standings[name].events for name in halving.dropped) >= 2048
     assert run.contest.standings["kaczmarz:features=256,bandwidth=1"].events == 5000
 
@@ -35,6 +40,13 @@ def test_equals_are_not_called_worse(tmp_path):
     names = ["kaczmarz:features=64,seed=1", "kaczmarz:seed=1,features=64"]
     replay(log(tmp_path), names, baseline=False, watch=halving)
     assert not halving.dropped
+
+
+def test_fixed_parameters_are_in_every_setting():
+    fixed = {"memory": 100, "scales": [2, 1], "features": 32}
+    assert grid_of("kaczmarz", ["features=16|64"], fixed) == [
+        "kaczmarz:memory=100,scales=2,1,features=16", "kaczmarz:memory=100,scales=2,1,features=64",
+    ]  # fmt: skip
 
 
 def test_grids():

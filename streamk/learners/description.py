@@ -1,0 +1,84 @@
+"""The description of a model: what it is, what it was given, and what it has learned."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from streamk.encoding.following import COUNT, MEAN, SQUARES
+from streamk.learners.kernel import KernelClassifier, KernelRegressor
+from streamk.learners.learner import Array, Learner
+
+
+def describe(learner: Learner) -> dict[str, Any]:
+    """Return a description of a learner, as values that JSON takes.
+
+    Returns
+    -------
+    dict
+        ``class`` and ``task``; ``parameters`` that differ from their defaults, without the
+        ``seed``, which is the one that was drawn if none was given;
+        ``events`` learned, those ``pending`` until their block is full, and ``features`` of an event.
+        ``labels`` in their order, None for numbers; the ``target``'s mean and standard deviation, None for
+        classes or if it is not scaled. ``inputs``: the name, mean and standard deviation of every number, or
+        its median where normal scores replace it. Strings and booleans are stored by hashes of their names
+        and values, so they are not among them. ``relevance`` of inputs, highest first, and ``experts`` with
+        their weights: empty unless the learner is a ``Kernel…`` one.
+
+    Examples
+    --------
+    >>> import streamk
+    >>> found = describe(streamk.KaczmarzClassifier(features=64, seed=7))
+    >>> found["class"], found["parameters"], found["events"]
+    ('KaczmarzClassifier', {'features': 64}, 0)
+    """
+    codec = learner._codec
+    summary = learner.summary() if isinstance(learner, KernelClassifier | KernelRegressor) else {}
+    relevance: dict[str, list[float]] = summary.get("relevance", {})
+    order = sorted(relevance, key=lambda name: -max(relevance[name], default=0.0))
+    scaled = codec.labels is None and codec.standard
+    return {
+        "class": type(learner).__name__,
+        "task": "classification" if learner._classifies else "regression",
+        "seed": learner._to_parts()[0].get("seed") if learner.seed is None else learner.seed,
+        "parameters": _changed(learner),
+        "events": learner.events,
+        "pending": learner.pending,
+        "features": learner.feature_count,
+        "labels": None if codec.labels is None else list(codec.labels.values),
+        "target": _scale(codec.target[0]) if scaled else None,
+        "inputs": _inputs(learner),
+        "relevance": {name: relevance[name] for name in order},
+        "experts": summary.get("experts", []),
+    }
+
+
+def _changed(learner: Learner) -> dict[str, Any]:
+    defaults = {field.name: field.default for field in fields(learner)}  # type: ignore[arg-type]
+    values = learner._parameters()
+    given = learner._get_params()
+    return {name: values[name] for name in values if name != "seed" and given[name] != defaults[name]}
+
+
+def _inputs(learner: Learner) -> list[dict[str, Any]]:
+    inputs = learner._codec.inputs
+    found = []
+    for name, slot in inputs.numbers.items():
+        row: dict[str, Any] = {"name": name, "mean": None, "deviation": None, "median": None}
+        if inputs.scaled:
+            row |= _scale(inputs.statistics[slot])
+        if name in inputs.transforms:
+            row |= {"mean": None, "deviation": None}  # of the scores, which nobody knows
+            row["median"] = float(inputs.transforms[name].invert(np.zeros(1))[0])
+        found.append(row)
+    return found
+
+
+def _scale(statistics: Array) -> dict[str, float | None]:
+    count = statistics[COUNT]
+    return {
+        "mean": float(statistics[MEAN]) if count > 0.0 else None,
+        "deviation": float(np.sqrt(statistics[SQUARES] / count)) if count >= 2.0 else None,
+    }

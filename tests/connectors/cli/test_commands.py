@@ -1,0 +1,130 @@
+"""The subcommands as a table: nothing heavy is imported for help, and names that are wrong are corrected."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import streamk
+from connectors import learner_names
+from connectors.cli import COMMANDS, app, load
+from streamk.scores import TASKS
+
+HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def plain(text):
+    return " ".join(text.replace("│", " ").split())
+
+
+LIGHT = "merge", "show", "init", "adopt", "fetch", "labels"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], ["replya"], ["--halp"], [], *([name, "--help"] for name in LIGHT)],
+    ids=" ".join,
+)
+def test_help_and_usage_errors_import_no_learner(arguments):
+    code = (
+        "import sys\n"
+        "from connectors.cli import app\n"
+        "try:\n"
+        f"    app({arguments!r})\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        f"print('imported:', [name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "imported: []", done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_says_what_docstrings_say(name):
+    command = load(name)
+    assert " ".join(command.help.split()).startswith(COMMANDS[name].help)
+    assert command.name == name
+
+
+def commands():
+    """Yield the arguments that lead to each command that does something."""
+    for name in COMMANDS:
+        below = getattr(load(name), "commands", None)
+        yield from ([name, each] for each in below) if below else ([name],)
+
+
+@pytest.mark.parametrize("arguments", [*commands()], ids=" ".join)
+def test_every_command_has_help_with_an_example(arguments, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    done = run(*arguments, "--help")
+    assert done.exit_code == 0, done.output
+    assert f"streamk {' '.join(arguments)} " in plain(done.output).partition("For example: ")[2]
+
+
+def test_help_lists_every_command():
+    listed = run("--help").output
+    assert all(name in listed for name in COMMANDS)
+
+
+def test_the_version():
+    assert run("--version").output == f"streamk {streamk.__version__}\n"
+
+
+def test_the_names_of_learners_are_those_of_streamk():
+    assert tuple(TASKS) == learner_names.TASKS
+    for prefix in learner_names.NAMES.values():
+        assert {f"{prefix}Classifier", f"{prefix}Regressor"} <= set(streamk.__all__)
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "".join(f"{k % 7},{k % 7 > 3}\n" for k in range(300)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["replya"], "No such command 'replya'. Did you mean 'replay'?"),
+        (["replay", "{log}", "--targt", "y"], "--target"),
+        (["replay", "{log}", "--target", "y", "--learner", "kernl"],
+         "streamk: --learner kernl: no such learner; did you mean kernel?"),
+        (["train", "{log}", "--target", "y", "--learner", "kernl"],
+         "streamk: --learner kernl: no such learner; did you mean kernel?"),
+        (["tune", "{log}", "--target", "y", "--learner", "kernl"],
+         "streamk: --learner kernl: no such learner; did you mean kernel?"),
+        (["replay", "{log}", "--target", "y", "--set", "featurs=3"],
+         "--set featurs=3: kernel has no such parameter; did you mean features?"),
+        (["train", "{log}", "--target", "y", "--set", "featurs=3"],
+         "--set featurs=3: kernel has no such parameter; did you mean features?"),
+        (["tune", "{log}", "--target", "y", "--grid", "featurs=3|4"],
+         "--grid featurs=3|4: kernel has no such parameter; did you mean features?"),
+        (["replay", "{log}", "--target", "y", "--learner", "kaczmarz:featurs=3"],
+         "--learner kaczmarz:featurs=3: kaczmarz has no such parameter; did you mean features?"),
+        (["replay", "{log}", "--target", "y", "--learner", "river.forest.ARFClasifier"],
+         "river.forest.ARFClasifier: river has no such model; did you mean river.forest.ARFClassifier?"),
+        (["replay", "{log}", "--target", "y", "--learner", "river.forset.ARFClassifier"],
+         "did you mean river.forest.ARFClassifier?"),
+        (["replay", "{log}", "--target", "y", "--learner", "river.forest.ARFClassifier:n_model=3"],
+         "has no parameter 'n_model'; did you mean n_models?"),
+        (["train", "{log}", "--target", "y", "--task", "clasification"], "did you mean classification?"),
+        (["train", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["replay", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["tune", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
+        (["merge", "{log}x", "-o", "m"], "No such file or directory; did you mean {log}?"),
+        (["replay", "{log}", "--target", "y", "--learner", "{log}.streamk"], "did you mean {log}?"),
+        (["check", "{log}x"], "No such file or directory; did you mean {log}?"),
+        (["show", "{log}x"], "No such file or directory; did you mean {log}?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_name_is_answered_with_the_near_one(log, monkeypatch, arguments, sentence):
+    monkeypatch.setenv("COLUMNS", "300")
+    done = run(*(each.replace("{log}", str(log)) for each in arguments))
+    assert done.exit_code == 2
+    assert sentence.replace("{log}", str(log)) in plain(done.stderr)
