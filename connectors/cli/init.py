@@ -10,11 +10,6 @@ from typing import Annotated
 import typer
 
 from connectors.cli.exits import exits, usage
-from connectors.cli.reading import Target, format_of
-from connectors.files.replayed import ReplayLog
-from connectors.replay.reading import decide_task
-from connectors.schema_file import schema_table, with_schema
-from connectors.settings_file import example
 from connectors.stream import USAGE, Failure
 
 
@@ -24,11 +19,13 @@ def init_command(
         str | None,
         typer.Option("--from", metavar="LOG", help="Take target, task and column types from a log."),
     ] = None,
-    target: Target = None,
+    target: Annotated[str | None, typer.Option(help="The field to predict.")] = None,
 ) -> None:
     """Write an example of the settings, with a comment for each."""
     with exits(), usage():
-        text = example() if log is None else _of_log(log, target)
+        from connectors.settings_file import example
+
+        text = example() if log is None else _of_log(log, target, example())
         try:
             with path.open("x") as file:
                 file.write(text)
@@ -37,14 +34,19 @@ def init_command(
         typer.echo(f"wrote {path}; now: streamk check {path}")
 
 
-def _of_log(name: str, target: str | None) -> str:
+def _of_log(name: str, target: str | None, text: str) -> str:
     """Return the example with what a log says of its events."""
+    from connectors.cli.reading import format_of
+    from connectors.files.replayed import ReplayLog
+    from connectors.replay.reading import decide_task
+    from connectors.schema_file import schema_table, with_schema
+
     if target is None:
         raise ValueError("--target: name the field to predict")
     log = ReplayLog(name, format_of(target))
     decision = decide_task(log.look(), target)
     typer.echo(decision.sentence, err=True)
-    text = example().replace('target = "label"', f"target = {json.dumps(target)}", 1)
+    text = text.replace('target = "label"', f"target = {json.dumps(target)}", 1)
     text = text.replace(
         "streamk-events-label", f"streamk-events-{re.sub(r'[^A-Za-z0-9._-]', '-', target)}", 1
     )

@@ -13,9 +13,6 @@ from rich.table import Table
 
 from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
-from connectors.models import load
-from connectors.models import merged as merged_format
-from connectors.models import save as save_model
 
 _COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
 
@@ -32,6 +29,7 @@ def merge_command(
     """
     with exits(), usage():
         import streamk
+        from connectors import models as model_files
 
         for path in models:
             if path.exists() and output.exists() and output.samefile(path):
@@ -40,9 +38,9 @@ def merge_command(
         if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
             raise ValueError(f"{twice} is named twice, and what it knows would count twice")
         check_place("-o", output)
-        files = [(path, *load(path)) for path in models]
+        files = [(path, *model_files.load(path)) for path in models]
         loaded: list[Any] = [learner for _, learner, _ in files]
-        stored = merged_format([(path, format) for path, _, format in files])
+        stored = model_files.merged([(path, format) for path, _, format in files])
         rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
         for model in loaded:
             model.flush()
@@ -50,7 +48,7 @@ def merge_command(
             merged = streamk.merge(loaded)
         except ValueError as error:
             raise ValueError(_with_names(str(error), models)) from None
-        whole = _row(output, save_model(merged, output, stored), merged)
+        whole = _row(output, model_files.save(merged, output, stored), merged)
         if as_json:
             typer.echo(json.dumps({"models": rows, "merged": whole}))
             return

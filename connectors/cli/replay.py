@@ -37,7 +37,7 @@ from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, late_of, opened
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
-from connectors.replay.specs import settings_of
+from connectors.replay.specs import check_name, settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
 from streamk.learners import Learner
@@ -146,6 +146,8 @@ def replay_command(
 
         with opened(files, how) as (log, given):
             names = learner or [given.name]
+            for name in names:
+                check_name(name)
             parameters = _parameters(given, names[0], settings or [])
             if save is not None:
                 _check_saved(save, names[0])
@@ -161,7 +163,7 @@ def replay_command(
             log, late = late_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
                 told = task or (given.task if files[0].endswith(".toml") else None)
-                scoring = Scoring(interval, by, level)
+                scoring = Scoring(interval, by, level, predictions)
                 run = replay(
                     log,
                     names,
@@ -175,11 +177,11 @@ def replay_command(
                     keep,
                     watch,
                     announce,
-                    predictions,
                 )
             seed = _seed(names[0], parameters)
             option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
-            announce(seed_line(seed, option))
+            if not as_json:
+                console.print(seed_line(seed, option), soft_wrap=True, highlight=False, markup=False)
             if sentence := report.left_out(run, log):
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if as_json:

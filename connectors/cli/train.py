@@ -128,7 +128,8 @@ def train_command(
                     parts = [*topic_shards(given, start, end)]
             machine = build(learner, task, parameters)
             errors = Console(stderr=True)
-            errors.print(seed_line(machine.seed), soft_wrap=True, highlight=False)
+            if not as_json:
+                console.print(seed_line(machine.seed), soft_wrap=True, highlight=False)
             if checkpoint is not None and checkpoint.exists():
                 console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:

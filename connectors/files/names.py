@@ -40,7 +40,7 @@ def _require(path: Path) -> None:
     """Raise a ValueError if a named file is not there."""
     if str(path) == "-" or path.exists():
         return
-    raise ValueError(f"{path}: there is no such file{near_file(path)}")
+    raise ValueError(f"{path}: No such file or directory{near_file(path)}")
 
 
 def _by_number(name: str) -> tuple[list[str | int], str]:

@@ -22,6 +22,7 @@ class Scoring(NamedTuple):
     interval: int = 1000
     by: str | None = None
     level: float | None = None
+    predictions: Path | None = None  # the file for every prediction
 
 
 class Point(NamedTuple):
@@ -54,8 +55,8 @@ class Replay:
         Records that were decoded and could not be taken; the first few as sentences.
     lines
         Of events whose targets have not come, by their keys.
-    written
-        Bytes of predictions in their file.
+    written, share
+        Bytes of predictions in their file, and which part of the log has been gone through.
     interrupted, error
         Whether Ctrl-C ended the replay, or what did.
     """
@@ -69,13 +70,14 @@ class Replay:
     examples: list[str] = field(default_factory=list)
     lines: dict[Any, int] = field(default_factory=dict)
     written: int = 0
+    share: float = 0.0
     interrupted: bool = False
     error: str = ""
 
     @classmethod
     def beginning(cls, task: str, models: dict[str, Any], scoring: Scoring, late: Late | None) -> Replay:
         """Return a replay of nothing yet."""
-        return cls(task, Contest(models, task, *scoring), late)
+        return cls(task, Contest(models, task, scoring.interval, scoring.by, scoring.level), late)
 
     @property
     def events(self) -> int:

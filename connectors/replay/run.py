@@ -19,7 +19,7 @@ from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import check_by, decide_task, interpret
-from connectors.replay.specs import check_name, contender
+from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, Refuse, late_of
 from streamk.prequential.replaying import LOOK, warm
@@ -41,7 +41,6 @@ def replay(
     checkpoint: Checkpoint | None = None,
     watch: Watch = lambda replay: None,
     announce: Callable[[str], None] = lambda sentence: None,
-    predictions: Path | None = None,
 ) -> Replay:
     """Replay a log through contenders, and return where they stand.
 
@@ -63,7 +62,7 @@ def replay(
         How late targets come (:mod:`streamk.prequential.late`). A learner that has a parameter of this name
         is told how many events, unless its settings say another.
     scoring
-        Windows, slices, intervals.
+        Windows, slices, intervals, and a file for every prediction.
     strict
         Whether the first record that cannot be taken ends the replay, with no target that is still on its
         way. Else it is left out and counted, and the first few are kept.
@@ -73,8 +72,6 @@ def replay(
         Called after every chunk of events.
     announce
         Takes sentences about how the log is read and what the task is, before the first event.
-    predictions
-        A file for every prediction (:class:`connectors.replay.predictions.PredictionFile`).
 
     Ctrl-C ends the replay; the figures are then of what was before.
 
@@ -88,8 +85,6 @@ def replay(
     names = [learners] if isinstance(learners, str) else list(learners)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice; give one of them other settings")
-    for name in names:
-        check_name(name)
     count = late.delay if isinstance(late, ByCount) else 0
 
     def models(task: str) -> dict[str, Any]:
@@ -128,17 +123,17 @@ def replay(
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
             run = checkpoint.read(run)
-        refuse, share = Refusals(run, strict), 0.0
-        file = None if predictions is None else _listening(run, predictions)
+        refuse = Refusals(run, strict)
+        file = None if scoring.predictions is None else _listening(run, scoring.predictions)
         for piece in pieces(chain(head, reading), log, run, limit, refuse):
-            if run.late is None and run.contest.tail is None and share >= _FREEZE:
+            if run.late is None and run.contest.tail is None and run.share >= _FREEZE:
                 run.contest.freeze()
             _take(run, piece, log, refuse, file)
             if refuse.ended:
                 break
             run.read += piece.read
             if piece.read:
-                share = _share(log, run, limit)
+                run.share = _share(log, run, limit)
             run.mark()
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():

@@ -97,7 +97,7 @@ def check_name(text: str) -> None:
     if not text.startswith("river."):
         name, _ = settings_of(text)
         if not name.endswith(".streamk") and not Path(name).is_file():
-            learner_classes(name)
+            learner_classes(name, "--learner")
 
 
 def _file(path: str, settings: dict[str, str], task: str) -> Any:

@@ -110,7 +110,7 @@ def test_what_is_left_out_is_said(stand, tmp_path):
     assert f"{stand.topic('in')}-0, offset 100" in done.stderr
     assert len(ids(tmp_path / "log")) == 100
     done = run("replay", config, "--no-baseline")
-    assert "left out: 2 records that cannot be decoded, 1 without a target" in done.stdout
+    assert "skipped 3 rows: 2 that cannot be decoded and 1 without `y`" in done.stdout
     assert "99 events" in done.stdout
 
 
@@ -123,7 +123,7 @@ def test_what_is_left_out_is_said(stand, tmp_path):
         (["record", "{c}", "{t}/no/such"], 2, "No such file or directory"),
         (["replay", "{c}", "--target", "y"], 2, "as events.target"),
         (["replay", "{t}/x.csv", "--target", "y", "--from", "3"], 2, "--from: it is for a topic"),
-        (["record", "{t}/nothing.toml", "{t}/a"], 2, "streamk init writes an example"),
+        (["record", "{t}/nothing.toml", "{t}/a"], 2, "nothing.toml: No such file or directory"),
     ],
 )
 def test_wrong_things(stand, tmp_path, arguments, code, message):

@@ -46,10 +46,15 @@ def test_from_a_csv_of_their_own_to_a_page(logs, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "semicolons between values and decimal commas" in done.stderr
     assert "classification, since `label` has " in done.stderr
-    assert "2 could not be decoded" in done.stdout or "2 records" in done.stdout
+    assert "skipped 2 rows: 2 that cannot be decoded" in done.stdout
     found = json.loads((report / "results.json").read_text())
     assert found["events"] == 3000
-    assert [each["name"] for each in found["contenders"]] == [*contenders, "river LogisticRegression"]
+    assert [each["name"] for each in found["contenders"]] == [
+        *contenders,
+        "last value",
+        "majority class",
+        "linear model",
+    ]
     assert [each["value"] for each in found["contenders"][0]["slices"]] == ["d0", "d1", "d2"]
     assert found["left_out"]["unreadable"] == 2
     assert [file["name"] for file in found["log"]] == ["part0.csv", "part1.csv"]

@@ -185,9 +185,9 @@ def test_models_of_two_runs_merge_as_the_readme_shows(bananas, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{log}", "--target", "z"], "there is no column 'z'; there are a, b, y"),
+        (["{log}", "--target", "z"], "there is no column 'z'; use a, b or y"),
         (["{log}"], "--target"),
-        (["{log}.missing", "--target", "y"], "there is no such file"),
+        (["{log}.missing", "--target", "y"], "No such file"),
         (["{log}*.gz", "--target", "y"], "there is no such file"),
         (["{log}", "--target", "y", "--by", "size"], "--by size: use blocks or hash or file"),
         (["{log}", "{bad}", "--target", "y", "--by", "hash"], "--by hash is for one log"),

@@ -141,7 +141,7 @@ def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
             [str(log)], "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
         )  # fmt: skip
     assert ended.value.exit_code == 2
-    said = "every setting was left out: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"
+    said = "every setting failed: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"
     assert said in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from connectors.files.replayed import ReplayLog
-from connectors.replay.progress import Checkpoint
+from connectors.replay.progress import Checkpoint, Scoring
 from connectors.replay.run import replay
 from connectors.replay.writing import write
 
@@ -37,7 +37,9 @@ def log_of(path, task, classes=2, rows=4600):
 @pytest.mark.parametrize("delay", [0, 3])
 def test_figures_are_computed_again(tmp_path, task, classes, delay):
     log = ReplayLog(log_of(tmp_path / "log.csv", task, classes), "y")
-    run = replay(log, LEARNER, delay=delay, predictions=tmp_path / "p.jsonl", baseline="full")
+    run = replay(
+        log, LEARNER, delay=delay, scoring=Scoring(predictions=tmp_path / "p.jsonl"), baseline="full"
+    )
     write(tmp_path, run, log, ["streamk"], {})
     assert differences(tmp_path / "p.jsonl", tmp_path / "results.json") == []
     found = json.loads((tmp_path / "results.json").read_text())
@@ -65,13 +67,19 @@ class Stop:
 def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     path = log_of(tmp_path / "log.csv", "classification")
     whole = tmp_path / f"whole{suffix}"
-    replay(ReplayLog(path, "y"), LEARNER, predictions=whole)
+    replay(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
     for after in (1000, 3000, 10**9):
         keep = Checkpoint(tmp_path / "kept", {})
         keep.due = lambda: True
         parts = tmp_path / f"parts{suffix}"
         try:
-            replay(ReplayLog(path, "y"), LEARNER, predictions=parts, checkpoint=keep, watch=Stop(after))
+            replay(
+                ReplayLog(path, "y"),
+                LEARNER,
+                scoring=Scoring(predictions=parts),
+                checkpoint=keep,
+                watch=Stop(after),
+            )
         except KeyboardInterrupt:
             with parts.open("ab") as file:
                 file.write(b"what was written after the checkpoint")
@@ -79,4 +87,9 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     assert len(whole.read_text().splitlines()) == 4600 + (suffix == ".csv")
     parts.write_bytes(b"")
     with pytest.raises(ValueError, match="is shorter than when the replay was interrupted"):
-        replay(ReplayLog(path, "y"), LEARNER, predictions=parts, checkpoint=Checkpoint(tmp_path / "kept", {}))
+        replay(
+            ReplayLog(path, "y"),
+            LEARNER,
+            scoring=Scoring(predictions=parts),
+            checkpoint=Checkpoint(tmp_path / "kept", {}),
+        )
