@@ -318,7 +318,7 @@ def test_a_column_of_keys_that_is_not_there(tmp_path):
     _, labels = csv_logs(tmp_path, ["k"], [("k", 1)])
     with pytest.raises(ValueError, match=r"events\.csv: there is no column 'key'; use a, id or at"):
         list(events_of(tmp_path / "events.csv", "key"))
-    with pytest.raises(ValueError, match=r"labels\.csv: there is no column 'key'; there are id, y, at"):
+    with pytest.raises(ValueError, match=r"labels\.csv: there is no column 'key'; use id, y or at"):
         ByLabels(labels, joined("key"), "at").look()
 
 
