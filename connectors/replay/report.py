@@ -15,6 +15,7 @@ from rich.table import Table
 
 from connectors.replay.page.words import metric_name
 from connectors.replay.progress import Point, Replay
+from connectors.replay.recommendation import recommendation
 from streamk.prequential.late import ByCount
 
 Watch = Callable[[Replay], None]
@@ -128,8 +129,11 @@ def summary(run: Replay, console: Console) -> None:
 
     results = run.results()
     console.print(metrics_table(run))
+    if (slices := slices_table(run)) is not None:
+        console.print(slices)
     if len(run.names) > 1:
         console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+        console.print(recommendation(results), soft_wrap=True, highlight=False, markup=False)
     if (frozen := results.frozen()) is not None:
         console.print(without_labels(frozen, run.task), soft_wrap=True, highlight=False, markup=False)
     for name in run.names:
@@ -142,6 +146,23 @@ def summary(run: Replay, console: Console) -> None:
     console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
+
+
+def slices_table(run: Replay) -> Table | None:
+    """Return the headline metric for each value of the field of ``--by``, None without one."""
+    results = run.results()
+    found = {name: slices for name in run.names if (slices := results.slices(name))}
+    if not found:
+        return None
+    by = str(run.contest.by)
+    table = Table(title=f"{metric_name(results.headline)} by {by}", title_justify="left")
+    table.add_column(by, overflow="fold")
+    for name in ("events", *found):
+        table.add_column(name, justify="right", overflow="fold")
+    for value, (events, _) in next(iter(found.values())).items():
+        shown = (_number(slices[value][1] if value in slices else None) for slices in found.values())
+        table.add_row(value, f"{events:,}", *shown)
+    return table
 
 
 def without_labels(frozen: Mapping[str, Any], task: str) -> str:

@@ -95,6 +95,16 @@ class Results:
         """Return whether a contender failed; its error is :meth:`error`."""
         return self._standing(name).failed
 
+    def slices(self, name: str) -> dict[str, tuple[int, float]]:
+        """Return the events and the headline metric of a contender for each value of the field of slices."""
+        slices = self._standing(name).slices
+        if slices is None or self.failed(name):
+            return {}
+        return {
+            str(value): (sums.events, float(sums.values()[self.headline]))
+            for value, sums in slices.table().items()
+        }
+
     def frozen(self) -> dict[str, Any] | None:
         """Return what a frozen copy of the first contender reached without new labels, None if nothing.
 

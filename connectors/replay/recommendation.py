@@ -1,0 +1,92 @@
+"""One sentence on which contender to use: error, time and memory weighed against one another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connectors.replay.page.words import size
+from streamk.metrics.comparison import MEASURES, Comparison
+from streamk.prequential import Results
+from streamk.prequential.results import bytes_of
+
+
+def recommendation(results: Results) -> str:
+    """Return which contender to use and why, empty if none is left.
+
+    It is the best one, unless a contender that is not worse for sure (``p >= 0.05``) takes less time an
+    event: then it is the cheapest of these. What it gains and costs is in comparison with the next best of
+    the others.
+
+    Parameters
+    ----------
+    results
+        Of a replay; its times differ from run to run, and so may the sentence.
+    """
+    ranked = results.ranking()
+    if not ranked:
+        return ""
+    best = ranked[0]
+    if len(ranked) == 1:
+        return f"Use {best}: no other contender is left"
+    equals = [best, *(name for name in ranked[1:] if _tied(results.compare(best, name)))]
+    chosen = min(equals, key=lambda name: _seconds(results, name))
+    if chosen != best:
+        return (
+            f"Use {chosen}: {best} is not better for sure ({_interval(results.compare(best, chosen))}) "
+            f"and takes {_times(_seconds(results, best), _seconds(results, chosen))} its time"
+            f"{_memory(results, chosen)}"
+        )
+    other = next(name for name in ranked if name != chosen)
+    found = results.compare(chosen, other)
+    cost = _times(_seconds(results, chosen), _seconds(results, other))
+    if found.diverged:
+        return f"Use {chosen}: {other} diverged{_memory(results, chosen).replace(' and ', '; it takes ')}"
+    if _tied(found):
+        return (
+            f"Use {chosen}: {other} is not worse for sure ({_interval(found)}), and {chosen} takes {cost} "
+            f"its time{_memory(results, chosen)}"
+        )
+    gain, unit = _gain(found)
+    return (
+        f"Use {chosen}: its error is {gain} {unit} below that of {other} ({_interval(found)}) for {cost} its "
+        f"time{_memory(results, chosen)}"
+    )
+
+
+def _tied(found: Comparison) -> bool:
+    return found.leader is None
+
+
+def _seconds(results: Results, name: str) -> float:
+    """Return the seconds that an event costs, none if that was not measured."""
+    rate = results.rate(name)
+    return 1.0 / rate if rate else 0.0
+
+
+def _times(ours: float, other: float) -> str:
+    if not ours or not other:
+        return "an unknown multiple of"
+    ratio = ours / other
+    return f"{ratio:,.0f} times" if ratio >= 9.5 else f"{ratio:.2g} times"
+
+
+def _memory(results: Results, name: str) -> str:
+    found: Any = bytes_of(results.models[name])
+    return "" if found is None else f" and {size(found)}"
+
+
+def _gain(found: Comparison) -> tuple[str, str]:
+    scale, _ = MEASURES[found.measure]
+    mean = 0.0 if found.advantage is None else abs(found.advantage.mean) * scale
+    return f"{mean:,.3g}", "points" if found.measure == "accuracy" else "of MAE"
+
+
+def _interval(found: Comparison) -> str:
+    if found.advantage is None:
+        return "it cannot be compared"
+    scale, _ = MEASURES[found.measure]
+    low, high = sorted((found.advantage.low * scale, found.advantage.high * scale))
+    if found.advantage.mean < 0.0:
+        low, high = -high, -low
+    ends = f"{low:,.3g} to {high:,.3g}".replace("-", "−")
+    return f"{100 * found.advantage.level:.4g} % interval {ends}"

@@ -1,0 +1,49 @@
+"""The sentence that says which contender to use, from what was measured."""
+
+import pytest
+
+from connectors.replay.recommendation import recommendation
+from streamk.prequential import Results, Subject
+from streamk.prequential.contest import Contest
+
+
+class Fixed(Subject):
+    """It predicts the target, but for one event in so many, at a cost."""
+
+    def __init__(self, wrong):
+        self.wrong, self.count = wrong, 0
+
+    def predict(self, x):
+        self.count += 1
+        return {("v" if x["y"] == "u" else "u") if self.count % self.wrong == 0 else x["y"]: 1.0}
+
+    def learn(self, x, y):
+        pass
+
+
+def results_of(seconds, **wrong):
+    """Results of contenders that took so many seconds for all their events."""
+    events = [({"y": "uv"[k % 2]}, "uv"[k % 2]) for k in range(3000)]
+    contest = Contest({name: Fixed(each) for name, each in wrong.items()}, "classification")
+    contest.take([x for x, _ in events], [y for _, y in events])
+    for name, spent in seconds.items():
+        contest.standings[name].seconds = spent
+    return Results(contest)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wrong", "sentence"),
+    [
+        ({"a": 4.0, "b": 1.0}, {"a": 50, "b": 3}, "Use a: its error is 31.3 points below that of b (95 % "),
+        ({"a": 4.0, "b": 1.0}, {"a": 51, "b": 50}, "Use b: a is not better for sure (95 % "),
+        ({"a": 1.0, "b": 4.0}, {"a": 51, "b": 50}, "Use a: b is not worse for sure (95 % "),
+        ({"a": 1.0}, {"a": 50}, "Use a: no other contender is left"),
+    ],
+)
+def test_error_and_cost_are_weighed(seconds, wrong, sentence):
+    assert recommendation(results_of(seconds, **wrong)).startswith(sentence)
+
+
+def test_the_cost_is_a_multiple_of_the_next_best():
+    found = recommendation(results_of({"a": 4.0, "b": 1.0, "c": 1.0}, a=50, b=3, c=2))
+    assert "for 4 times its time" in found
