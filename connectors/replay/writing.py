@@ -14,7 +14,7 @@ from typing import Any
 
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
-from connectors.replay.report import lateness
+from connectors.replay.report import lateness, without_labels
 from streamk.prequential import Results
 from streamk.prequential.results import Windows, finite
 
@@ -53,13 +53,12 @@ def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given:
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = _curves(results)
     _write_curve(directory, results)
-    said = [each["words"] for each in found["comparisons"]]
-    _write(directory / "index.html", page({**found, "comparisons": said}, curves, measured))
+    _write(directory / "index.html", page(found, curves, measured))
 
 
 def _curves(results: Results) -> dict[str, Windows]:
     """Return the windows of all contenders, and of the frozen copy of the first one, if there is one."""
-    found = {name: results.windows(name) for name in results.names}
+    found = {name: results.windows(name) for name in results.names if not results.failed(name)}
     if (frozen := results.frozen_windows()) is not None:
         found[f"{results.names[0]} (frozen)"] = frozen
     return found
@@ -99,6 +98,7 @@ def about(
         if callable(summary):
             contender["summary"] = _plain(summary())
     found["interrupted"], found["stopped"] = run.interrupted, run.error
+    found["without_labels"] = "" if found["frozen"] is None else without_labels(found["frozen"], run.task)
     return found
 
 

@@ -84,6 +84,8 @@ def _heading(title: str, task: str, results: Mapping[str, Any], contenders: Rows
         facts.append(str(results["delay"]))
     verdict = str(results.get("verdict") or _plain_verdict(task, contenders))
     said = f'<p class="verdict">{escape(verdict)}</p>' if verdict else ""
+    if results.get("without_labels"):
+        said += f'<p class="remark">{escape(results["without_labels"])}</p>'
     return f'<header><h1>{escape(title)}</h1><p class="kicker">{escape(" · ".join(facts))}</p>{said}</header>'
 
 
@@ -109,9 +111,14 @@ def _metrics(task: str, contenders: Rows) -> list[str]:
 
 
 def _comparisons(results: Mapping[str, Any]) -> str:
-    said = results.get("comparisons") or []
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
-    return section("Comparisons", f"<ul>{items}</ul>" if items else "")
+    found = results.get("comparisons") or []
+    pairs = [each for each in found if isinstance(each, Mapping)]
+    sentences = [each for each in found if not isinstance(each, Mapping)]
+    if pairs:  # the sentences of the best; the table has all pairs
+        sentences += [each["words"] for each in pairs if pairs[0]["first"] in (each["first"], each["second"])]
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    table = tables.pairs_table("pairs", pairs) if len(pairs) > 1 else ""
+    return section("Comparisons", f"<ul>{items}</ul>" if items else "", table)
 
 
 def _confusion(contenders: Rows) -> str:

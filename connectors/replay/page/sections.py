@@ -60,7 +60,9 @@ def figure(drawn: str, caption: str = "", before: str = "") -> str:
 
 def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> str:
     """Return the curves of the headline metric and of one more."""
-    drawn = [(k, c, curves[c["name"]]) for k, c in enumerate(contenders) if c["name"] in curves]
+    names = [c["name"] for c in contenders]
+    more: Rows = [{"name": name} for name in curves if name not in names]  # a frozen copy
+    drawn = [(k, c, curves[c["name"]]) for k, c in enumerate([*contenders, *more]) if c["name"] in curves]
     drawn = [(k, c, curve) for k, c, curve in drawn if len(curve.rows)]
     if not drawn:
         return ""
@@ -79,8 +81,8 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> 
         if any(len(line.alarms) for line in lines):
             said += " A tick across a line: its contender noticed a drift."
         heading = f"<h3>{escape(metric_name(metric)[0].upper() + metric_name(metric)[1:])}</h3>"
-        names = legend([(line.name, line.place) for line in lines])
-        parts.append(figure(picture, escape(f"{said} {remark}".strip()), heading + names))
+        keys = legend([(line.name, line.place) for line in lines])
+        parts.append(figure(picture, escape(f"{said} {remark}".strip()), heading + keys))
     return section("Over the events", *parts)
 
 

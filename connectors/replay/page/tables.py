@@ -109,6 +109,40 @@ def _interval_row(metric: str, contenders: Rows) -> tuple[str, Sequence[Cell]]:
     return f'<span class="sub">{escape(metric_name(metric))}, {percent} interval</span>', cells
 
 
+def pairs_table(key: str, pairs: Rows) -> str:
+    """Return by how much the contender of each row is ahead of that of each column."""
+    names = list(dict.fromkeys(name for pair in pairs for name in (pair["first"], pair["second"])))
+    found = {(pair["first"], pair["second"]): (1.0, pair) for pair in pairs}
+    found |= {(pair["second"], pair["first"]): (-1.0, pair) for pair in pairs}
+    rows: list[tuple[str, Sequence[Cell]]] = []
+    for name in names:
+        cells = [
+            _pair(name, *found[name, other]) if (name, other) in found else Cell(MISSING, "faint")
+            for other in names
+        ]
+        rows.append((escape(name), cells))
+    measure = "points of accuracy" if pairs[0].get("measure") == "accuracy" else "mean absolute error"
+    caption = (
+        f"Ahead of the contender of the column, in {measure}, with the 95% interval; bold where it leads"
+    )
+    return table(key, caption, ["", *map(escape, names)], rows)
+
+
+def _pair(name: str, sign: float, pair: Mapping[str, Any]) -> Cell:
+    """Return one contender's advantage over another."""
+    if pair.get("diverged"):
+        return Cell("diverged" if pair["diverged"] == name else "<b>leads</b>")
+    advantage = pair.get("advantage")
+    if not advantage:
+        return Cell(MISSING, "faint")
+    scale = sign * (100.0 if pair.get("measure") == "accuracy" else 1.0)
+    mean, low, high = (number_of(advantage[part]) * scale for part in ("mean", "low", "high"))
+    words = f"{decimal(mean, 3)} ({decimal(min(low, high), 3)} to {decimal(max(low, high), 3)})"
+    if pair.get("leader") == name:
+        return Cell(f'<b>{words}</b><span class="sr"> (leads)</span>', "best")
+    return Cell(words, "faint" if pair.get("leader") is None else "")
+
+
 def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
     """Return what was predicted for every label: rows are the labels, columns the predictions."""
     labels = [str(label) for label in classes.get("labels") or []]
