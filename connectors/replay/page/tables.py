@@ -123,7 +123,7 @@ def pairs_table(key: str, pairs: Rows) -> str:
         rows.append((escape(name), cells))
     measure = "points of accuracy" if pairs[0].get("measure") == "accuracy" else "mean absolute error"
     caption = (
-        f"Ahead of the contender of the column, in {measure}, with the 95% interval; bold where it leads"
+        f"Ahead of the contender of the column, in {measure}, ± half of the 95% interval; bold where it leads"
     )
     return table(key, caption, ["", *map(escape, names)], rows)
 
@@ -137,10 +137,10 @@ def _pair(name: str, sign: float, pair: Mapping[str, Any]) -> Cell:
         return Cell(MISSING, "faint")
     scale = sign * (100.0 if pair.get("measure") == "accuracy" else 1.0)
     mean, low, high = (number_of(advantage[part]) * scale for part in ("mean", "low", "high"))
-    words = f"{decimal(mean, 3)} ({decimal(min(low, high), 3)} to {decimal(max(low, high), 3)})"
+    ends = f'<br><span class="sub">± {decimal(abs(high - low) / 2.0, 3)}</span>'
     if pair.get("leader") == name:
-        return Cell(f'<b>{words}</b><span class="sr"> (leads)</span>', "best")
-    return Cell(words, "faint" if pair.get("leader") is None else "")
+        return Cell(f'<b>{decimal(mean, 3)}</b><span class="sr"> (leads)</span>{ends}', "best")
+    return Cell(decimal(mean, 3) + ends, "faint" if pair.get("leader") is None else "")
 
 
 def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
