@@ -258,6 +258,7 @@ class Decoder:
             for name, kind in format.types.items()
             if name not in gone and name not in self._texts
         }
+        self._numbers = {name for name in self._typed if format.types[name] == NUMBER}
         self.read_target = self._target_reader()
         self._names = list(format.columns or ())
         if form == "csv":
@@ -458,11 +459,7 @@ class Decoder:
                 weight = check_weight(weight)
         if not csv_row:
             fields = self._without_ignored(fields)
-        if self._typed:
-            self._type(fields, csv_row)
-        for name, words in self._texts.items():
-            text = fields.pop(name, None)
-            fields.update(zip(words, words_of("" if text is None else text, len(words)), strict=True))
+        fields = self._with_types(fields)
         if self._renamed is not None:
             fields = self._rename(fields, self._renamed)
         return Event(fields, target, weight, key, time)
@@ -484,12 +481,27 @@ class Decoder:
                 found |= {name + each.removeprefix(source): fields[each] for each in inside}
         return found
 
+    def _with_types(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Read values by their types, and replace texts by counts of their words; it changes the dict."""
+        if self._typed:
+            self._type(fields, self.form == "csv")
+        for name, words in self._texts.items():
+            text = fields.pop(name, None)
+            fields.update(zip(words, words_of("" if text is None else text, len(words)), strict=True))
+        return fields
+
     def _type(self, fields: dict[str, Any], read_already: bool) -> None:
+        if read_already:
+            if MISFIT in fields.values():
+                for name in [name for name, value in fields.items() if value is MISFIT]:
+                    self.note_misfit(name, MISFIT)
+                    fields[name] = None
+            return
         for name, read in self._typed.items():
             value = fields.get(name)
-            if value is None:
+            if value is None or (name in self._numbers and type(value) is float and value - value == 0.0):
                 continue
-            found = value if read_already else read(value)
+            found = read(value)
             if found is MISFIT:
                 self.note_misfit(name, value)
                 found = None
@@ -509,7 +521,7 @@ class Decoder:
 
     def plain(self, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[Any]] | None:
         """Return fields and targets of many values; None if some must be looked at one by one."""
-        if not self._plain or self._typed or self._texts:
+        if not self._plain:
             return None
         try:
             found: list[Any] = list(map(self._parse, values))  # type: ignore[arg-type]
@@ -525,7 +537,10 @@ class Decoder:
         targets = [fields.pop(self.format.target, None) for fields in found]
         if self.form != "csv":
             found = list(map(self._without_ignored, found))
-        if self.form != "csv" and (self.format.numbers or float in set(map(type, targets))):
+        if self._typed or self._texts:
+            found = list(map(self._with_types, found))
+        numeric = self.format.numbers or self.format.types.get(self.format.target or "") == NUMBER
+        if self.form != "csv" and (numeric or float in set(map(type, targets))):
             try:
                 targets = list(map(self.read_target, targets))
             except ValueError:
