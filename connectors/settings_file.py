@@ -29,6 +29,7 @@ from connectors.settings import (
     Log,
     PredictionFile,
     PredictionTopic,
+    Schema,
     Section,
     Settings,
     Snapshots,
@@ -49,6 +50,7 @@ _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
     "source": (TopicSource, FileSource),
     "events": (Events,),
+    "schema": (Schema,),
     "learner": (Learner,),
     "predictions": (PredictionTopic, PredictionFile),
     "dead_letters": (TopicSink, FileSink),

@@ -95,7 +95,7 @@ def replay(
 
     if task is not None:
         models(task)  # what is wrong is said before anything is read
-    with Interruptible(log) as reading:
+    with Interruptible(log) as reading, contextlib.ExitStack() as opened:
         head: list[Batch] = []
         while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
             head.append(batch)
@@ -124,7 +124,9 @@ def replay(
         if checkpoint is not None:
             run = checkpoint.read(run)
         refuse = Refusals(run, strict)
-        file = None if scoring.predictions is None else _listening(run, scoring.predictions)
+        file = None
+        if scoring.predictions is not None:
+            file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
         for piece in pieces(chain(head, reading), log, run, limit, refuse):
             if run.late is None and run.contest.tail is None and run.share >= _FREEZE:
                 run.contest.freeze()
@@ -152,7 +154,6 @@ def replay(
         run.error = run.error or reading.error
         if file is not None:
             run.written = file.length()
-            file.close()
         if checkpoint is not None and not refuse.ended:
             checkpoint.write(run)
     if not run.events and not run.interrupted:
