@@ -4,7 +4,7 @@
     python benchmarks/columns.py --only table
 
 The table has an id, a time stamp, a currency, per cent, free text and a category; the cleaned one has the
-hour, the numbers and the category. Neither gets any option. The bound is an error 5 % above the cleaned one's.
+hour, the numbers and the category. Neither gets any option. The error may be 5 % above the cleaned one's.
 """
 
 from __future__ import annotations
