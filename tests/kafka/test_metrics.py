@@ -116,7 +116,7 @@ def test_dead_letters_are_counted_by_cause(stand):
     stand.topics(configs={"max.message.bytes": "10000"}, names=("dead",))
     stand.topics(names=("in", "out"))
     undecodable = [b"bad", b"[1]", b"\xff" * 100_000]
-    learner = [{"f00": [1, 2], "y": True}, {"f00": 1.0, "y": "text"}]
+    learner = [{"f00": 1e300, "y": True}, {"f00": 1.0, "y": "text"}]
     limits = [{f"name {i}": 1.0, "y": True} for i in range(4)]
     stand.send([*events(100), *undecodable, *learner, *limits, *events(10, 2)])
     port = free_port()
