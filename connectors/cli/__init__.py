@@ -93,7 +93,7 @@ COMMANDS = {
     "demo": Subcommand(
         "demo",
         "demo_command",
-        "Replay three streams beside a linear model, save and reload the models, and write pages.",
+        "Replay three streams next to baselines, save and reload the models, and write pages.",
         "streamk demo --output demo-output",
     ),
     "train": Subcommand(

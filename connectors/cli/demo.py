@@ -23,7 +23,7 @@ def demo_command(
         "demo-output"
     ),
 ) -> None:
-    """Replay three streams beside a linear model, save and reload the models, and write pages."""
+    """Replay three streams next to baselines, save and reload the models, and write pages."""
     console = Console()
     with exits(), usage():
         output.mkdir(parents=True, exist_ok=True)

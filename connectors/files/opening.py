@@ -285,7 +285,7 @@ class Opened:
         except DAMAGE:
             if not self.head.strip():
                 raise
-            return False  # whoever reads on reports it
+            return False  # the next read reports it
         self.head += part
         return bool(part)
 

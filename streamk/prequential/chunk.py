@@ -68,12 +68,6 @@ class Chunk:
             self._events = self._events()
         return self._events
 
-    def first(self) -> Event:
-        """Return the first event."""
-        if self.matrix is None or self.names is None:
-            return self.events[0]
-        return dict(zip(self.names, self.matrix[0].tolist(), strict=True))
-
     def column(self, name: str) -> list[Any]:
         """Return the values of a field, None where it is absent."""
         if self.matrix is not None and self.names is not None:

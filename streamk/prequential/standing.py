@@ -78,7 +78,7 @@ class Standing:
         self.alarms = Alarms(bounded=self.classes)
         self.seconds = 0.0
         self.error = ""
-        self.dropped = False  # by whoever compares contenders, and not by an error of its own
+        self.dropped = False  # by Contest.drop, not by an error
         self.latencies = Latencies()
         self._loss = 0.0
 

@@ -71,8 +71,8 @@ def files(draw):
     text = (json_of if form == "json" else csv_of)(draw) + draw(st.sampled_from(["", "\n"]))
     encoding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8-sig", "utf-16", "cp1252"]))
     data = text.encode(encoding, "replace")
-    packed = draw(st.sampled_from([bytes, gzip.compress, zstandard.ZstdCompressor().compress]))
-    return form, packed(data)
+    compress = draw(st.sampled_from([bytes, gzip.compress, zstandard.ZstdCompressor().compress]))
+    return form, compress(data)
 
 
 def plain(value):
