@@ -46,10 +46,10 @@ def profile_command(
         targets = log.look()
         rows = [_row(column, log) for column in log.columns]
         if as_json:
-            typer.echo(json.dumps({"log": log.name, "columns": rows, "notes": log.said}))
+            typer.echo(json.dumps({"log": log.name, "columns": rows, "notes": log.notes}))
         else:
             console.print(_table(rows, console.width >= _WIDE))
-            for sentence in log.said:
+            for sentence in log.notes:
                 console.print(sentence, soft_wrap=True, highlight=False, markup=False)
             if target is not None and (known := [value for value in targets if value is not None]):
                 sentence = decide_task(known, target).sentence

@@ -29,6 +29,7 @@ from connectors.cli.reading import (
 )
 from connectors.learner_names import SEED, seed_line
 from connectors.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.log import Log
 from connectors.models import save as save_model
 from connectors.models import stored_of
 from connectors.replay import report
@@ -204,7 +205,7 @@ def replay_command(
     failed = [name for name in run.names if results.failed(name)]
     check_skipped(
         errors, run.refused + log.unreadable, run.events + run.refused + log.unreadable,
-        [*getattr(log, "examples", []), *run.examples, ""][0], allow_skipped, getattr(log, "cut", False),
+        [*log.examples, *run.examples, ""][0], allow_skipped, log.cut,
     )  # fmt: skip
     if failed:
         raise typer.Exit(1)
@@ -249,14 +250,14 @@ def _seed(name: str, parameters: dict[str, Any]) -> int | None:
 
 
 def _showing(
-    console: Console, log: Any, limit: int | None, as_json: bool
+    console: Console, log: Log, limit: int | None, as_json: bool
 ) -> AbstractContextManager[report.Watch]:
     if console.is_terminal:
         return report.live(console, log, limit)
     return nullcontext(lambda run: None) if as_json else report.lines(console)
 
 
-def _save(run: Replay, path: Path, log: Any) -> int:
+def _save(run: Replay, path: Path, log: Log) -> int:
     model = run.learner
     model = getattr(getattr(model, "subject", model), "learner", model)
     assert isinstance(model, Learner)

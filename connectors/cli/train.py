@@ -112,7 +112,7 @@ def train_command(
                 target = required(target)
                 log = ReplayLog(logs, format_of(target, ignore, only, types, missing, delimiter, decimal))
                 decision = decide_task(log.look(), target)
-                for sentence in [*log.said, *([] if task else [decision.sentence])]:
+                for sentence in [*log.notes, *([] if task else [decision.sentence])]:
                     Console(stderr=True).print(sentence, soft_wrap=True, highlight=False, markup=False)
                 task = task or decision.task
                 parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict)

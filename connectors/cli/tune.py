@@ -114,8 +114,8 @@ def tune_command(
         raise typer.Exit(130)
     skipped = run.refused + log.unreadable
     check_skipped(
-        errors, skipped, run.events + skipped, [*getattr(log, "examples", []), *run.examples, ""][0],
-        allow_skipped, getattr(log, "cut", False),
+        errors, skipped, run.events + skipped, [*log.examples, *run.examples, ""][0],
+        allow_skipped, log.cut,
     )  # fmt: skip
 
 

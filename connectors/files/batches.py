@@ -102,8 +102,8 @@ class Batch:
         Of the file.
     broken
         What was left out among them, or before them.
-    said
-        What is to be said of the file they begin.
+    notes
+        Sentences about the file that they begin.
     done
         Bytes of the log, as it is on disk, that were read for them and those before.
     misfits
@@ -130,7 +130,7 @@ class Batch:
         self._events, self._targets = events, targets
         self.name = self.form = ""
         self.broken = Broken()
-        self.said, self.done = list[str](), 0
+        self.notes, self.done = list[str](), 0
         self.misfits: dict[str, Misfits] = {}
         self.ends: Sequence[int] | NDArray[Any] = ()
         self.ordinals: Sequence[int] = range(len(lines))
@@ -153,7 +153,7 @@ class Batch:
         line = line_of(self.broken.examples[0])
         count = bisect_left(self.lines, line) if line else len(self)
         kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
-        kept.name, kept.said, kept.done = self.name, self.said, self.done
+        kept.name, kept.notes, kept.done = self.name, self.notes, self.done
         return kept
 
     def records(self) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.decoding import EventFormat, Misfits, Record, skipped
+from connectors.decoding import EventFormat, Misfits
 from connectors.files.ahead import Ahead
 from connectors.files.batches import EXAMPLES, Batch, Broken
 from connectors.files.dialect import Dialect
@@ -16,11 +16,12 @@ from connectors.files.lines import Lines
 from connectors.files.log import columns_of, noted, records_of, types_of
 from connectors.files.names import files_of
 from connectors.files.opening import Opened, is_pipe, size_of
+from connectors.log import Log
 from connectors.schema import LOOK, Column
 from connectors.values import kind_of
 
 
-class ReplayLog:
+class ReplayLog(Log):
     r"""A log to be read in order, batch by batch.
 
     Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, as its first bytes tell. The
@@ -42,10 +43,10 @@ class ReplayLog:
     ----------
     broken
         What was skipped so far.
-    said
+    notes
         Sentences about how files are read, each once.
-    records
-        Events so far.
+    events
+        How many there were so far.
     done, size
         Bytes read of the files, and of all of them; 0 of pipes.
     format
@@ -68,9 +69,12 @@ class ReplayLog:
     ...     for batch in log.batches():
     ...         print(batch.events, batch.targets)
     [{'a': 3.14, 'b': None}, {'a': 2.7, 'b': 'x'}] ['up', 'down']
-    >>> log.said
+    >>> log.notes
     ['read as CSV with semicolons between values and decimal commas; --delimiter and --decimal change that']
     """
+
+    done: int = 0
+    paths: Sequence[str] = ()
 
     def __init__(
         self,
@@ -87,7 +91,7 @@ class ReplayLog:
             raise ValueError("standard input, -, is read alone")
         self.size = sum(map(size_of, self.paths))
         self._form, self._strict = form, strict
-        self.broken, self.said, self.records, self.done = Broken(), list[str](), 0, 0
+        self.broken, self.notes, self.events, self.done = Broken(), list[str](), 0, 0
         self.columns: list[Column] = []
         self.dialect: Dialect | None = None
         self.misfits: dict[str, Misfits] = {}
@@ -117,9 +121,9 @@ class ReplayLog:
                     raise ValueError(batch.broken.examples[0])
                 empty = self._check(batch, empty)
                 self.broken.add(batch.broken)
-                self.records += len(batch)
+                self.events += len(batch)
                 self.done = batch.done
-                self.said += [sentence for sentence in batch.said if sentence not in self.said]
+                self.notes = [*self.notes, *(note for note in batch.notes if note not in self.notes)]
                 for name, found in batch.misfits.items():
                     self.misfits.setdefault(name, Misfits()).add(found)
                 yield batch
@@ -128,7 +132,7 @@ class ReplayLog:
         """Check the targets of a batch; return whether no events have come so far."""
         if not len(batch):
             named = batch.form in ("csv", "parquet")  # the column is there, if without a value
-            if empty and batch.broken.bare and not self.records and not named:
+            if empty and batch.broken.bare and not self.events and not named:
                 raise ValueError(batch.broken.bare[0])
             return empty
         kind = kind_of(batch.targets[0])
@@ -165,20 +169,20 @@ class ReplayLog:
 
     def _records(self, file: Opened, done: int) -> Iterator[Batch]:
         source = records_of(file, self.format, self._before)
-        said = []
+        notes: list[str] = []
         if not self.columns:
             self.columns = columns_of(source)
             self.format = self.format.with_types(types_of(self.columns, self.format))
             source.use(self.format)
-            said += noted(self.columns, self.format)
+            notes += noted(self.columns, self.format)
         if isinstance(source, Lines) and file.form == "csv":
-            said.insert(0, f"read as {source.dialect}")
+            notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
             self.dialect = self.dialect or source.dialect
         if file.encoding != "utf-8":
-            said.append(f"{file.name} is {file.encoding}")
+            notes.append(f"{file.name} is {file.encoding}")
         for batch in source.batches():
-            batch.name, batch.form, batch.said, said = file.name, file.form, said, []
+            batch.name, batch.form, batch.notes, notes = file.name, file.form, notes, []
             read = file.size if file.form == "parquet" else min(file.position(), file.size)
             batch.done = done + int(read * source.share)
             batch.misfits = source.decoder.take_misfits()
@@ -199,7 +203,7 @@ class ReplayLog:
                 found += batch.targets
                 if len(found) >= LOOK:
                     break
-        self.format, self.columns, self.said, self.dialect = log.format, log.columns, log.said, log.dialect
+        self.format, self.columns, self.notes, self.dialect = log.format, log.columns, log.notes, log.dialect
         if not found:
             raise ValueError(
                 f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
@@ -210,15 +214,13 @@ class ReplayLog:
         """Return whether a field is an input."""
         return self.format.decoder("json").takes(name)
 
-    @property
-    def piped(self) -> bool:
-        """Whether it reads a pipe, which may come slowly and for ever."""
-        return self.paths == ["-"] or (self._file is not None and self._file.piped)
-
-    def stop(self) -> None:
-        """Let the reading of a pipe end with what has come."""
+    def stop(self) -> bool:
+        """End the reading of a pipe with what has come; a file is read on, since that does not wait."""
+        if self.paths != ["-"] and (self._file is None or not self._file.piped):
+            return False
         self._stopped = True
         self._wake()
+        return True
 
     @property
     def unreadable(self) -> int:
@@ -247,14 +249,6 @@ class ReplayLog:
     def place(self, line: int, name: str | None = None) -> str:
         """Return how messages name a line of a file, or of the log if it is one file."""
         return f"{name or self.name}, {'line' if line else 'before line'} {line}"
-
-    def left_out(self) -> str:
-        """Return how many rows were skipped, as a sentence; empty if none were."""
-        return skipped(self.broken.count, self.broken.unlabelled, f"`{self.target}`")
-
-    def __iter__(self) -> Iterator[Record]:
-        for batch in self.batches():
-            yield from batch.records()
 
     def fingerprint(self) -> dict[str, Any]:
         """Return names, sizes and SHA-256 of the files, and one of the log.

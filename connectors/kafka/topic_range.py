@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.decoding import Decoder, Record, skipped
+from connectors.decoding import Decoder, Record
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -27,6 +27,7 @@ from connectors.kafka.client import (
     require_topics,
 )
 from connectors.kafka.records import unpack_quickly
+from connectors.log import Log
 from connectors.settings import Kafka
 from connectors.stream import USAGE, Failure, Interruption, Raw, read_bound
 
@@ -184,7 +185,7 @@ def _bound(option: str, text: str | None) -> int | datetime | None:
         ) from None
 
 
-class TopicLog:
+class TopicLog(Log):
     """A range of a topic as a log to replay: events with a target, in order.
 
     Parameters
@@ -202,11 +203,14 @@ class TopicLog:
         Records that could not be decoded, or had no target; they are left out.
     """
 
+    unreadable: int = 0
+    unlabelled: int = 0
+
     def __init__(self, records: TopicRange, decoder: Decoder, target: str) -> None:
         self.name, self.target, self.size = f"topic {records.topic}", target, records.size
         self._records, self._decode, self.format = records, decoder, decoder.format
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
-        self._seen = self.unreadable = self.unlabelled = 0
+        self._seen = 0
 
     @property
     def done(self) -> int:
@@ -230,7 +234,3 @@ class TopicLog:
                 continue
             self._places.append((self._seen, f"{partition}, offset {raw.offset}"))
             yield Record(self._seen, event.fields, event.target)
-
-    def left_out(self) -> str:
-        """Return how many records were skipped, as a sentence; empty if none were."""
-        return skipped(self.unreadable, self.unlabelled, f"`{self.target}`")

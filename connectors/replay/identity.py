@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from connectors.files.opening import HEAD, is_pipe
-from connectors.replay.writing import names_of
+from connectors.log import Log
 
 
-def identity_of(files: Sequence[str], log: Any, labels: str | None, **options: Any) -> dict[str, Any]:
+def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: Any) -> dict[str, Any]:
     """Return values that stay the same as long as a replay may go on where it was left.
 
     Of every file, labels and settings among them, this is its size and a hash of its first 64 KiB.
@@ -31,7 +31,7 @@ def identity_of(files: Sequence[str], log: Any, labels: str | None, **options: A
         If a log is a pipe, which cannot be read again.
     """
     found = {"log": list(files), "bytes": log.size, "target": log.target, "labels": labels, **options}
-    for path in dict.fromkeys([*files, *names_of(log), *([labels] if labels else [])]):
+    for path in dict.fromkeys([*files, *log.paths, *([labels] if labels else [])]):
         if path == "-" or Path(path).exists():  # else it is a topic, or a pattern
             if is_pipe(path):
                 raise ValueError(

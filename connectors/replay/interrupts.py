@@ -8,30 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from connectors.files.batches import Batch
-from streamk.prequential.contest import CHUNK
-
-
-def batches_of(log: Any) -> Iterator[Batch]:
-    """Yield what a log has, in batches; where the reading of records ends, those before are given."""
-    if hasattr(log, "batches"):
-        yield from log.batches()
-        return
-    records = iter(log)
-    error: BaseException | None = None
-    while error is None:
-        found: list[Any] = []
-        try:
-            while len(found) < CHUNK and (record := next(records, None)) is not None:
-                found.append(record)
-        except (KeyboardInterrupt, ValueError) as stopped:
-            error = stopped
-        if found:
-            lines, events, targets = zip(*found, strict=True)
-            yield Batch(lines, targets, list(events))
-        elif error is None:
-            return
-    if isinstance(error, ValueError):
-        raise error
+from connectors.log import Log
 
 
 class Interruptible:
@@ -46,8 +23,8 @@ class Interruptible:
         What to read.
     """
 
-    def __init__(self, log: Any) -> None:
-        self._log, self._batches = log, batches_of(log)
+    def __init__(self, log: Log) -> None:
+        self._log, self._batches = log, log.batches()
         self._reading = self._ending = False
         self.interrupted, self.error = False, ""
 
@@ -72,13 +49,8 @@ class Interruptible:
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True
-        if not self._reading:
-            return
-        if getattr(self._log, "piped", False):
-            self._ending = True
-            self._log.stop()
-        elif not hasattr(self._log, "batches"):
-            raise KeyboardInterrupt
+        if self._reading:
+            self._ending = self._log.stop()
 
     def __enter__(self) -> Interruptible:
         self._before: Any = None

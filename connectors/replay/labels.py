@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from connectors.decoding import EventFormat, Record
 from connectors.files.batches import EXAMPLES
-from connectors.replay.keyed import KeyedLog, Label, key_text, labels_of
+from connectors.log import Log
+from connectors.replay.keyed import Label, key_text, labels_of
 from connectors.replay.reading import LOOK
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
@@ -18,7 +19,7 @@ from streamk.prequential.late import Refuse, fail
 from streamk.prequential.moments import moment
 
 
-class Joined:
+class Joined(Log):
     """A log whose targets are in another one, all of which is read first.
 
     Parameters
@@ -32,7 +33,7 @@ class Joined:
         those of a key after its first one.
     """
 
-    def __init__(self, log: KeyedLog, path: str, format: EventFormat, strict: bool = False) -> None:
+    def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
         self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
         self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
         self._labels: dict[str, Any] = {}
@@ -46,7 +47,24 @@ class Joined:
                 self._labels[found.key] = found.label
         if not self._labels:
             raise ValueError(self._examples[0] if self._examples else f"{path} holds no labels")
-        self.place = log.place
+
+    def place(self, line: int) -> str:
+        """Return how messages name a line of the events."""
+        return self._log.place(line)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """Names of the files of events."""
+        return self._log.paths
+
+    @property
+    def cut(self) -> bool:
+        """Whether a file of events was not read to its end."""
+        return self._log.cut
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return what identifies the files of events."""
+        return self._log.fingerprint()
 
     def _leave_out(self, sentence: str) -> None:
         if self._strict:
@@ -57,7 +75,7 @@ class Joined:
     @property
     def done(self) -> int:
         """How much has been read, of ``size``."""
-        return int(self._log.done)
+        return self._log.done
 
     @property
     def examples(self) -> list[str]:
@@ -67,7 +85,7 @@ class Joined:
     @property
     def unreadable(self) -> int:
         """Records that could not be read, or taken as labels."""
-        return int(self._log.unreadable) + self.wrong
+        return self._log.unreadable + self.wrong
 
     @property
     def unlabelled(self) -> int:

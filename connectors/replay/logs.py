@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from connectors.decoding import EventFormat
 from connectors.files.opening import is_pipe
 from connectors.files.replayed import ReplayLog
+from connectors.log import Log
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Kafka, Learner
@@ -66,7 +67,7 @@ class Reading(NamedTuple):
 
 
 @contextlib.contextmanager
-def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
+def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
     """Open a log, a topic, or what the settings in a TOML file read; give the learner of the settings too.
 
     Raises
@@ -115,7 +116,7 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Learner]]:
+def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
     file = files[0]
     if len(files) > 1:
         raise ValueError(f"{file}: the settings of a daemon stand alone")
@@ -135,7 +136,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Any, Lear
         yield TopicLog(records, settings.decoder(), settings.events.target), settings.learner
 
 
-def late_of(log: Any, how: Reading, delay: str, time: str | None) -> tuple[Any, Any]:
+def late_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, Any]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
 
     Raises

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from connectors.log import Log
 from connectors.replay.page.words import metric_name
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
@@ -63,7 +64,7 @@ def _short(value: Any) -> str:
 
 
 @contextmanager
-def live(console: Console, log: Any, limit: int | None) -> Iterator[Watch]:
+def live(console: Console, log: Log, limit: int | None) -> Iterator[Watch]:
     """Draw a table of the metrics so far and a progress bar, in place."""
     bar = Progress(
         TextColumn("{task.description}"),
@@ -182,7 +183,7 @@ def without_labels(frozen: Mapping[str, Any], task: str) -> str:
     )
 
 
-def left_out(run: Replay, log: Any) -> str:
+def left_out(run: Replay, log: Log) -> str:
     """Return what was left out, as a sentence; empty if nothing was."""
     sentences = []
     if run.refused:
@@ -190,7 +191,7 @@ def left_out(run: Replay, log: Any) -> str:
         sentences.append(f"{run.refused:,} {what} refused and left out")
     if found := log.left_out():
         sentences.append(found)
-    examples = [*getattr(log, "examples", []), *run.examples]
+    examples = [*log.examples, *run.examples]
     return "; ".join(sentences) + (f" ({examples[0]})" if sentences and examples else "")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from connectors.decoding import Places, Record
 from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
+from connectors.log import Log
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
@@ -29,7 +30,7 @@ _FREEZE = 0.75  # part of the log after which the first contender is also scored
 
 
 def replay(
-    log: Any,
+    log: Log,
     learners: str | Sequence[str] = DEFAULT,
     task: str | None = None,
     parameters: Mapping[str, Any] | None = None,
@@ -47,7 +48,7 @@ def replay(
     Parameters
     ----------
     log
-        What to read: a :class:`connectors.files.log.Log`, or what has its verbs.
+        What to read.
     learners
         As :func:`connectors.replay.specs.contender` takes them.
     task
@@ -104,7 +105,7 @@ def replay(
             raise ValueError(reading.error or _nothing(log))
         check_by(scoring.by, records)
         targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
-        for sentence in getattr(log, "said", []):
+        for sentence in log.notes:
             announce(sentence)
         if task is None:
             decision = decide_task(targets, log.target)
@@ -161,15 +162,14 @@ def replay(
     return run
 
 
-def _share(log: Any, run: Replay, limit: int | None) -> float:
+def _share(log: Log, run: Replay, limit: int | None) -> float:
     """Return which part of a log has been read; 0 of a pipe, whose end is not known."""
-    bytes_read = getattr(log, "done", 0) / log.size if getattr(log, "size", 0) else 0.0
+    bytes_read = log.done / log.size if log.size else 0.0
     return max(bytes_read, run.read / limit if limit else 0.0)
 
 
-def _nothing(log: Any) -> str:
-    found = getattr(log, "examples", [])
-    return f"{log.name} holds no events" + (f": {found[0]}" if found else "")
+def _nothing(log: Log) -> str:
+    return f"{log.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
 
 
 def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] | None:

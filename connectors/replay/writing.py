@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from connectors.log import Log
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
 from connectors.replay.report import lateness, without_labels
@@ -22,7 +23,7 @@ _PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
 
-def write(directory: Path, run: Replay, log: Any, command: Sequence[str], given: dict[str, Any]) -> None:
+def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given: dict[str, Any]) -> None:
     """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
 
     The first two say what was found; of the same events and settings they are always the same, to the byte.
@@ -74,19 +75,19 @@ def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]
 
 
 def about(
-    run: Replay, results: Results, log: Any, command: Sequence[str], given: dict[str, Any]
+    run: Replay, results: Results, log: Log, command: Sequence[str], given: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all that was found and what it is of, as values that JSON takes."""
     found = results.to_dict()
     found |= {
-        "title": ", ".join(Path(name).name for name in names_of(log)),
+        "title": ", ".join(Path(name).name for name in log.paths),
         "target": log.target,
         "delay": lateness(run).removeprefix(", "),
         "left_out": {
             "unreadable": log.unreadable,
             "unlabelled": log.unlabelled,
             "refused": run.refused,
-            "examples": [_placed(each) for each in [*getattr(log, "examples", []), *run.examples]],
+            "examples": [_placed(each) for each in [*log.examples, *run.examples]],
         },
         "log": _files(log),
         "command": " ".join(command),
@@ -109,19 +110,12 @@ def _placed(sentence: str) -> dict[str, Any]:
     return {"reason": sentence}
 
 
-def names_of(log: Any) -> list[str]:
-    """Return the names of the files of a log."""
-    return list(getattr(log, "paths", [log.name]))
-
-
 def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
-def _files(log: Any) -> list[dict[str, Any]]:
-    """Return what tells the files of a log from others; nothing but a name where it has no files."""
-    if not hasattr(log, "fingerprint"):
-        return [{"name": name} for name in names_of(log)]
+def _files(log: Log) -> list[dict[str, Any]]:
+    """Return what identifies the files of a log."""
     return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
 
 

@@ -73,7 +73,7 @@ def test_every_format_and_packing_gives_the_same_events(tmp_path, form, pack):
     path = write(tmp_path / "log", PACK[pack](FORMS[form](ROWS)))
     log, found = read(path)
     assert found == EVENTS
-    assert (log.records, log.broken.count, log.done, log.size) == (2500, 0, log.size, path.stat().st_size)
+    assert (log.events, log.broken.count, log.done, log.size) == (2500, 0, log.size, path.stat().st_size)
     assert log.fingerprint()["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert not threads()
 
@@ -178,12 +178,12 @@ def many(tmp_path_factory):
 
 def test_the_log_of_many_files_is_whole(many):
     folder, batches, log = many
-    assert log.records == sum(len(events) for events, *_ in batches) == 2202 + 2300 + 1201 + 2500 + 1700
+    assert log.events == sum(len(events) for events, *_ in batches) == 2202 + 2300 + 1201 + 2500 + 1700
     assert (log.broken.count, log.broken.unlabelled) == (2, 1)
     place = folder / "a.csv"
     assert log.broken.examples[0] == f"{place}, line 1506: cannot be decoded: 3 values for 2 columns"
     assert log.broken.bare[0].startswith(f"{place}, line 2907: the target 'y' is missing")
-    assert log.said == [
+    assert log.notes == [
         f"read as CSV with {both}; --delimiter and --decimal change that"
         for both in (
             "commas between values and decimal points",
