@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
+
+SENT, TRUNCATED, TOO_LARGE, OTHER = "sent", "truncated", "too large", "other"
 
 
 class DeadLetter(NamedTuple):
@@ -29,3 +32,22 @@ class DeadLetter(NamedTuple):
     value: bytes
     size: int
     truncated: bool
+
+
+class Retried(NamedTuple):
+    """What became of dead letters.
+
+    Attributes
+    ----------
+    counts
+        Dead letters by what became of them: ``sent``, ``truncated``, ``too large`` (for the source), or
+        ``other`` (of another source, or written by others).
+    group
+        In which the position is committed.
+    resumed
+        Whether the group had a position. Otherwise everything was read from the oldest dead letter on.
+    """
+
+    counts: Counter[str]
+    group: str
+    resumed: bool

@@ -6,174 +6,19 @@ Unknown keys are refused, and secrets are never shown.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from connectors.decoding import Decoder, EventFormat
+from connectors.errors import USAGE, Failure
+from connectors.kafka.sections import Kafka, TopicSink
 from connectors.learners import DEFAULT, LEARNERS, build
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, USAGE, Failure
+from connectors.registry import AnyPredictions, AnySink, AnySource
+from connectors.sections import FilePath, Section, SinkSection, SourceSection, split_names
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
 from connectors.values import MISSING
 from streamk import learners
-
-
-class Section(BaseModel):
-    """A table of the file."""
-
-    # a validation error that nobody catches must not print a password
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-def _split(value: Any) -> Any:
-    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
-
-
-def _possible(path: Path) -> Path:
-    if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
-        raise ValueError(
-            f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
-        )
-    return path
-
-
-_LONGEST = 255  # bytes of a name of a file
-FilePath = Annotated[Path, AfterValidator(_possible)]
-
-
-class Kafka(Section):
-    """The brokers, and how to be let in."""
-
-    servers: list[str] = Field(
-        ["localhost:9092"], min_length=1, description="brokers to ask first, host:port"
-    )
-    tls: bool = Field(False, description="whether to encrypt the connection")
-    ca: FilePath | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
-    certificate: FilePath | None = Field(None, description="this client's certificate (PEM)")
-    certificate_key: FilePath | None = Field(None, description="the key of this client's certificate (PEM)")
-    certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
-    check_hostname: bool = Field(True, description="whether the certificate must name the host")
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
-    )
-    username: str | None = Field(None, description="of SASL")
-    password: SecretStr | None = Field(None, description="of SASL; better in STREAMK_KAFKA__PASSWORD")
-    session_seconds: float = Field(
-        10.0, ge=1.0, le=1800.0, description="silence after which the group gives the partitions to others"
-    )
-    away_seconds: float = Field(300.0, gt=0.0, description="absence of the brokers that ends the daemon")
-    producer: Literal["kafka-python", "confluent-kafka"] = Field(
-        "kafka-python", description="what writes to topics: kafka-python, or confluent-kafka, which is faster"
-    )
-
-    _servers = field_validator("servers", mode="before")(_split)
-
-    @field_validator("servers", mode="after")
-    @classmethod
-    def _without_secrets(cls, servers: list[str]) -> list[str]:
-        if any("@" in server for server in servers):
-            raise ValueError(
-                "an address holds a user name or a password; write host:port here, and set kafka.username "
-                "and kafka.password"
-            )
-        return servers
-
-    @property
-    def secrets(self) -> list[str]:
-        """The values that no message and no log line may show."""
-        found = (self.password, self.certificate_password)
-        return [secret.get_secret_value() for secret in found if secret is not None]
-
-    @model_validator(mode="after")
-    def _together(self) -> Kafka:
-        if self.mechanism and (self.username is None or self.password is None):
-            raise ValueError("mechanism needs username and password")
-        if self.certificate_key and not self.certificate:
-            raise ValueError("certificate_key needs certificate")
-        if (self.ca or self.certificate) and not self.tls:
-            raise ValueError("ca and certificate need tls = true")
-        return self
-
-
-class TopicSource(Section):
-    """Events from a topic."""
-
-    kind: Literal["topic"]
-    topic: str = Field(min_length=1, description="its name")
-    group: str = Field(
-        min_length=1, description="consumer group of this model alone; its daemons share the partitions"
-    )
-    start: Literal["earliest", "latest"] = Field(
-        "earliest", description="where to begin if nobody has read the topic: earliest or latest"
-    )
-    expired: Literal["fail", "earliest", "latest"] = Field(
-        "fail",
-        description="what to do if events were deleted before they were read, or the topic was made anew: "
-        "fail, earliest or latest",
-    )
-    blank: bool = Field(
-        False, description="whether a model that knows nothing may go on where the group's others ended"
-    )
-
-
-class FileSource(Section):
-    """Events from a log on disk."""
-
-    kind: Literal["file"]
-    path: FilePath = Field(description="JSON lines or CSV, plain, gzip or zstd")
-    follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
-
-
-class TopicSink(Section):
-    """Into a topic."""
-
-    kind: Literal["topic"]
-    topic: str = Field(min_length=1, description="its name")
-
-
-class FileSink(Section):
-    """Into JSON lines on disk."""
-
-    kind: Literal["file"]
-    path: FilePath = Field(description="the file; lines are added")
-
-
-Sink = Annotated[TopicSink | FileSink, Field(discriminator="kind")]
-TOP = 20  # labels of a prediction
-
-
-class PredictionTopic(TopicSink):
-    """Into a topic."""
-
-    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
-    headers: Any = Field(
-        [], description="names of the headers to copy from the event's record, or true for all"
-    )
-
-    @field_validator("headers", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        if isinstance(value, str):  # a variable has no other type
-            value = {"true": True, "false": False}.get(value.lower(), _split(value))
-        value = [] if value is False else value
-        if value is not True and not (isinstance(value, list) and all(type(v) is str for v in value)):
-            raise ValueError("must be a list of names of headers, or true for all of them")
-        return value
-
-
-class PredictionFile(FileSink):
-    """Into JSON lines on disk."""
-
-    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_headers(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "headers" in values:
-            raise ValueError("predictions in a file have no headers; leave headers out, or name a topic")
-        return values
-
-
-Predictions = Annotated[PredictionTopic | PredictionFile, Field(discriminator="kind")]
 
 
 class Events(Section):
@@ -207,7 +52,7 @@ class Events(Section):
             raise ValueError("must be a list of fields, or a table of names and fields")
         return value
 
-    _lists = field_validator("columns", "features", "ignore", mode="before")(_split)
+    _lists = field_validator("columns", "features", "ignore", mode="before")(split_names)
 
 
 class Schema(Section):
@@ -223,7 +68,7 @@ class Schema(Section):
         "log on disk are inferred where they are not set; a topic has none",
     )
 
-    _lists = field_validator("missing", mode="before")(_split)
+    _lists = field_validator("missing", mode="before")(split_names)
 
     @model_validator(mode="after")
     def _readable(self) -> Schema:
@@ -312,12 +157,12 @@ class Settings(Section):
     """Everything."""
 
     kafka: Kafka = Kafka()
-    source: Annotated[TopicSource | FileSource, Field(discriminator="kind")]
+    source: AnySource
     events: Events
     schema_: Schema = Field(Schema(), alias="schema")
     learner: Learner = Learner()
-    predictions: Predictions | None = None
-    dead_letters: Sink | None = None
+    predictions: AnyPredictions | None = None
+    dead_letters: AnySink | None = None
     limits: Limits = Limits()
     checkpoints: Checkpoints = Checkpoints()
     snapshots: Snapshots | None = None
@@ -345,26 +190,38 @@ class Settings(Section):
             raise Failure(USAGE, f"events: {error}") from None
 
     @property
-    def sinks(self) -> dict[str, TopicSink | FileSink]:
-        """Where outputs go, by their kind."""
+    def sinks(self) -> dict[str, SinkSection]:
+        """Where predictions and dead letters go, by their kind."""
         found = {PREDICTIONS: self.predictions, DEAD_LETTERS: self.dead_letters}
-        return {kind: place for kind, place in found.items() if place is not None}
+        return {kind: section for kind, section in found.items() if section is not None}
+
+    @property
+    def outputs(self) -> dict[str, SinkSection]:
+        """Where everything goes that a run writes, by its kind: predictions, dead letters, snapshots."""
+        if self.snapshots is None:
+            return self.sinks
+        return {**self.sinks, SNAPSHOTS: TopicSink(kind="topic", topic=self.snapshots.topic)}
+
+    @property
+    def sections(self) -> dict[str, SourceSection | SinkSection]:
+        """The source and all outputs, by key."""
+        return {"source": self.source, **self.outputs}
 
     @model_validator(mode="after")
     def _fit(self) -> Settings:
-        topic = self.source.kind == "topic"
-        if self.events.format == "csv" and topic and not self.events.columns:
-            raise ValueError("events.columns must name the values of a CSV line, since a topic does not")
-        if self.events.format == "msgpack" and not topic:
+        source = self.source
+        if self.events.format == "csv" and not source.has_header and not self.events.columns:
+            raise ValueError(
+                f"events.columns must name the values of a CSV line, since a {source.kind} does not"
+            )
+        if self.events.format == "msgpack" and source.kind == "file":
             raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
         predictions = self.predictions
-        if not topic and predictions is not None and predictions.kind == "topic" and predictions.headers:
+        if predictions is not None and predictions.record_headers and not source.has_record_headers:
             raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
-        parts = {"source": self.source, **self.sinks}
-        found = {k: (p.kind, str(p.topic if p.kind == "topic" else p.path)) for k, p in parts.items()}
         if self.snapshots is not None:
             self._require_partitions()
-            found["snapshots"] = "topic", self.snapshots.topic
+        found = {key: (section.kind, section.place) for key, section in self.sections.items()}
         places: dict[tuple[str, str], str] = {}
         for name, place in found.items():
             if place in places:
@@ -374,15 +231,16 @@ class Settings(Section):
 
     def _require_partitions(self) -> None:
         """Refuse what does not go with a model for every partition."""
-        if self.source.kind != "topic":
+        if not self.source.partitioned:
             raise ValueError(
-                "snapshots are of the partitions of a topic, and source.kind is 'file'; leave [snapshots] out"
+                f"snapshots are of the partitions of a topic, and source.kind is {self.source.kind!r}; leave "
+                "[snapshots] out"
             )
-        for name, place in self.sinks.items():
-            if place.kind == "file":
+        for name, section in self.sinks.items():
+            if not section.movable:
                 raise ValueError(
-                    f"{name}.kind = 'file' does not go with snapshots, since partitions move between "
-                    "machines; name a topic"
+                    f"{name}.kind = {section.kind!r} does not go with snapshots, since partitions move "
+                    "between machines; name a topic"
                 )
         if self.learner.build().seed is None:
             raise ValueError(

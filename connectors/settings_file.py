@@ -11,33 +11,28 @@ import logging
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
+from connectors.errors import USAGE, Failure
+from connectors.kafka.sections import Kafka
 from connectors.near_names import near_file, nearest
+from connectors.registry import REGISTRY, tables
+from connectors.sections import Section
 from connectors.settings import (
     Checkpoints,
     Events,
-    FileSink,
-    FileSource,
-    Kafka,
     Learner,
     Limits,
     Log,
-    PredictionFile,
-    PredictionTopic,
     Schema,
-    Section,
     Settings,
     Snapshots,
     Telemetry,
-    TopicSink,
-    TopicSource,
 )  # fmt: skip
-from connectors.stream import USAGE, Failure
 
 log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Section)
@@ -48,12 +43,12 @@ _TESTS = "STREAMK_TEST_"
 _SERVICE = re.compile(r"STREAMK(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_[A-Z0-9_]+)?")
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
-    "source": (TopicSource, FileSource),
+    "source": tables("source"),
     "events": (Events,),
     "schema": (Schema,),
     "learner": (Learner,),
-    "predictions": (PredictionTopic, PredictionFile),
-    "dead_letters": (TopicSink, FileSink),
+    "predictions": tables("predictions"),
+    "dead_letters": tables("sink"),
     "limits": (Limits,),
     "checkpoints": (Checkpoints,),
     "snapshots": (Snapshots,),
@@ -205,7 +200,7 @@ def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...]
         members = tuple(m for m in members if kind in get_args(m.model_fields["kind"].annotation))
     keys = tuple(place)
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        keys, message = (*keys, "kind"), "say 'topic' or 'file'"
+        keys, message = (*keys, "kind"), f"say {' or '.join(map(repr, REGISTRY))}"
     elif error["type"] == "extra_forbidden":
         message = "there is no such setting"
         meant = nearest(keys[-1], _SECTIONS if len(keys) == 1 else _keys_of(members))
@@ -227,23 +222,32 @@ def example() -> str:
     ]
     given = {"topic": "events", "target": "label", "path": "predictions.jsonl"}
     given["group"] = f"streamk-{given['topic']}-{given['target']}"
-    for name, (section, *_) in _SECTIONS.items():
+    for name, members in _SECTIONS.items():
+        section = members[0]
         needed = name not in _OPTIONAL
         mark = "" if needed else "# "
         lines += ["", f"{mark}[{name}]  # {(section.__doc__ or '').strip().lower().rstrip('.')}"]
         for key, info in section.model_fields.items():
             about = f"  # {info.description}" if info.description else ""
             if key == "kind":
-                lines.append(
-                    f'{mark}kind = "topic"  # or "file", with path'
-                    + ("" if name != "source" else " and follow in place of topic and group")
-                )
+                lines.append(f"{mark}{_kinds(members)}")
             elif info.is_required():
                 suggested = given[key] if needed else name.replace("_", "-")
                 lines.append(f"{mark}{key} = {json.dumps(suggested)}{about}")
             else:
                 lines.append(f"# {key} = {_toml(info.get_default())}{about}")
     return "\n".join(lines) + "\n"
+
+
+def _kinds(members: Sequence[type[Section]]) -> str:
+    """Return the line of a kind: the first, and how the tables of the others differ from it."""
+    first, *others = zip(REGISTRY, members, strict=True)
+    found = []
+    for kind, member in others:
+        own = [key for key in member.model_fields if key not in first[1].model_fields]
+        gone = [key for key, info in first[1].model_fields.items() if info.is_required() and key != "kind"]
+        found.append(f'or "{kind}", with {" and ".join(own)} in place of {" and ".join(gone)}')
+    return f'kind = "{first[0]}"  # {"; ".join(found)}'
 
 
 def _toml(value: Any) -> str:

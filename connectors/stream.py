@@ -1,4 +1,4 @@
-"""What sources and sinks have in common: records, positions, and how a run ends or begins again.
+"""Sources and sinks of runs: records, positions, and the protocols of what reads and writes them.
 
 A *partition* is a text: ``clicks-3`` for partition 3 of a topic, the name of the file for a log on disk. A
 *position* is the offset of the next record: a Kafka offset, or a byte of the (uncompressed) log.
@@ -11,57 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-
-class Failure(Exception):  # noqa: N818 (not all that ends a run is an error of somebody)
-    """What ends a run: a sentence that says what to do, and the exit code."""
-
-    def __init__(self, code: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
-
-
-INTERRUPTIONS = NO_BROKER, UNREADABLE, OTHER = "no_broker", "unreadable_records", "other"
-
-
-class Interruption(Exception):  # noqa: N818
-    """What makes a run begin again from its checkpoint: the group was lost, or records cannot be read.
-
-    Attributes
-    ----------
-    cause
-        One of ``INTERRUPTIONS``, for metrics.
-    """
-
-    cause = OTHER
-
-
-class Away(Interruption):
-    """An interruption that time may mend: no broker answers."""
-
-    cause = NO_BROKER
-
-
-class Unreadable(Interruption):
-    """An interruption by records that cannot be read, behind others that could."""
-
-    cause = UNREADABLE
-
-
-USAGE, REFUSED_EVENTS, CHECKPOINT, AWAY, DENIED, POSITION, SINK, STUCK = 2, 3, 4, 5, 6, 7, 8, 9
-EXIT_CODES = {
-    0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
-    USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
-    REFUSED_EVENTS: "too many events were refused, one was and there are no dead letters, or no event has "
-    "the target",
-    CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; another model has "
-    "the group; a snapshot is lost",
-    AWAY: "no broker answered at the start, or they stayed away longer than kafka.away_seconds",
-    DENIED: "the broker refused the credentials, the certificate or the permission",
-    POSITION: "the position of the checkpoint is no longer in the source, was set from outside, or is lost",
-    SINK: "predictions or dead letters cannot be written",
-    STUCK: "sessions ended limits.restarts times in a row without progress",
-}
-
+from connectors.decoding import Decoder, EventFormat
 
 MOST = 2000  # records a poll
 
@@ -149,8 +99,8 @@ class Source(Protocol):
 
     name: str  # of the topic or log
 
-    def decoder(self, form: str, format: Any) -> Any:
-        """Return the :class:`connectors.decoding.Decoder` of its records, of a format that is set."""
+    def decoder(self, form: str, format: EventFormat) -> Decoder:
+        """Return the decoder of its records, of a format that is set."""
         ...
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:

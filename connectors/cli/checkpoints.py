@@ -14,7 +14,7 @@ from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
-from connectors.stream import CHECKPOINT, USAGE, Failure
+from connectors.errors import CHECKPOINT, USAGE, Failure
 
 checkpoints = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Look at checkpoints, and go back to one."

@@ -14,11 +14,12 @@ from rich.text import Text
 
 from connectors.cli.arguments import AsJson, Config
 from connectors.cli.exits import connected, exits
-from connectors.dead_letters import DeadLetter
-from connectors.files import dead_letters as files
-from connectors.settings import FileSink, Settings, TopicSink
+from connectors.connector import connector_of
+from connectors.dead_letters import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter
+from connectors.errors import USAGE, Failure
+from connectors.sections import SinkSection
+from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import USAGE, Failure
 
 _FIRST = 60  # characters of a value
 _REASONS = 20  # in the table; --json has all of them
@@ -28,19 +29,15 @@ commands = typer.Typer(
 )
 
 
-def _place(settings: Settings) -> FileSink | TopicSink:
+def _section(settings: Settings) -> SinkSection:
     if settings.dead_letters is None:
         raise Failure(USAGE, "dead_letters: the settings have no [dead_letters]; name a topic or a file")
     return settings.dead_letters
 
 
 def _letters(settings: Settings) -> Iterator[DeadLetter]:
-    place = _place(settings)
-    if place.kind == "file":
-        return files.letters(place.path)
-    from connectors.kafka.retrying import dead_letters
-
-    return dead_letters(place.topic, settings.kafka)
+    section = _section(settings)
+    return connector_of(section.kind).dead_letters(section, settings)
 
 
 @commands.command("show", epilog="For example: streamk dead-letters show streamk.toml --limit 5")
@@ -122,31 +119,18 @@ def retry_command(
     """
     with exits(), connected():
         settings = load(config)
-        place = _place(settings)
-        if settings.source.kind == "file":
-            raise Failure(
-                USAGE,
-                "source.kind is 'file', and nothing is sent to a log on disk; append the events to it",
-            )
-        if place.kind == "file":
-            raise Failure(
-                USAGE,
-                "dead_letters.kind: only dead letters in a topic can be sent back, since their position is "
-                "committed with them; name a topic",
-            )
-        from connectors.kafka import retrying
-
-        done = retrying.retry(settings.source, place.topic, settings.kafka, dry_run)
+        section, topic = _section(settings), settings.source.place
+        done = connector_of(settings.source.kind).retry(section, settings, dry_run)
         if not done.resumed:
             typer.echo(
-                f"the group {done.group} has no position in {place.topic}: from the oldest dead letter on"
+                f"the group {done.group} has no position in {section.place}: from the oldest dead letter on"
             )
-        sent, counts = done.counts[retrying.SENT], done.counts
-        typer.echo(f"{'would send' if dry_run else 'sent'} {sent:,} dead letters to {settings.source.topic}")
+        sent, counts = done.counts[SENT], done.counts
+        typer.echo(f"{'would send' if dry_run else 'sent'} {sent:,} dead letters to {topic}")
         for what, why in (
-            (retrying.TRUNCATED, "truncated"),
-            (retrying.TOO_LARGE, f"too large for {settings.source.topic}"),
-            (retrying.OTHER, f"not of {settings.source.topic}"),
+            (TRUNCATED, "truncated"),
+            (TOO_LARGE, f"too large for {topic}"),
+            (OTHER, f"not of {topic}"),
         ):
-            if counts[what] or what == retrying.TRUNCATED:
+            if counts[what] or what == TRUNCATED:
                 typer.echo(f"skipped {counts[what]:,} dead letters: {why}")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import typer
 from rich.console import Console
 
+from connectors.errors import AWAY, USAGE, Failure, Interruption
 from connectors.near_names import near_file
-from connectors.stream import AWAY, USAGE, Failure, Interruption
 
 
 @contextlib.contextmanager

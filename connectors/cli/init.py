@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from connectors.cli.exits import exits, usage
-from connectors.stream import USAGE, Failure
+from connectors.errors import USAGE, Failure
 
 
 def init_command(

@@ -16,10 +16,10 @@ from rich.table import Table
 from connectors.cli.arguments import AsJson, Config, check_place
 from connectors.cli.exits import connected, exits, usage
 from connectors.daemon.signals import signals
+from connectors.errors import AWAY, Failure, Interruption
 from connectors.publish.run import Outcome, Target, publish, target_of
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import AWAY, Failure, Interruption
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,12 @@ from rich.progress import Progress
 
 from connectors.cli.arguments import AsJson, Config, End, Start
 from connectors.cli.exits import connected, exits
+from connectors.connector import connector_of
 from connectors.decoding import EventFormat
+from connectors.errors import REFUSED_EVENTS, USAGE, Failure
 from connectors.settings import Events
 from connectors.settings_file import load
-from connectors.stream import REFUSED_EVENTS, USAGE, Failure, Raw
+from connectors.stream import Raw
 
 
 def record_command(
@@ -36,17 +38,13 @@ def record_command(
 ) -> None:
     """Copy the topic of the settings to a log on disk, in the order of time; no group is joined."""
     with exits(), connected():
-        from connectors.kafka.topic_range import TopicRange
-
         settings = load(config)
-        if settings.source.kind != "topic":
-            raise Failure(USAGE, "source.kind: only a topic can be recorded")
         console = Console(stderr=True)
         with (
-            TopicRange(settings.source.topic, settings.kafka, start, end, partitions) as records,
+            connector_of(settings.source.kind).open_range(settings, start, end, partitions) as records,
             Progress(console=console, transient=True, disable=as_json) as bar,
         ):
-            job = bar.add_task(settings.source.topic, total=records.size)
+            job = bar.add_task(settings.source.name, total=records.size)
             done = record(records, settings.events, out, lambda: bar.advance(job))
         if as_json:
             typer.echo(json.dumps(vars(done)))

@@ -12,10 +12,10 @@ from connectors.cli.exits import exits
 from connectors.cli.logged_settings import load_and_log
 from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
+from connectors.errors import EXIT_CODES, Failure
 from connectors.learner_names import SEED, seed_line
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import EXIT_CODES, Failure
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +47,9 @@ def run_command(
 
 def _chosen(settings: Settings, blank: bool) -> Settings:
     """Return settings with the option of the command line."""
-    if not blank or settings.source.kind != "topic":
+    if not blank:
         return settings
-    source = settings.source.model_copy(update={"blank": True})
-    return settings.model_copy(update={"source": source})
+    return settings.model_copy(update={"source": settings.source.with_blank()})
 
 
 run_command.__doc__ = f"{run_command.__doc__}\n    Exit codes:\n\n" + "".join(

@@ -26,6 +26,8 @@ from connectors.cli.reading import (
     check_skipped,
     format_of,
 )
+from connectors.connector import connector_of
+from connectors.errors import STUCK, Failure
 from connectors.files.replayed import ReplayLog
 from connectors.learner_names import seed_line
 from connectors.learners import DEFAULT, LEARNERS, build
@@ -34,7 +36,6 @@ from connectors.models import stored_of
 from connectors.replay.reading import decide_task
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import STUCK, Failure
 from connectors.train import report
 from connectors.train.blocks import BY, shards_of
 from connectors.train.shards import skipped_of
@@ -118,14 +119,12 @@ def train_command(
                 parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict)
                 events, stored = f"{log.format} {task}", stored_of(log.format)
             else:
-                from connectors.train.topic import topic_shards
-
                 events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
                 task = given.learner.task
                 if learner == given.learner.name:
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
-                    parts = [*topic_shards(given, start, end)]
+                    parts = [*connector_of(given.source.kind).shards(given, start, end)]
             machine = build(learner, task, parameters)
             errors = Console(stderr=True)
             if not as_json:
@@ -165,10 +164,7 @@ def _settings(logs: list[str], target: str | None, task: str | None) -> Settings
     for option, value, where in (("--target", target, "events.target"), ("--task", task, "learner.task")):
         if value is not None:
             raise ValueError(f"{option}: {logs[0]} says it, as {where}")
-    found = load(Path(logs[0]))
-    if found.source.kind != "topic":
-        raise ValueError(f"{logs[0]}: its source is a log on disk; name that log, {found.source.path}")
-    return found
+    return load(Path(logs[0]))
 
 
 class _Rounds:

@@ -16,34 +16,11 @@ from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Progress
 from connectors.daemon.ownership import Note, Owner, Start
 from connectors.daemon.training import require_same_digest
-from connectors.stream import CHECKPOINT, POSITION, Assigned, Failure
+from connectors.errors import CHECKPOINT, POSITION, Failure
+from connectors.sections import EARLIEST, FAIL, LATEST, StartPolicy
+from connectors.stream import Assigned
 
 log = logging.getLogger(__name__)
-FAIL, EARLIEST, LATEST = "fail", "earliest", "latest"
-
-
-class Policy(NamedTuple):
-    """What the settings of a source say about beginnings.
-
-    Attributes
-    ----------
-    start
-        Where to begin where nobody has read: ``"earliest"`` or ``"latest"``.
-    expired
-        What to do if the position is no longer there: ``"fail"``, ``"earliest"`` or ``"latest"``.
-    blank
-        Whether a model that knows nothing may go on where others of the group ended.
-    group
-        Name of the consumer group; empty for a log on disk.
-    digest
-        Of the settings that the model is trained with; empty if it does not count.
-    """
-
-    start: str = EARLIEST
-    expired: str = FAIL
-    blank: bool = False
-    group: str = ""
-    digest: str = ""
 
 
 class Beginning(NamedTuple):
@@ -55,7 +32,11 @@ class Beginning(NamedTuple):
 
 
 def begin(
-    model: str, assigned: Assigned, saved: Progress | None, before: Callable[[], int | None], policy: Policy
+    model: str,
+    assigned: Assigned,
+    saved: Progress | None,
+    before: Callable[[], int | None],
+    policy: StartPolicy,
 ) -> Beginning:
     """Return where a model begins with a partition.
 
@@ -125,7 +106,7 @@ def lost_position(partition: str, saved: int, group: str) -> Failure:
     )
 
 
-def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: Policy) -> Beginning:
+def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: StartPolicy) -> Beginning:
     """Begin with a topic that has the name of the one that was read, and is another."""
     name = assigned.partition
     if policy.expired == FAIL:
@@ -147,7 +128,7 @@ def _renewed(model: str, assigned: Assigned, was: str, note: Note, policy: Polic
     )
 
 
-def _expired(model: str, assigned: Assigned, start: Start, policy: Policy) -> Start:
+def _expired(model: str, assigned: Assigned, start: Start, policy: StartPolicy) -> Start:
     """Begin where the events to read are no longer there; what was emitted stays emitted."""
     name, first, end = assigned.partition, assigned.first, assigned.end
     there = f"{name} holds {first} to {end - 1}" if end > first else f"{name} is empty, and begins at {first}"
@@ -171,7 +152,7 @@ def _expired(model: str, assigned: Assigned, start: Start, policy: Policy) -> St
 
 
 def require_known(
-    model: str, assigned: Assigned, alone: Callable[[], bool], policy: Policy, missing: str
+    model: str, assigned: Assigned, alone: Callable[[], bool], policy: StartPolicy, missing: str
 ) -> None:
     """Raise Failure if a model that knows nothing would go on where models ended that are not there.
 

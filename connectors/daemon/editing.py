@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from connectors.connector import connector_of
 from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
 from connectors.daemon.reset import open_snapshots
 from connectors.daemon.store import Store
+from connectors.errors import CHECKPOINT, Failure
 from connectors.settings import Settings
-from connectors.stream import CHECKPOINT, Committed, Failure
+from connectors.stream import Committed
 from streamk.learners import Learner
 
 Change = Callable[[Checkpoint, Learner], None]
@@ -47,10 +49,8 @@ def edit(settings: Settings, change: Change, digest: str | None = None, dry_run:
             _apply(change, checkpoint, settings, str(paths[-1]))
             if not dry_run:
                 store.write(checkpoint)
-        if settings.source.kind == "topic" and digest is not None:
-            from connectors.kafka.positions import GroupPositions
-
-            with GroupPositions(settings.source, settings.kafka, None) as places:
+        if settings.source.start_policy.group and digest is not None:
+            with connector_of(settings.source.kind).open_positions(settings, None) as places:
                 if not dry_run:
                     places.commit(_committed(places, digest))
 

@@ -12,12 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy, require_known
+from connectors.daemon.beginning import require_known
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.operator import Operator
 from connectors.daemon.store import Store
 from connectors.daemon.training import Training, require_same_training
-from connectors.stream import CHECKPOINT, Assigned, Committed, Failure, Sink, Source
+from connectors.errors import CHECKPOINT, Failure
+from connectors.sections import StartPolicy
+from connectors.stream import Assigned, Committed, Sink, Source
 
 log = logging.getLogger(__name__)
 CURE = "put the settings back, or give them a checkpoints.directory and a source.group of their own"
@@ -58,7 +60,7 @@ class Keeping(Protocol):
     knows: bool
     untried: bool
 
-    def admit(self, assigned: Assigned, policy: Policy) -> bool:
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
         """Have ``progress`` say up to where a partition was read, if it was, and the operator know it.
 
         False says that this cannot be known yet: ask again at the next poll.
@@ -152,7 +154,7 @@ class OnDisk:
             for name, p in checkpoint.partitions.items()
         )
 
-    def admit(self, assigned: Assigned, policy: Policy) -> bool:
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
         """Refuse to go on with nothing where others ended; what the checkpoint holds is known already."""
         if not self.progress and assigned.committed is not None:
             require_known(

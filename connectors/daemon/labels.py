@@ -5,8 +5,8 @@ from __future__ import annotations
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.editing import edit
 from connectors.daemon.outputs import name_of
+from connectors.errors import USAGE, Failure
 from connectors.settings import Settings
-from connectors.stream import USAGE, Failure
 from streamk.learners import Learner
 from streamk.learners.files import MODEL
 

@@ -16,9 +16,10 @@ from connectors.daemon.outputs import Outcome, encode, known
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.whole import Whole, encoded, losses
 from connectors.decoding import Decoder, Event
+from connectors.errors import REFUSED_EVENTS, Failure
 from connectors.settings import Limits as LimitSettings
 from connectors.settings import Settings
-from connectors.stream import REFUSED_EVENTS, Failure, Raw
+from connectors.stream import Raw
 from streamk.encoding.rows import RowError
 from streamk.learners import Learner
 from streamk.learners.files import MODEL, loads

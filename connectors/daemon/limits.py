@@ -10,7 +10,7 @@ from connectors import settings
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.outputs import name_of as name_of_label
 from connectors.decoding import Event
-from connectors.stream import REFUSED_EVENTS, Failure
+from connectors.errors import REFUSED_EVENTS, Failure
 from streamk.encoding.fields import name_of
 from streamk.learners import Learner
 

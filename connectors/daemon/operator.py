@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from connectors.errors import Failure
 from connectors.settings import Limits
-from connectors.stream import Failure, Output, Raw
+from connectors.stream import Output, Raw
 
 
 class Tally(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from connectors.decoding import Event
-from connectors.settings import TOP
+from connectors.sections import TOP
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, Output, Raw
 from streamk.scores import decide
 

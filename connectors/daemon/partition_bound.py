@@ -23,14 +23,16 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy, require_known
+from connectors.daemon.beginning import require_known
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.keeping import CURE, Committable, Saved
 from connectors.daemon.operator import PartitionedOperator
 from connectors.daemon.ownership import Note
 from connectors.daemon.store import Store
 from connectors.daemon.training import Training, require_same_training
-from connectors.stream import CHECKPOINT, Assigned, Failure, Interruption, Sink
+from connectors.errors import CHECKPOINT, Failure, Interruption
+from connectors.sections import StartPolicy
+from connectors.stream import Assigned, Sink
 
 log = logging.getLogger(__name__)
 _LONGEST = 150.0  # seconds that a transaction may hold up a partition: more than it takes to time out
@@ -141,7 +143,7 @@ class InTopic:
         self._saved: dict[str, Progress] = {}
         self._awaited: dict[str, _Awaited] = {}
 
-    def admit(self, assigned: Assigned, policy: Policy) -> bool:
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
         """Read the newest snapshot of a partition, once it is known which that is."""
         name = assigned.partition
         awaited = self._awaited.get(name)
@@ -213,7 +215,7 @@ class InTopic:
             raise Interruption(f"{topic}: a transaction has been open for {_LONGEST:.0f} seconds")
 
     def _granted(
-        self, assigned: Assigned, note: Note, saved: Progress | None, policy: Policy
+        self, assigned: Assigned, note: Note, saved: Progress | None, policy: StartPolicy
     ) -> Progress | None:
         """Return how far a partition was read, by a snapshot that fits what the group was told."""
         until = self._learned(note)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from connectors.daemon.store import Store
 from connectors.kafka.client import member_name
 from connectors.kafka.permissions import READ, WRITE, Permission
+from connectors.kafka.sections import TopicSink, TopicSource
 from connectors.kafka.sink import place_of_log
 from connectors.settings import Settings
 
@@ -16,12 +17,13 @@ _UNKNOWN = "0" * 12  # an identity like those that first runs give
 def permissions(settings: Settings) -> Iterator[Permission]:
     """Yield what a run needs at the broker; nothing on the cluster, since every producer is transactional."""
     source = settings.source
-    if source.kind == "topic":
+    if isinstance(source, TopicSource):
         yield Permission("source.topic", "topic", source.topic, (READ,))
         yield Permission("source.group", "group", source.group, (READ,))
-    topics = {f"{key}.topic": place.topic for key, place in settings.sinks.items() if place.kind == "topic"}
+    sinks = settings.sinks.items()
+    topics = {f"{key}.topic": sink.topic for key, sink in sinks if isinstance(sink, TopicSink)}
     # the position in a log is committed for one of its topics, in a group of its own
-    place = place_of_log(topics.values()).topic if topics and source.kind == "file" else None
+    place = place_of_log(topics.values()).topic if topics and not source.start_policy.group else None
     for key, topic in topics.items():
         yield Permission(key, "topic", topic, (READ, WRITE) if topic == place else (WRITE,))
     if settings.snapshots is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from connectors.settings import Limits, Log, Section, Settings
-from connectors.stream import Failure
+from connectors.errors import Failure
+from connectors.sections import Section
+from connectors.settings import Limits, Log, Settings
 
 log = logging.getLogger(__name__)
 LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table

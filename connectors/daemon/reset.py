@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from connectors.connector import by_connector, connector_of
 from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.ownership import Note, Owner
 from connectors.daemon.partition_bound import owner_of
 from connectors.daemon.store import Store
+from connectors.errors import USAGE, Failure
 from connectors.files.sink import forget
-from connectors.settings import Settings, TopicSource
-from connectors.stream import USAGE, Committed, Failure, read_bound
+from connectors.kafka.sections import TopicSource
+from connectors.settings import Settings
+from connectors.stream import Committed, read_bound
 
 EARLIEST, LATEST, GROUP, CHECKPOINT = "earliest", "latest", "group", "checkpoint"
 
@@ -53,36 +56,17 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
             return _of_snapshots(settings, store, to, numbers, dry_run)
         paths = store.paths()
         checkpoint = Checkpoint.read(paths[-1]) if paths else None
-        places: Any
-        if settings.source.kind == "file":
-            from connectors.files.positions import LogPositions
-
-            if numbers:
-                raise Failure(USAGE, "--partition: a log has none")
-            places = LogPositions(settings.source.path, settings.events.format, settings.source.follow)
-        else:
-            from connectors.kafka.positions import GroupPositions
-
-            places = GroupPositions(settings.source, settings.kafka, numbers)
-        with places:
+        with connector_of(settings.source.kind).open_positions(settings, numbers) as places:
             rows = [
                 _row(name, to, None if checkpoint is None else checkpoint.partitions.get(name), places)
                 for name in places.partitions()
             ]
             if not dry_run:
                 _set(rows, checkpoint, store, places)
-                if settings.source.kind == "file":
-                    _forget_emitted(settings, store.model, rows[0].position)
+                if not settings.source.start_policy.group:  # sinks store how far outputs are written
+                    for connector, sections in by_connector(settings.sinks):
+                        connector.restart_outputs(sections.values(), settings, store.model, rows[0].position)
     return rows
-
-
-def _forget_emitted(settings: Settings, model: str, position: int) -> None:
-    """Set up to where the predictions of a log are in their topics, if they go there."""
-    topics = [place.topic for place in settings.sinks.values() if place.kind == "topic"]
-    if topics:
-        from connectors.kafka.positions import emit_from
-
-        emit_from(settings.kafka, topics, model, position)
 
 
 def _of_snapshots(

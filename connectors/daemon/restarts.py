@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from connectors.stream import AWAY, STUCK, Away, Failure, Interruption
+from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 
 _LONG = 60.0  # seconds after which a session without events counts as a working one
 _START = 10.0  # seconds without an answer at the start: an address is wrong
@@ -85,7 +85,7 @@ class RestartLimit:
             If it is one too many.
         """
         now, worked = time.monotonic(), idle and lasted > _LONG
-        if isinstance(error, Away):
+        if isinstance(error, BrokerUnavailable):
             if self._away_since is None or worked:
                 self._away_since = now
             gone, limit = now - self._away_since, self._away if self._answered else min(_START, self._away)

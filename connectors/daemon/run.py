@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from connectors.daemon.beginning import Policy
+from connectors.connector import by_connector, connector_of
 from connectors.daemon.keeping import OnDisk
 from connectors.daemon.learning import Learning
 from connectors.daemon.logs import log_to_stderr
@@ -23,17 +23,9 @@ from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import digest_of, training_of
 from connectors.decoding import Decoder
-from connectors.files.sink import FileSink
-from connectors.files.source import FileSource
+from connectors.errors import AWAY, USAGE, Failure, Interruption
 from connectors.settings import Settings
-from connectors.stream import (
-    AWAY,
-    SNAPSHOTS,
-    Failure,
-    Interruption,
-    Sink,
-    Source,
-)
+from connectors.stream import Sink, Source
 
 log = logging.getLogger(__name__)
 _REPEAT = 60.0  # seconds after which the log says again what has not changed
@@ -134,10 +126,9 @@ def begin_session(
 ) -> Session:
     """Return a session that learns."""
     decoder = _decoder(settings, source)
-    policy, training = Policy(), training_of(settings)
-    if settings.source.kind == "topic":
-        place = settings.source
-        policy = Policy(place.start, place.expired, place.blank, place.group, digest_of(training))
+    policy, training = settings.source.start_policy, training_of(settings)
+    if policy.group:
+        policy = policy._replace(digest=digest_of(training))
     if settings.snapshots is None:
         learning = Learning(settings, decoder, telemetry)
         kept = OnDisk(learning, store, source, sinks, training)
@@ -151,22 +142,20 @@ def begin_session(
 
 def _decoder(settings: Settings, source: Source) -> Decoder:
     """Return the decoder of a source's records, which a log on disk may know more of than the settings."""
-    if settings.source.kind == "topic":
-        return settings.decoder()
-    decoder: Decoder = source.decoder(settings.events.format, settings.format)
-    return decoder
+    try:
+        return source.decoder(settings.events.format, settings.format)
+    except ValueError as error:
+        raise Failure(USAGE, f"events: {error}") from None
 
 
 def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]) -> InTopic:
     from connectors.kafka.snapshots import TopicSnapshots
 
     assert settings.snapshots is not None
-    assert settings.source.kind == "topic"
     snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sinks["topics"])
     training = training_of(settings)
-    return InTopic(
-        operator, snapshots, sinks["topics"], source.name, settings.source.group, training=training
-    )
+    group = settings.source.start_policy.group
+    return InTopic(operator, snapshots, sinks["topics"], source.name, group, training=training)
 
 
 def settle() -> None:
@@ -184,13 +173,15 @@ def open_ends(
     After an interruption the process keeps its place in the group, since it will come back; after a failure
     it leaves the group. ``limits`` may turn an interruption into a failure.
     """
-    source: Any = None
+    source: Source | None = None
     sinks: dict[str, Sink] = {}
     leaving = False
     try:
         with limits or nullcontext():
-            source = _source(settings, store)
-            _open_sinks(settings, store, source, sinks)
+            source = connector_of(settings.source.kind).open_source(settings, store.model)
+            for connector, sections in by_connector(settings.outputs):
+                for name, sink in connector.open_sinks(sections, settings, store.model, source):
+                    sinks[name] = sink
             yield source, sinks
         leaving = True
     except Failure as failure:
@@ -201,33 +192,6 @@ def open_ends(
             sink.close()
         if source is not None:
             source.close(leaving)
-
-
-def _source(settings: Settings, store: Store) -> Any:
-    if settings.source.kind == "file":
-        place = settings.source
-        return FileSource(place.path, settings.events.format, place.follow, settings.format)
-    from connectors.kafka.source import TopicSource
-
-    return TopicSource(settings.source, settings.kafka, store.model)
-
-
-def _open_sinks(settings: Settings, store: Store, source: Any, sinks: dict[str, Sink]) -> None:
-    """Add the sinks of the settings to ``sinks``, each once it is open."""
-    topics = {}
-    for kind, place in settings.sinks.items():
-        if place.kind == "file":
-            sinks[kind] = FileSink(place.path, kind)
-        else:
-            topics[kind] = place.topic
-    if settings.snapshots is not None:
-        topics[SNAPSHOTS] = settings.snapshots.topic
-    if topics:
-        from connectors.kafka.sink import TopicSink
-
-        wanted = settings.predictions
-        headers = wanted.headers if wanted is not None and wanted.kind == "topic" else ()
-        sinks["topics"] = TopicSink(topics, settings.kafka, store.model, source, headers)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from prometheus_client import (
 )
 
 from connectors.daemon.operator import CAUSES, Tally
-from connectors.stream import INTERRUPTIONS
+from connectors.errors import INTERRUPTIONS
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of the histograms' buckets
 

@@ -15,26 +15,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy, begin
+from connectors.daemon.beginning import begin
 from connectors.daemon.checkpoint import Progress, lag
 from connectors.daemon.keeping import Keeping
 from connectors.daemon.operator import Processor
 from connectors.daemon.ownership import Note
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import require_same_digest
+from connectors.errors import Failure, Interruption, UnreadableRecords
+from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints, Limits
-from connectors.stream import (
-    MOST,
-    Assigned,
-    Batch,
-    Committed,
-    Failure,
-    Interruption,
-    Raw,
-    Sink,
-    Source,
-    Unreadable,
-)
+from connectors.stream import MOST, Assigned, Batch, Committed, Raw, Sink, Source
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds
@@ -74,7 +65,7 @@ class Session:
         sinks: Mapping[str, Sink],
         telemetry: Telemetry,
         checkpoints: Checkpoints,
-        policy: Policy,
+        policy: StartPolicy,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._operator, self._keeping, self._telemetry = operator, keeping, telemetry
@@ -108,7 +99,7 @@ class Session:
         most = MOST if self._pace * MOST < _POLLED else max(1, int(_POLLED / self._pace))
         try:
             polled = self._source.poll(_POLL, most)
-        except (Failure, Unreadable):  # what came before it is good
+        except (Failure, UnreadableRecords):  # what came before it is good
             self.finish()
             raise
         changes = [self._assign(assigned) for assigned in polled.assigned]

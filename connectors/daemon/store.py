@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from connectors.daemon.checkpoint import SUFFIX, Checkpoint
-from connectors.stream import CHECKPOINT, Failure
+from connectors.errors import CHECKPOINT, Failure
 from streamk.model_file import FormatError
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from connectors.daemon.operator import Processed
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.series import Metrics
-from connectors.stream import NO_BROKER, OTHER, USAGE, Failure
+from connectors.errors import NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
 from streamk.learners import Learner
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from connectors.daemon.checkpoint import Checkpoint
+from connectors.errors import CHECKPOINT, Failure
 from connectors.settings import Schema, Settings
-from connectors.stream import CHECKPOINT, Failure
 
 Training = dict[str, Any]
 _DIGITS = 12  # of a digest

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from connectors.daemon.outputs import body, key_of, known, name_of
 from connectors.daemon.telemetry import LEAST
 from connectors.decoding import Event
-from connectors.settings import TOP
+from connectors.sections import TOP
 from connectors.stream import PREDICTIONS, Output, Raw
 
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from connectors.dead_letters import DeadLetter
-from connectors.stream import USAGE, Failure, Output
+from connectors.errors import USAGE, Failure
+from connectors.stream import Output
 
 
 class _Line(msgspec.Struct):

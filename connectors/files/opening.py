@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from connectors.errors import Failure
 from connectors.files.compression import DAMAGE, DamagedError, unpacked
 from connectors.schema import LOOK
 
@@ -342,6 +343,12 @@ def is_pipe(path: str) -> bool:
 def size_of(path: str) -> int:
     """Return the bytes of a file; 0 of a pipe."""
     return 0 if is_pipe(path) else Path(path).stat().st_size
+
+
+def require_writable(path: Path, code: int, key: str) -> None:
+    """Raise a Failure that names a setting, unless there is a file or a directory that can be written."""
+    if not os.access(path, os.W_OK):
+        raise Failure(code, f"{key}: {path} cannot be written, or is not there")
 
 
 def _pipe(path: str) -> Any:

@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from connectors.errors import USAGE, Failure
 from connectors.files.source import FileSource
-from connectors.stream import USAGE, Committed, Failure
+from connectors.stream import Committed
 
 
 class LogPositions:

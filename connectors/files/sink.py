@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from connectors.errors import SINK, Failure
 from connectors.files.dead_letters import line_of
-from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Output
+from connectors.stream import DEAD_LETTERS, Committed, Output
 
 log = logging.getLogger(__name__)
 

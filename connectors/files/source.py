@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from connectors.decoding import Decoder, EventFormat
+from connectors.errors import POSITION, USAGE, Failure
 from connectors.files.compression import DamagedError, unpacked
 from connectors.files.lines import Lines
 from connectors.files.log import with_inferred_types
 from connectors.files.opening import Opened
-from connectors.stream import MOST, POSITION, USAGE, Assigned, Batch, Committed, Failure, Polled, Raw
+from connectors.stream import MOST, Assigned, Batch, Committed, Polled, Raw
 
 _HEAD = 4096  # bytes by which a log is known
 _FOUND = ("delimiter", "decimal", "encoding", "types")  # of a format, in the mark of a checkpoint

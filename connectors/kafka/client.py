@@ -14,10 +14,19 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
+from connectors.errors import (
+    CHECKPOINT,
+    DENIED,
+    SINK,
+    USAGE,
+    BrokerUnavailable,
+    Failure,
+    Interruption,
+    UnreadableRecords,
+)
 from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
 from connectors.kafka.records import UnreadableBatchError
-from connectors.settings import Kafka
-from connectors.stream import CHECKPOINT, DENIED, SINK, USAGE, Away, Failure, Interruption, Unreadable
+from connectors.kafka.sections import Kafka
 
 T = TypeVar("T")
 MEMBER = "streamk-"  # with which the names of daemons begin, in groups and transactions
@@ -120,8 +129,8 @@ def _context(kafka: Kafka) -> ssl.SSLContext:
 def explained(what: str) -> Iterator[None]:
     """Turn the client's errors into a Failure, if trying again is of no use, or into an Interruption.
 
-    Errors that the client calls retriable mean that no broker answers (:class:`Away`); sessions restart
-    after all others, known here or not, up to ``limits.restarts`` times in a row.
+    Errors that the client calls retriable mean that no broker answers (:class:`BrokerUnavailable`); sessions
+    restart after all others, known here or not, up to ``limits.restarts`` times in a row.
     """
     try:
         yield
@@ -160,16 +169,16 @@ def explained(what: str) -> Iterator[None]:
     except kafka_errors.KafkaConfigurationError as error:
         raise Failure(USAGE, f"{what}: {error}") from None
     except _UNREADABLE as error:
-        raise Unreadable(f"{what}: {_words(error)}") from None
+        raise UnreadableRecords(f"{what}: {_words(error)}") from None
     except kafka_errors.KafkaTimeoutError as error:
         hint = (
             "; the port is open, so are kafka.tls and kafka.mechanism right?"
             if "bootstrap" in str(error)
             else ""
         )
-        raise Away(f"{what}: {_words(error)}{hint}") from None
+        raise BrokerUnavailable(f"{what}: {_words(error)}{hint}") from None
     except kafka_errors.KafkaError as error:
-        kind = Away if error.retriable or isinstance(error, _NO_BROKER) else Interruption
+        kind = BrokerUnavailable if error.retriable or isinstance(error, _NO_BROKER) else Interruption
         raise kind(f"{what}: {_words(error)}") from None
 
 
@@ -246,7 +255,7 @@ class Worker:
         try:
             value, error = answer.get(timeout=seconds)
         except queue.Empty:
-            raise Away(f"the broker has not answered for {seconds:.0f} seconds") from None
+            raise BrokerUnavailable(f"the broker has not answered for {seconds:.0f} seconds") from None
         if error is not None:
             raise error
         return value  # type: ignore[no-any-return]

@@ -17,10 +17,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from connectors.errors import USAGE, Failure, Interruption
 from connectors.kafka.chunks import CHUNK, Gathering, Value
 from connectors.kafka.client import PATIENCE, READING, administrator, explained, require_topics
 from connectors.kafka.producer import LONGEST
-from connectors.stream import USAGE, Failure, Interruption
 
 log = logging.getLogger(__name__)
 _STRETCH, _LONGEST = 16, 128  # offsets that are read first, and at most; twice as many each time

@@ -19,7 +19,7 @@ from kafka import errors as kafka_errors
 from connectors.kafka.client import PATIENCE
 from connectors.kafka.librdkafka import configuration, load, membership, translated
 from connectors.kafka.producer import BATCH, COMPRESSION, LARGEST, LINGER, LONGEST, Headers
-from connectors.settings import Kafka
+from connectors.kafka.sections import Kafka
 
 _WAIT = 0.1  # seconds between two attempts to send where too much waits
 _CLOSING = 2.0  # seconds

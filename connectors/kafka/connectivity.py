@@ -15,8 +15,8 @@ from typing import Any
 from kafka import errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 
-from connectors.settings import Kafka
-from connectors.stream import DENIED, USAGE, Away, Failure
+from connectors.errors import DENIED, USAGE, BrokerUnavailable, Failure
+from connectors.kafka.sections import Kafka
 
 REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -54,7 +54,7 @@ def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
             raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})") from None
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
-    raise Away(f"no broker answers ({'; '.join(reasons)})")
+    raise BrokerUnavailable(f"no broker answers ({'; '.join(reasons)})")
 
 
 def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:

@@ -11,8 +11,8 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
+from connectors.errors import USAGE, Failure
 from connectors.kafka.client import MEMBER, administrator, explained
-from connectors.stream import USAGE, Failure
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from connectors.settings import Kafka
-from connectors.stream import USAGE, Failure
+from connectors.errors import USAGE, Failure
+from connectors.kafka.sections import Kafka
 
 KNOWN = "2.16."  # versions of confluent-kafka whose bytes of a membership are known
 _LOCAL: dict[str, type[kafka_errors.KafkaError]] = {  # errors that no broker sent, by librdkafka's names

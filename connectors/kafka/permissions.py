@@ -18,8 +18,8 @@ from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest
 
+from connectors.errors import DENIED, Failure
 from connectors.kafka.client import PATIENCE, administrator, explained
-from connectors.stream import DENIED, Failure
 
 READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 _NOBODY = -1  # id and epoch of a producer that does not exist

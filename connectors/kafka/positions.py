@@ -9,7 +9,8 @@ from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 
-from connectors import settings
+from connectors.errors import USAGE, Failure
+from connectors.kafka import sections
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -23,12 +24,12 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.group import Group
 from connectors.kafka.sink import place_of_log
-from connectors.stream import USAGE, Committed, Failure
+from connectors.stream import Committed
 
 _MS = int(PATIENCE * 1000)
 
 
-def emit_from(kafka: settings.Kafka, topics: Sequence[str], model: str, position: int) -> None:
+def emit_from(kafka: sections.Kafka, topics: Sequence[str], model: str, position: int) -> None:
     """Set from where on the outputs of a log are written into topics (:mod:`connectors.kafka.sink`)."""
     with explained("predictions"):
         moved = {place_of_log(topics): OffsetAndMetadata(position, "", -1)}
@@ -37,7 +38,7 @@ def emit_from(kafka: settings.Kafka, topics: Sequence[str], model: str, position
 
 
 def committed_positions(
-    source: settings.TopicSource, kafka: settings.Kafka
+    source: sections.TopicSource, kafka: sections.Kafka
 ) -> tuple[dict[str, Any], dict[str, Committed | None]]:
     """Return the client's options, and what a group has committed for every partition, joining no group.
 
@@ -82,7 +83,7 @@ class GroupPositions:
     """
 
     def __init__(
-        self, source: settings.TopicSource, kafka: settings.Kafka, numbers: Sequence[int] | None
+        self, source: sections.TopicSource, kafka: sections.Kafka, numbers: Sequence[int] | None
     ) -> None:
         found, self.group = options(kafka), source.group
         self._group = Group(found, source.group)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from connectors import settings
-from connectors.dead_letters import DeadLetter
+from connectors.dead_letters import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter, Retried
 from connectors.kafka.chunks import Message
 from connectors.kafka.client import options
 from connectors.kafka.dead_letters import original, read
 from connectors.kafka.positions import GroupPositions
+from connectors.kafka.sections import Kafka, TopicSource
 from connectors.kafka.topic_limits import TopicLimit, topic_limits
 from connectors.kafka.topic_range import TopicRange
 from connectors.kafka.transactions import Transactions
@@ -24,29 +23,9 @@ from connectors.stream import Committed, Raw
 
 _KEY = "dead_letters.topic"
 _MOST, _BYTES = 500, 1 << 23  # records and bytes of a transaction
-SENT, TRUNCATED, TOO_LARGE, OTHER = "sent", "truncated", "too large", "other"
 
 
-class Retried(NamedTuple):
-    """What became of dead letters.
-
-    Attributes
-    ----------
-    counts
-        Dead letters by what became of them: ``sent``, ``truncated``, ``too large`` (for the source), or
-        ``other`` (of another source, or written by others).
-    group
-        In which the position is committed.
-    resumed
-        Whether the group had a position. Otherwise everything was read from the oldest dead letter on.
-    """
-
-    counts: Counter[str]
-    group: str
-    resumed: bool
-
-
-def dead_letters(topic: str, kafka: settings.Kafka) -> Iterator[DeadLetter]:
+def dead_letters(topic: str, kafka: Kafka) -> Iterator[DeadLetter]:
     """Yield the dead letters of a topic, in the order of time."""
     with TopicRange(topic, kafka, setting=_KEY) as records:
         for _, raw in records:
@@ -55,7 +34,7 @@ def dead_letters(topic: str, kafka: settings.Kafka) -> Iterator[DeadLetter]:
                 yield found
 
 
-def retry(source: settings.TopicSource, topic: str, kafka: settings.Kafka, dry_run: bool = False) -> Retried:
+def retry(source: TopicSource, topic: str, kafka: Kafka, dry_run: bool = False) -> Retried:
     """Send those dead letters back that are whole and were not sent back yet.
 
     Parameters
@@ -82,7 +61,7 @@ def retry(source: settings.TopicSource, topic: str, kafka: settings.Kafka, dry_r
         sources = stack.enter_context(TopicRange(source.topic, kafka)).bounds
         # before the position is read: from now on, no other process moves it
         writer = None if dry_run else stack.enter_context(Transactions(kafka, f"streamk-{group}", _KEY))
-        reader = settings.TopicSource(kind="topic", topic=topic, group=group)
+        reader = TopicSource(kind="topic", topic=topic, group=group)
         places = stack.enter_context(GroupPositions(reader, kafka, None))
         committed = {name: places.committed(name) for name in places.partitions()}
         known = {name: at for name, at in committed.items() if at is not None}

@@ -13,14 +13,15 @@ from typing import Any, Literal
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.errors import SINK, Failure, Interruption
 from connectors.kafka.chunks import Message
 from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
 from connectors.kafka.dead_letters import letter
 from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
+from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
 from connectors.kafka.topic_limits import topic_limits
-from connectors.settings import Kafka
-from connectors.stream import DEAD_LETTERS, SINK, Committed, Failure, Interruption, Output, Raw, Source
+from connectors.stream import DEAD_LETTERS, Committed, Output, Raw, Source
 
 _CLOSING = 5.0  # seconds
 

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectors.daemon.checkpoint import Checkpoint
+from connectors.errors import CHECKPOINT, Failure
 from connectors.kafka.chunks import Message, cut
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.sections import Kafka
 from connectors.kafka.sink import TopicSink
-from connectors.settings import Kafka
-from connectors.stream import CHECKPOINT, SNAPSHOTS, Failure
+from connectors.stream import SNAPSHOTS
 
 KEY = "snapshots.topic"
 

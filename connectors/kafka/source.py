@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.base import MemberState
 
-from connectors import settings
-from connectors.decoding import Decoder
+from connectors.decoding import Decoder, EventFormat
+from connectors.errors import Failure, Interruption, UnreadableRecords
+from connectors.kafka import sections
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -33,7 +34,7 @@ from connectors.kafka.client import (
 from connectors.kafka.group import Group
 from connectors.kafka.listener import Listener, RevokedError
 from connectors.kafka.records import unpack_quickly
-from connectors.stream import MOST, Assigned, Batch, Committed, Failure, Interruption, Polled, Raw, Unreadable
+from connectors.stream import MOST, Assigned, Batch, Committed, Polled, Raw
 
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
@@ -42,14 +43,14 @@ _MS = int(PATIENCE * 1000)
 
 @contextlib.contextmanager
 def _readable(topic: str) -> Iterator[None]:
-    """Turn what is wrong with the bytes of records into an :class:`Unreadable`."""
+    """Turn what is wrong with the bytes of records into an :class:`UnreadableRecords`."""
     try:
         yield
     except (kafka_errors.KafkaError, Interruption, Failure):
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
-        raise Unreadable(f"{topic}: records cannot be read: {what}") from None
+        raise UnreadableRecords(f"{topic}: records cannot be read: {what}") from None
 
 
 class TopicSource:
@@ -70,7 +71,7 @@ class TopicSource:
         If no broker answers.
     """
 
-    def __init__(self, source: settings.TopicSource, kafka: settings.Kafka, member: str) -> None:
+    def __init__(self, source: sections.TopicSource, kafka: sections.Kafka, member: str) -> None:
         self.name, member = source.topic, member_name(member)
         found = options(kafka)
         self._group = Group(found, source.group, member)
@@ -173,9 +174,9 @@ class TopicSource:
             for name, p in zip(names, ordered, strict=True)
         ]
 
-    def decoder(self, form: str, format: Any) -> Decoder:
+    def decoder(self, form: str, format: EventFormat) -> Decoder:
         """Return the decoder that is set: a topic says nothing of its records."""
-        return cast(Decoder, format.decoder(form))
+        return format.decoder(form)
 
     def partitions(self) -> list[str]:
         """Return the names of all partitions of the topic."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.decoding import Decoder, Record
+from connectors.errors import USAGE, Failure, Interruption
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -27,9 +28,9 @@ from connectors.kafka.client import (
     require_topics,
 )
 from connectors.kafka.records import unpack_quickly
+from connectors.kafka.sections import Kafka
 from connectors.log import Log
-from connectors.settings import Kafka
-from connectors.stream import USAGE, Failure, Interruption, Raw, read_bound
+from connectors.stream import Raw, read_bound
 
 _MOST = 5000  # records of one partition that wait for the others
 _PLACES = 10_000  # records whose offsets are remembered, to name them

@@ -9,11 +9,11 @@ from typing import Any
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.errors import SINK, Failure, Interruption
 from connectors.kafka.chunks import Message
 from connectors.kafka.client import Worker, explained, options
 from connectors.kafka.producer import LONGEST, StandardProducer
-from connectors.settings import Kafka
-from connectors.stream import SINK, Failure, Interruption
+from connectors.kafka.sections import Kafka
 
 _CLOSING = 5.0  # seconds
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from connectors.errors import USAGE, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.sections import Kafka
 from connectors.publish.version import Version, read
-from connectors.settings import Kafka
-from connectors.stream import USAGE, Failure
 from streamk.learners import Learner
 from streamk.learners.files import loads
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
 from connectors.daemon.partition_bound import strange
+from connectors.errors import CHECKPOINT, USAGE, Failure
+from connectors.kafka.sections import TopicSource
 from connectors.publish.version import Place, Version, write
-from connectors.settings import TopicSource
-from connectors.stream import CHECKPOINT, USAGE, Failure
 from streamk import model_file
 from streamk.distributed.merging import Merging
 from streamk.learners import Learner

@@ -7,16 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from connectors.errors import POSITION, USAGE, Failure
 from connectors.kafka.chunks import cut
 from connectors.kafka.client import describe, options
 from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.sections import TopicSource
 from connectors.kafka.snapshots import SnapshotReader
 from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import PARTITION, published
 from connectors.publish.merging import Merged, Row, merged
 from connectors.publish.version import Version, goes_back, read
-from connectors.settings import Settings, Snapshots, TopicSource
-from connectors.stream import POSITION, USAGE, Failure
+from connectors.settings import Settings, Snapshots
 from streamk import model_file
 from streamk.learners.files import loads_with_extra
 

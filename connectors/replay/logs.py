@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from connectors.connector import connector_of
 from connectors.decoding import EventFormat
+from connectors.errors import Interruption
 from connectors.files.opening import is_pipe
 from connectors.files.replayed import ReplayLog
+from connectors.kafka.sections import Kafka
 from connectors.log import Log
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
-from connectors.settings import Kafka, Learner
+from connectors.settings import Learner
 from connectors.settings_file import load
-from connectors.stream import Interruption
 from streamk.prequential import ByTime
 from streamk.scores import check_delay
 
@@ -125,15 +127,8 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
     how.refuse(f"it does not go with {file}, whose events have their targets; name the log itself", "labels")
     how.refuse_format(f"{file} says it, in [events] and [schema]", *_OF_FORMAT)
     settings = load(Path(file))
-    if settings.source.kind == "file":
-        how.refuse("it is for topics, and the source is a log on disk", "start", "end")
-        format = replace(settings.format, numbers=None)
-        yield ReplayLog(settings.source.path, format, settings.events.format, how.strict), settings.learner
-        return
-    from connectors.kafka.topic_range import TopicLog, TopicRange
-
-    with TopicRange(settings.source.topic, settings.kafka, how.start, how.end) as records:
-        yield TopicLog(records, settings.decoder(), settings.events.target), settings.learner
+    with connector_of(settings.source.kind).open_log(settings, how.start, how.end, how.strict) as log:
+        yield log, settings.learner
 
 
 def late_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, Any]:

@@ -10,11 +10,12 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.decoding import Event, Record
+from connectors.errors import Failure, Interruption
 from connectors.kafka.client import PATIENCE, explained, identify, partition_name
 from connectors.kafka.topic_range import TopicRange, lone_consumer
 from connectors.replay.reading import interpret
 from connectors.settings import Settings
-from connectors.stream import Failure, Interruption, Raw
+from connectors.stream import Raw
 from streamk.distributed import Chunk
 
 _MS = int(PATIENCE * 1000)
@@ -49,8 +50,7 @@ class TopicShard:
     @property
     def topic(self) -> str:
         """The topic's name."""
-        assert self.settings.source.kind == "topic"
-        return self.settings.source.topic
+        return self.settings.source.place
 
     @property
     def name(self) -> str:
@@ -179,6 +179,5 @@ def topic_shards(settings: Settings, start: str | None, end: str | None) -> list
     Interruption
         If no broker answers.
     """
-    assert settings.source.kind == "topic"
-    with TopicRange(settings.source.topic, settings.kafka, start, end) as records:
+    with TopicRange(settings.source.place, settings.kafka, start, end) as records:
         return [TopicShard(settings, n, a, b, records.identity) for n, (a, b) in records.bounds.items()]

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.decoding import EventFormat
+from connectors.errors import Failure
 from connectors.files.replayed import ReplayLog
 from connectors.files.source import FileSource
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.reading import LOOK, decide_task
-from connectors.stream import Failure
 from connectors.train.blocks import shards_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

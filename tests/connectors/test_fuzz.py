@@ -15,9 +15,10 @@ from connectors.daemon.learning import Learning
 from connectors.daemon.reloading import LiveSettings
 from connectors.daemon.run import run
 from connectors.daemon.telemetry import Telemetry
+from connectors.errors import EXIT_CODES, Failure
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import EXIT_CODES, Failure, Raw
+from connectors.stream import Raw
 
 from .test_settings import SECTIONS
 

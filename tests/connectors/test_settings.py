@@ -14,10 +14,12 @@ from pydantic import ValidationError
 import streamk
 from connectors import settings
 from connectors.decoding import Event
+from connectors.errors import USAGE, Failure
+from connectors.files.sections import PredictionFile
+from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
 from connectors.learners import LEARNERS
-from connectors.settings import PredictionFile, PredictionTopic, Settings, TopicSink, TopicSource
+from connectors.settings import Settings
 from connectors.settings_file import example, load, load_kafka
-from connectors.stream import USAGE, Failure
 from streamk.scores import TASKS
 
 KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"

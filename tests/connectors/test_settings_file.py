@@ -3,7 +3,9 @@
 import re
 
 from connectors import settings
-from connectors.settings import FileSink, FileSource, PredictionTopic, Settings, TopicSink, TopicSource
+from connectors.files.sections import FileSink, FileSource
+from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
+from connectors.settings import Settings
 from connectors.settings_file import example
 
 from .test_settings import SECTIONS, read

@@ -10,9 +10,9 @@ from collections import Counter
 from kafka.admin import NewTopic
 
 import streamk
+from connectors.kafka.sections import Kafka
 from connectors.kafka.snapshots import SnapshotReader
 from connectors.publish.fetching import fetch
-from connectors.settings import Kafka
 from streamk.distributed.merging import Tree
 from streamk.learners.files import loads
 

@@ -18,12 +18,13 @@ from connectors.daemon import ownership
 from connectors.daemon.run import begin_session, open_ends
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
+from connectors.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka import librdkafka
 from connectors.kafka.librdkafka import configuration, encoded_membership, membership
+from connectors.kafka.sections import Kafka
 from connectors.kafka.sink import TopicSink
-from connectors.settings import Kafka
 from connectors.settings_file import load
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, Away, Committed, Failure, Interruption, Output, Raw
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
 from .broker import Broker, lacking
 from .stand import Stand, events
@@ -291,7 +292,7 @@ def test_a_twin_fences_the_other_off(stand, producer):
             new.write([letter(0)])
             with pytest.raises(Interruption) as caught:
                 old.commit({"log": Committed(1)})
-            assert not isinstance(caught.value, Away)
+            assert not isinstance(caught.value, BrokerUnavailable)
             new.commit({"log": Committed(1)})
     assert len(stand.read("dead")) == 1
 
@@ -328,7 +329,7 @@ def test_a_lost_broker(frail, monkeypatch):
         sink.write([letter(100 + i) for i in range(100)])
         broker.kill()
         began = time.monotonic()
-        with pytest.raises(Away):
+        with pytest.raises(BrokerUnavailable):
             sink.commit({"log": Committed(200)})
         assert time.monotonic() - began < 10
     assert time.monotonic() - began < 25

@@ -13,8 +13,8 @@ import streamk
 from connectors.daemon import ownership
 from connectors.daemon.partition_bound import owner_of
 from connectors.kafka.positions import GroupPositions
+from connectors.kafka.sections import TopicSource
 from connectors.publish.fetching import fetch
-from connectors.settings import TopicSource
 
 from .partition_models import (
     alone,

@@ -19,11 +19,11 @@ from kafka.admin import (
 )
 
 from connectors.cli.check import check
+from connectors.errors import DENIED, Failure
 from connectors.kafka.client import options
 from connectors.kafka.producer import StandardProducer
-from connectors.settings import Kafka
+from connectors.kafka.sections import Kafka
 from connectors.settings_file import load
-from connectors.stream import DENIED, Failure
 
 from .broker import PASSWORD, USER, Broker, lacking
 from .stand import COMMAND, ROOT, Stand, events

@@ -12,6 +12,7 @@ import pytest
 from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 import streamk
+from connectors.errors import POSITION, Failure
 from connectors.kafka.chunks import cut
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
@@ -20,7 +21,6 @@ from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
 from connectors.settings_file import load
-from connectors.stream import POSITION, Failure
 from streamk.learners.files import loads, loads_with_extra
 
 from .partition_models import command, kafka, partition, run_to, settings, topics, tree

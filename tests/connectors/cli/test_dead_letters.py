@@ -7,9 +7,10 @@ from typer.testing import CliRunner
 
 from connectors.cli import app
 from connectors.dead_letters import DeadLetter
+from connectors.errors import Failure
 from connectors.files.dead_letters import letters
 from connectors.files.sink import FileSink
-from connectors.stream import DEAD_LETTERS, Failure, Output, Raw
+from connectors.stream import DEAD_LETTERS, Output, Raw
 
 TOPIC = 'kind = "topic"\ntopic = "t"\ngroup = "g"'
 

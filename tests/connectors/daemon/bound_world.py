@@ -7,11 +7,11 @@ topic, and readers see it some time after, as behind another's open transaction.
 import json
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.partition_bound import InTopic
 from connectors.daemon.session import Session
+from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
 from connectors.stream import PREDICTIONS, Output
 
@@ -112,7 +112,7 @@ class BoundMember(Member):
 class BoundWorld(World):
     """Members that share the snapshots of a topic."""
 
-    def __init__(self, names=("a", "b", "c"), partitions=("p-0", "p-1"), policy=Policy()):  # noqa: B008
+    def __init__(self, names=("a", "b", "c"), partitions=("p-0", "p-1"), policy=StartPolicy()):  # noqa: B008
         super().__init__(names, partitions)
         self.broker.snapshots, self.broker.stable = {}, {}
         self.members = {name: BoundMember(name, self.broker, self.clock, policy) for name in names}

@@ -3,10 +3,12 @@
 import pytest
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy, begin, require_known
+from connectors.daemon.beginning import begin, require_known
 from connectors.daemon.checkpoint import Progress
 from connectors.daemon.ownership import Note, Owner
-from connectors.stream import CHECKPOINT, POSITION, Assigned, Committed, Failure
+from connectors.errors import CHECKPOINT, POSITION, Failure
+from connectors.sections import StartPolicy
+from connectors.stream import Assigned, Committed
 
 from .world import World, committed
 
@@ -24,7 +26,9 @@ def assigned(found=None, first=0, end=300, identity=NEW, number=0, siblings=1):
 def begins(found=None, saved=None, expired="fail", start="earliest", before=never, **there):
     """Return position and emitted, and the owners."""
     progress = None if saved is None else Progress(*saved)
-    position, emitted, note = begin("a", assigned(found, **there), progress, before, Policy(start, expired))
+    position, emitted, note = begin(
+        "a", assigned(found, **there), progress, before, StartPolicy(start, expired)
+    )
     assert note.identity == there.get("identity", NEW)
     return position, emitted, note.owners
 
@@ -141,19 +145,21 @@ def test_a_partition_that_appears_beside_known_ones_begins_at_its_first_event():
     assert [latest(3, number) for number in range(4)] == [300, 300, 300, 0]
     assert [latest(0, number) for number in range(4)] == [0] * 4  # the group was forgotten, the model knows
     assert latest(3, 3, saved=(40, NEW)) == 40
-    assert begin("a", assigned(siblings=4), None, lambda: 3, Policy("latest")).note.siblings == 3
-    assert begin("a", assigned(siblings=4), None, lambda: None, Policy("latest")).note.siblings == 4
+    assert begin("a", assigned(siblings=4), None, lambda: 3, StartPolicy("latest")).note.siblings == 3
+    assert begin("a", assigned(siblings=4), None, lambda: None, StartPolicy("latest")).note.siblings == 4
 
 
 def test_notes_keep_how_many_there_were():
     note = committed(70, ("a", 0, 50), siblings=2)
-    assert begin("a", assigned(note, siblings=5, identity="t1"), None, never, Policy()).note.siblings == 2
+    assert (
+        begin("a", assigned(note, siblings=5, identity="t1"), None, never, StartPolicy()).note.siblings == 2
+    )
 
 
 def test_a_partition_added_to_a_topic_that_is_read_from_its_end():
     world = World(("a",), ("p-0",), False)
     member = world.members["a"]
-    member.policy = Policy("latest")
+    member.policy = StartPolicy("latest")
     for _ in range(4):
         world.take("step", "a")
     assert member.session.positions == {"p-0": 60}
@@ -167,7 +173,9 @@ def test_a_partition_added_to_a_topic_that_is_read_from_its_end():
 
 
 def required(note, alone=True, blank=False, first=0):
-    require_known("a", assigned(note, first=first), lambda: alone, Policy(blank=blank), "nothing is known")
+    require_known(
+        "a", assigned(note, first=first), lambda: alone, StartPolicy(blank=blank), "nothing is known"
+    )
 
 
 def test_a_model_that_knows_nothing_of_what_its_group_has_read():
@@ -185,7 +193,7 @@ def test_a_model_that_knows_nothing_of_what_its_group_has_read():
 
 def test_a_lost_directory_ends_the_session():
     world = World(("a", "b"), ("p-0",), False)
-    world.members["b"].policy = Policy()
+    world.members["b"].policy = StartPolicy()
     for _ in range(4):
         world.take("step", "a")
     world.take("save", "a")

@@ -7,7 +7,7 @@ import pytest
 
 import streamk
 from connectors.daemon.checkpoint import Checkpoint, Progress, lag
-from connectors.stream import CHECKPOINT, Failure
+from connectors.errors import CHECKPOINT, Failure
 from streamk import model_file
 
 

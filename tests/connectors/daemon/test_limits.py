@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from connectors import settings
 from connectors.daemon.limits import Limits
 from connectors.daemon.outputs import Outcome
-from connectors.stream import REFUSED_EVENTS, Failure, Raw
+from connectors.errors import REFUSED_EVENTS, Failure
+from connectors.stream import Raw
 
 from .test_learning import made
 

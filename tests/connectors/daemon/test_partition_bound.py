@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.ownership import Owner
 from connectors.daemon.partition_bound import require_none
 from connectors.daemon.store import Store
-from connectors.stream import CHECKPOINT, POSITION, Committed, Failure
+from connectors.errors import CHECKPOINT, POSITION, Failure
+from connectors.sections import StartPolicy
+from connectors.stream import Committed
 
 from .bound_world import BoundWorld
 from .world import committed
@@ -107,7 +108,7 @@ def test_a_snapshot_that_is_lost_ends_the_run():
 
 
 def test_a_lost_snapshot_is_let_go_by_who_asks_for_it():
-    world = begun(policy=Policy(blank=True))
+    world = begun(policy=StartPolicy(blank=True))
     until = ownership.read(world.broker.committed["p-0"].note).owners[-1].until
     world.broker.snapshots = {}
     world.show()
@@ -170,7 +171,7 @@ def test_a_position_set_from_outside():
 
 
 def test_a_topic_made_anew_is_learned_by_the_old_model():
-    world = begun(policy=Policy(expired="earliest"))
+    world = begun(policy=StartPolicy(expired="earliest"))
     old = world.seen("p-0")
     world.broker.identity, world.broker.end["p-0"], world.broker.committed = "t2", 20, {}
     for _ in range(20):

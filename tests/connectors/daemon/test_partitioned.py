@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from connectors.daemon.learning import Learning
 from connectors.daemon.partitioned import Partitioned
 from connectors.daemon.telemetry import Telemetry
+from connectors.errors import REFUSED_EVENTS
 from connectors.settings import Settings
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, REFUSED_EVENTS, Raw
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, Raw
 from streamk.learners.files import MODEL
 
 PARTS = "p-0", "p-1"

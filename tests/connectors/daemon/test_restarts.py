@@ -4,7 +4,7 @@ import pytest
 
 from connectors.daemon import restarts
 from connectors.daemon.restarts import RestartLimit
-from connectors.stream import AWAY, STUCK, Away, Failure, Interruption
+from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def bears(limit, clock, seconds, error=None, idle=False, lasted=1.0):
     """Return the code of the failure that ends it, None if there is none."""
     clock[0] += seconds
     try:
-        limit.count(error or Away("no broker answers"), idle, lasted)
+        limit.count(error or BrokerUnavailable("no broker answers"), idle, lasted)
     except Failure as failure:
         return failure.code
     return None

@@ -21,9 +21,9 @@ from connectors.daemon.restarts import RestartLimit
 from connectors.daemon.signals import Requests
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
+from connectors.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import EXIT_CODES, Away, Failure, Interruption
 from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
 
 
@@ -444,7 +444,7 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
             if opens:
                 limit.follow(Idle())
             clock[0] += lasts
-            raise Away("gone")
+            raise BrokerUnavailable("gone")
 
     monkeypatch.setattr(daemon, "_session", session)
     read = {

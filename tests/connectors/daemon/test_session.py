@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from connectors.daemon import ownership
 from connectors.daemon.ownership import Owner
-from connectors.stream import Failure, Interruption, Unreadable
+from connectors.errors import Failure, Interruption, UnreadableRecords
 
 from .world import World
 
@@ -230,10 +230,10 @@ def test_what_is_before_a_record_that_cannot_be_read_is_kept():
     source, done = member.session._source, member.session.positions
 
     def unreadable(seconds, most):
-        raise Unreadable("the batch at offset 15 cannot be read")
+        raise UnreadableRecords("the batch at offset 15 cannot be read")
 
     source.poll = unreadable
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRecords):
         member.session.step()
     assert done["p-0"] > 0
     assert member.learned()["p-0"] == [k for k in range(done["p-0"]) if k % 11 != 10]

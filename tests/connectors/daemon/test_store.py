@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from connectors.daemon.store import Store
-from connectors.stream import CHECKPOINT, Failure
+from connectors.errors import CHECKPOINT, Failure
 from streamk import model_file
 
 from .test_checkpoint import checkpoint, fill, names

@@ -24,7 +24,16 @@ from connectors.daemon.outputs import Outcome
 from connectors.daemon.series import SERIES
 from connectors.daemon.telemetry import Telemetry
 from connectors.decoding import Event
-from connectors.stream import INTERRUPTIONS, NO_BROKER, USAGE, Away, Failure, Interruption, Raw, Unreadable
+from connectors.errors import (
+    INTERRUPTIONS,
+    NO_BROKER,
+    USAGE,
+    BrokerUnavailable,
+    Failure,
+    Interruption,
+    UnreadableRecords,
+)
+from connectors.stream import Raw
 
 from .world import PlayedSink, World
 
@@ -387,7 +396,9 @@ def test_the_last_interruption(clock):
 
 
 def test_causes_of_interruptions():
-    assert [kind("it").cause for kind in (Away, Unreadable, Interruption)] == list(INTERRUPTIONS)
+    assert [kind("it").cause for kind in (BrokerUnavailable, UnreadableRecords, Interruption)] == list(
+        INTERRUPTIONS
+    )
 
 
 def test_truncated_dead_letters_are_counted_when_they_are_committed(monkeypatch):

@@ -13,26 +13,17 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from connectors.daemon import ownership
-from connectors.daemon.beginning import Policy
 from connectors.daemon.keeping import OnDisk
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.session import Session
 from connectors.daemon.store import Store
 from connectors.daemon.telemetry import Telemetry
+from connectors.errors import Interruption
+from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
-from connectors.stream import (
-    MOST,
-    PREDICTIONS,
-    Assigned,
-    Batch,
-    Committed,
-    Interruption,
-    Output,
-    Polled,
-    Raw,
-)
+from connectors.stream import MOST, PREDICTIONS, Assigned, Batch, Committed, Output, Polled, Raw
 
-BLANK = Policy(blank=True, group="g", digest="d1")
+BLANK = StartPolicy(blank=True, group="g", digest="d1")
 DISKS = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 atexit.register(DISKS.cleanup)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from connectors.errors import POSITION, Failure
 from connectors.files import source as module
-from connectors.stream import POSITION, Failure
 
 from .test_source import (
     EVENTS,

@@ -8,8 +8,9 @@ from itertools import accumulate
 
 import pytest
 
+from connectors.errors import SINK, Failure
 from connectors.files.sink import FileSink
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, SINK, Committed, Failure, Output, Raw
+from connectors.stream import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
 
 def prediction(offset, partition="p-0"):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.decoding import EventFormat
+from connectors.errors import USAGE, Failure
 from connectors.files.source import FileSource
-from connectors.stream import USAGE, Failure
 
 SOURCES = []
 AS_THEY_ARE = {"a": "category"}

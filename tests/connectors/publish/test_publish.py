@@ -11,12 +11,12 @@ import streamk
 from connectors.cli import app
 from connectors.cli.publish import show
 from connectors.daemon.checkpoint import Checkpoint, Progress
+from connectors.errors import CHECKPOINT, USAGE, Failure
+from connectors.kafka.sections import TopicSource
 from connectors.publish.merging import merged
 from connectors.publish.run import Outcome, Target
 from connectors.publish.version import Place, goes_back, read, write
-from connectors.settings import TopicSource
 from connectors.settings_file import load_kafka
-from connectors.stream import CHECKPOINT, USAGE, Failure
 from streamk.learners.files import loads, loads_with_extra
 
 BLANK = streamk.KaczmarzClassifier(features=16, seed=0)

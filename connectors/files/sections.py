@@ -1,0 +1,53 @@
+"""Tables of the settings that name files."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from connectors.sections import FilePath, PredictionSection, SinkSection, SourceSection
+
+
+class FileSource(SourceSection):
+    """Events from a log on disk."""
+
+    has_header: ClassVar[bool] = True
+    kind: Literal["file"]
+    path: FilePath = Field(description="JSON lines or CSV, plain, gzip or zstd")
+    follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.name
+
+
+class FileSink(SinkSection):
+    """Into JSON lines on disk."""
+
+    kind: Literal["file"]
+    path: FilePath = Field(description="the file; lines are added")
+
+    @property
+    def place(self) -> str:
+        """The path."""
+        return str(self.path)
+
+
+class PredictionFile(PredictionSection, FileSink):
+    """Into JSON lines on disk."""
+
+    kind: Literal["file"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_headers(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "headers" in values:
+            raise ValueError("predictions in a file have no headers; leave headers out, or name a topic")
+        return values

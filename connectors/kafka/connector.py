@@ -1,0 +1,140 @@
+"""The connector of topics; it imports the Kafka client where it is used, since that is slow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from connectors.connector import Connector, Positions, RecordRange
+from connectors.daemon.permissions import permissions
+from connectors.dead_letters import DeadLetter, Retried
+from connectors.errors import AWAY, USAGE, Failure, Interruption
+from connectors.kafka import librdkafka
+from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
+from connectors.log import Log
+from connectors.sections import SinkSection, SourceSection
+from connectors.settings import Settings
+from connectors.stream import PREDICTIONS, Committed, Sink, Source
+
+
+def _source(settings: Settings) -> TopicSource:
+    assert isinstance(settings.source, TopicSource)
+    return settings.source
+
+
+def _topics(sections: Iterable[SinkSection | SourceSection]) -> list[str]:
+    return [section.place for section in sections]
+
+
+class KafkaConnector:
+    """Topics as sources and sinks; see :class:`connectors.connector.Connector`."""
+
+    def open_source(self, settings: Settings, model: str) -> Source:
+        """Join the group of the source."""
+        from connectors.kafka import source
+
+        return source.TopicSource(_source(settings), settings.kafka, model)
+
+    def open_sinks(
+        self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
+    ) -> Iterator[tuple[str, Sink]]:
+        """Yield one sink, which writes all topics in one transaction."""
+        from connectors.kafka import sink
+
+        predictions = sections.get(PREDICTIONS)
+        headers = predictions.record_headers if isinstance(predictions, PredictionTopic) else []
+        topics = {key: section.place for key, section in sections.items()}
+        yield "topics", sink.TopicSink(topics, settings.kafka, model, source, headers)
+
+    @contextlib.contextmanager
+    def open_log(self, settings: Settings, start: str | None, end: str | None, strict: bool) -> Iterator[Log]:
+        """Open a range of the topic as a log."""
+        from connectors.kafka.topic_range import TopicLog, TopicRange
+
+        with TopicRange(_source(settings).topic, settings.kafka, start, end) as records:
+            yield TopicLog(records, settings.decoder(), settings.events.target)
+
+    def open_range(
+        self, settings: Settings, start: str | None, end: str | None, partitions: Sequence[int] | None
+    ) -> RecordRange:
+        """Open a range of the topic."""
+        from connectors.kafka.topic_range import TopicRange
+
+        return TopicRange(_source(settings).topic, settings.kafka, start, end, partitions)
+
+    def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
+        """Open the positions of the group, which nobody may be in."""
+        from connectors.kafka.positions import GroupPositions
+
+        return GroupPositions(_source(settings), settings.kafka, partitions)
+
+    def committed(self, settings: Settings) -> Mapping[str, Committed | None]:
+        """Return what the group has committed; raises Failure if other programs are in it."""
+        from connectors.kafka.group import Group
+        from connectors.kafka.positions import committed_positions
+
+        source = _source(settings)
+        found, positions = committed_positions(source, settings.kafka)
+        Group(found, source.group).require_daemons()
+        return positions
+
+    def restart_outputs(
+        self, sections: Iterable[SinkSection], settings: Settings, model: str, position: int
+    ) -> None:
+        """Set up to where the predictions of a log are in their topics."""
+        from connectors.kafka.positions import emit_from
+
+        emit_from(settings.kafka, _topics(sections), model, position)
+
+    def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
+        """Yield what the brokers answer about permissions and topics."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        from connectors.kafka.client import explained, options, require_topics
+        from connectors.kafka.permissions import require_permissions
+
+        if settings.kafka.producer == "confluent-kafka":
+            librdkafka.load()
+            yield "kafka.producer: confluent-kafka is installed"
+        topics = {f"{key}.topic": section.place for key, section in sections.items()}
+        try:
+            found = options(settings.kafka)
+            require_permissions(found, permissions(settings))
+            yield "permissions: the broker denies nothing that a run needs"
+            with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
+                yield f"kafka.servers: {', '.join(settings.kafka.servers)} answer"
+                require_topics(consumer, topics)
+                for key, topic in topics.items():
+                    numbers = sorted(consumer.partitions_for_topic(topic))
+                    ends = consumer.end_offsets([TopicPartition(topic, number) for number in numbers])
+                    records = sum(ends.values())
+                    yield f"{key}: {topic} has {len(numbers)} partitions; their ends add up to {records:,}"
+        except Interruption as error:
+            raise Failure(AWAY, str(error)) from None
+
+    def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[object]:
+        """Return the partitions of the topic."""
+        from connectors.train.topic import topic_shards
+
+        return topic_shards(settings, start, end)
+
+    def dead_letters(self, section: SinkSection, settings: Settings) -> Iterator[DeadLetter]:
+        """Yield the dead letters of a topic."""
+        from connectors.kafka.retrying import dead_letters
+
+        return dead_letters(section.place, settings.kafka)
+
+    def retry(self, section: SinkSection, settings: Settings, dry_run: bool) -> Retried:
+        """Send dead letters back to the source topic, each once."""
+        from connectors.kafka.retrying import retry
+
+        if not isinstance(section, TopicSink):
+            raise Failure(
+                USAGE,
+                "dead_letters.kind: only dead letters in a topic can be sent back, since their position is "
+                "committed with them; name a topic",
+            )
+        return retry(_source(settings), section.topic, settings.kafka, dry_run)
+
+
+CONNECTOR: Connector = KafkaConnector()

@@ -1,0 +1,145 @@
+"""Tables of the settings that name topics, and how to reach their brokers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from connectors.sections import (
+    FilePath,
+    PredictionSection,
+    Section,
+    SinkSection,
+    SourceSection,
+    StartPolicy,
+    split_names,
+)
+
+
+class Kafka(Section):
+    """The brokers, and how to be let in."""
+
+    servers: list[str] = Field(
+        ["localhost:9092"], min_length=1, description="brokers to ask first, host:port"
+    )
+    tls: bool = Field(False, description="whether to encrypt the connection")
+    ca: FilePath | None = Field(None, description="authority that signed the brokers' certificates (PEM)")
+    certificate: FilePath | None = Field(None, description="this client's certificate (PEM)")
+    certificate_key: FilePath | None = Field(None, description="the key of this client's certificate (PEM)")
+    certificate_password: SecretStr | None = Field(None, description="what that key is locked with")
+    check_hostname: bool = Field(True, description="whether the certificate must name the host")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+    )
+    username: str | None = Field(None, description="of SASL")
+    password: SecretStr | None = Field(None, description="of SASL; better in STREAMK_KAFKA__PASSWORD")
+    session_seconds: float = Field(
+        10.0, ge=1.0, le=1800.0, description="silence after which the group gives the partitions to others"
+    )
+    away_seconds: float = Field(300.0, gt=0.0, description="absence of the brokers that ends the daemon")
+    producer: Literal["kafka-python", "confluent-kafka"] = Field(
+        "kafka-python", description="what writes to topics: kafka-python, or confluent-kafka, which is faster"
+    )
+
+    _servers = field_validator("servers", mode="before")(split_names)
+
+    @field_validator("servers", mode="after")
+    @classmethod
+    def _without_secrets(cls, servers: list[str]) -> list[str]:
+        if any("@" in server for server in servers):
+            raise ValueError(
+                "an address holds a user name or a password; write host:port here, and set kafka.username "
+                "and kafka.password"
+            )
+        return servers
+
+    @property
+    def secrets(self) -> list[str]:
+        """The values that no message and no log line may show."""
+        found = (self.password, self.certificate_password)
+        return [secret.get_secret_value() for secret in found if secret is not None]
+
+    @model_validator(mode="after")
+    def _together(self) -> Kafka:
+        if self.mechanism and (self.username is None or self.password is None):
+            raise ValueError("mechanism needs username and password")
+        if self.certificate_key and not self.certificate:
+            raise ValueError("certificate_key needs certificate")
+        if (self.ca or self.certificate) and not self.tls:
+            raise ValueError("ca and certificate need tls = true")
+        return self
+
+
+class TopicSource(SourceSection):
+    """Events from a topic."""
+
+    has_record_headers: ClassVar[bool] = True
+    partitioned: ClassVar[bool] = True
+    kind: Literal["topic"]
+    topic: str = Field(min_length=1, description="its name")
+    group: str = Field(
+        min_length=1, description="consumer group of this model alone; its daemons share the partitions"
+    )
+    start: Literal["earliest", "latest"] = Field(
+        "earliest", description="where to begin if nobody has read the topic: earliest or latest"
+    )
+    expired: Literal["fail", "earliest", "latest"] = Field(
+        "fail",
+        description="what to do if events were deleted before they were read, or the topic was made anew: "
+        "fail, earliest or latest",
+    )
+    blank: bool = Field(
+        False, description="whether a model that knows nothing may go on where the group's others ended"
+    )
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return self.topic
+
+    @property
+    def start_policy(self) -> StartPolicy:
+        """Where to start reading a partition, if no checkpoint says so."""
+        return StartPolicy(self.start, self.expired, self.blank, self.group)
+
+    def with_blank(self) -> Self:
+        """Return the same source, which a model without events may read from where others stopped."""
+        return self.model_copy(update={"blank": True})
+
+
+class TopicSink(SinkSection):
+    """Into a topic."""
+
+    movable: ClassVar[bool] = True
+    kind: Literal["topic"]
+    topic: str = Field(min_length=1, description="its name")
+
+    @property
+    def place(self) -> str:
+        """The topic."""
+        return self.topic
+
+
+class PredictionTopic(PredictionSection, TopicSink):
+    """Into a topic."""
+
+    kind: Literal["topic"]
+    headers: Any = Field(
+        [], description="names of the headers to copy from the event's record, or true for all"
+    )
+
+    @field_validator("headers", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):  # a variable has no other type
+            value = {"true": True, "false": False}.get(value.lower(), split_names(value))
+        value = [] if value is False else value
+        if value is not True and not (isinstance(value, list) and all(type(v) is str for v in value)):
+            raise ValueError("must be a list of names of headers, or true for all of them")
+        return value
+
+    @property
+    def record_headers(self) -> Any:
+        """Names of the headers to copy from the event's record, or True for all."""
+        return self.headers

@@ -1,0 +1,110 @@
+"""Tables of the settings: what all have in common, and what those of sources and sinks answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+EARLIEST, LATEST, FAIL = "earliest", "latest", "fail"
+TOP = 20  # labels of a prediction
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    # a validation error that nobody catches must not print a password
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def split_names(value: Any) -> Any:
+    """Return the names in a string with commas between them; anything else as it is."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _possible(path: Path) -> Path:
+    if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
+        raise ValueError(
+            f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
+        )
+    return path
+
+
+_LONGEST = 255  # bytes of a name of a file
+FilePath = Annotated[Path, AfterValidator(_possible)]
+
+
+class StartPolicy(NamedTuple):
+    """Where a run starts reading, if no checkpoint says so.
+
+    Attributes
+    ----------
+    start
+        Where to start if nobody has read the source: ``"earliest"`` or ``"latest"``.
+    expired
+        What to do if the position is no longer there: ``"fail"``, ``"earliest"`` or ``"latest"``.
+    blank
+        Whether a model without events may start where others of the group stopped.
+    group
+        Name of the consumer group; empty if the source has none.
+    digest
+        Of the settings that the model is trained with; empty if it does not count.
+    """
+
+    start: str = EARLIEST
+    expired: str = FAIL
+    blank: bool = False
+    group: str = ""
+    digest: str = ""
+
+
+class SourceSection(Section):
+    """Where events come from."""
+
+    has_header: ClassVar[bool] = False  # whether a log of CSV names its columns
+    has_record_headers: ClassVar[bool] = False
+    partitioned: ClassVar[bool] = False  # whether several daemons can share it
+    kind: str
+
+    @property
+    def place(self) -> str:
+        """The topic or the path."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """How checkpoints name it."""
+        return self.place
+
+    @property
+    def start_policy(self) -> StartPolicy:
+        """Where to start reading, if no checkpoint says so."""
+        return StartPolicy()
+
+    def with_blank(self) -> Self:
+        """Return the same source, which a model without events may read from where others stopped."""
+        return self
+
+
+class SinkSection(Section):
+    """Where predictions or dead letters go."""
+
+    movable: ClassVar[bool] = False  # whether daemons on other machines can continue to write it
+    kind: str
+
+    @property
+    def place(self) -> str:
+        """The topic or the path."""
+        raise NotImplementedError
+
+
+class PredictionSection(SinkSection):
+    """Where predictions go."""
+
+    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
+
+    @property
+    def record_headers(self) -> Any:
+        """Names of the headers to copy from the event's record, or True for all."""
+        return []
