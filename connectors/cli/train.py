@@ -115,12 +115,14 @@ def train_command(
                 decision = decide_task(log.look(), target)
                 for sentence in [*log.notes, *([] if task else [decision.sentence])]:
                     Console(stderr=True).print(sentence, soft_wrap=True, highlight=False, markup=False)
+                whole = decision.whole and task is None
                 task = task or decision.task
-                parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict)
+                parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict, whole)
+                ends_at_refused = strict
                 events, stored = f"{log.format} {task}", stored_of(log.format)
             else:
                 events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
-                task = given.learner.task
+                task, ends_at_refused = given.learner.task, given.dead_letters is None
                 if learner == given.learner.name:
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
@@ -135,9 +137,10 @@ def train_command(
                 trained = learn(
                     parts, machine, round=round, workers=workers, engine=engine, address=address,
                     passes=passes, scales=scales, checkpoint=checkpoint, events=events,
-                    watch=rounds.beside(watch),
+                    strict=ends_at_refused, watch=rounds.beside(watch),
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
+            skipped, example = skipped + trained.refused // max(passes, 1), example or trained.example
             if as_json:
                 found = {**report.result(trained, len(parts)), "seed": machine.seed, "skipped": skipped}
                 typer.echo(json.dumps(found))

@@ -11,7 +11,7 @@ from connectors.decoding import EventFormat, Record
 from connectors.files.batches import EXAMPLES
 from connectors.log import Log
 from connectors.replay.keyed import Label, key_text, labels_of
-from connectors.replay.reading import LOOK
+from connectors.replay.reading import LOOK, InferredLabels, TaskError
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
 from streamk.prequential.contest import RefusedError
@@ -148,6 +148,7 @@ class ByLabels:
     format: EventFormat
     time: str
     task: str | None = None
+    inferred: InferredLabels | None = None
     count: int = 0
     read: int = 0
     _early: dict[str, Label] = field(default_factory=dict)
@@ -197,6 +198,8 @@ class ByLabels:
             self.read += 1
             if found.wrong:
                 refuse(ValueError(found.wrong))
+            elif self.inferred is not None and self.inferred.first_wrong([found.label]) is not None:
+                refuse(TaskError(f"{found.place}: {self.inferred.sentence(found.label)}"))
             else:
                 self._next = found
         return self._next

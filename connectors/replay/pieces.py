@@ -9,7 +9,7 @@ from connectors.decoding import Places, Record
 from connectors.files.batches import EXAMPLES, Batch
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
-from connectors.replay.reading import interpret
+from connectors.replay.reading import InferredLabels, interpret
 from connectors.values import labels_of
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK
@@ -46,9 +46,17 @@ class Refusals:
 
 
 def pieces(
-    batches: Iterable[Batch], log: Places, run: Replay, limit: int | None, refuse: Refusals
+    batches: Iterable[Batch],
+    log: Places,
+    run: Replay,
+    limit: int | None,
+    refuse: Refusals,
+    inferred: InferredLabels | None = None,
 ) -> Iterator[Piece]:
-    """Yield what was not gone through before an interruption, at most ``limit`` records in all."""
+    """Yield what was not gone through before an interruption, at most ``limit`` records in all.
+
+    The first label that is not one, of those that were ``inferred`` to be, ends the replay.
+    """
     seen, before = 0, run.read
     for batch in batches:
         start = min(max(before - seen, 0), len(batch))
@@ -56,6 +64,11 @@ def pieces(
         seen += len(batch)
         if start < stop:
             whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
+            wrong = None if inferred is None else inferred.first_wrong(whole.targets)
+            if inferred is not None and wrong is not None:
+                stopped = f"{log.place(whole.lines[wrong])}: {inferred.sentence(whole.targets[wrong])}"
+                whole = Piece(whole.chunk[:wrong], whole.targets[:wrong], whole.lines[:wrong])
+                refuse.strict = True
             at, count = 0, len(whole.targets)
             while at < count and not refuse.ended:
                 part = slice(at, at + _until_mark(run))

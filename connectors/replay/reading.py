@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from connectors.decoding import Places, Record, target_number
@@ -12,6 +12,7 @@ from streamk.prequential import replaying
 
 LOOK = replaying.LOOK  # records from which the task is inferred
 _SHOWN = 3  # example values
+_MOST_CLASSES = 100  # of whole numbers that were inferred to be labels
 
 
 class Decision(NamedTuple):
@@ -46,6 +47,63 @@ def decide_task(targets: Sequence[Any], name: str) -> Decision:
         whole = whole and task == "classification"
     other = "regression" if task == "classification" else "classification"
     return Decision(task, f"{task}, since `{name}` has {why}: {examples}; --task {other} changes that", whole)
+
+
+class TaskError(ValueError):
+    """A target shows that the inferred task is the wrong one."""
+
+
+class InferredLabels:
+    """Checks labels of a task that was inferred from targets that are whole numbers.
+
+    Parameters
+    ----------
+    name
+        Of the target.
+
+    Examples
+    --------
+    >>> InferredLabels("price").check(["1", "2.5"], "log.csv, line {}".format, [2, 3])
+    Traceback (most recent call last):
+    ...
+    connectors.replay.reading.TaskError: log.csv, line 3: `price` is 2.5, but classification was inferred \
+from whole numbers; give --task regression, or --task classification if every number is a class
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name, self._seen = name, set[Any]()
+
+    def first_wrong(self, labels: Sequence[Any]) -> int | None:
+        """Return the row of the first label that is a fraction, or one class too many; None if none is."""
+        new = set(labels) - self._seen
+        if len(self._seen) + len(new) <= _MOST_CLASSES and not any(map(_is_fraction, new)):
+            self._seen |= new
+            return None
+        for row, found in enumerate(labels):
+            self._seen.add(found)
+            if _is_fraction(found) or len(self._seen) > _MOST_CLASSES:
+                return row
+        return None
+
+    def sentence(self, wrong: Any) -> str:
+        """Return why the first wrong label shows that targets are numbers."""
+        found = f"is {wrong}" if _is_fraction(wrong) else f"has more than {_MOST_CLASSES} values"
+        return (
+            f"`{self._name}` {found}, but classification was inferred from whole numbers; give --task "
+            "regression, or --task classification if every number is a class"
+        )
+
+    def check(self, labels: Sequence[Any], place: Callable[[int], str], lines: Sequence[int]) -> None:
+        """Raise a TaskError that names the line of the first wrong label."""
+        if (row := self.first_wrong(labels)) is not None:
+            raise TaskError(f"{place(lines[row])}: {self.sentence(labels[row])}")
+
+
+def _is_fraction(target: Any) -> bool:
+    try:
+        return not float(target).is_integer()
+    except (TypeError, ValueError):
+        return False
 
 
 def check_by(by: str | None, records: Sequence[Record]) -> None:

@@ -19,7 +19,7 @@ from connectors.replay.labels import ByLabels
 from connectors.replay.pieces import Piece, Refusals, pieces
 from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
-from connectors.replay.reading import check_by, decide_task, interpret
+from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError
 from streamk.prequential.late import ByCount, Late, Refuse, late_of
@@ -107,12 +107,14 @@ def replay(
         targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
         for sentence in log.notes:
             announce(sentence)
+        inferred = None
         if task is None:
             decision = decide_task(targets, log.target)
             task = decision.task
             announce(decision.sentence)
+            inferred = InferredLabels(log.target) if decision.whole else None
         if isinstance(late, ByLabels):
-            late.task = task
+            late.task, late.inferred = task, inferred
         found = models(task)
         pairs: list[Any] = [
             pair for record in records[:2] if record.target is not None
@@ -128,7 +130,7 @@ def replay(
         file = None
         if scoring.predictions is not None:
             file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
-        for piece in pieces(chain(head, reading), log, run, limit, refuse):
+        for piece in pieces(chain(head, reading), log, run, limit, refuse, inferred):
             if run.late is None and run.contest.tail is None and run.share >= _FREEZE:
                 run.contest.freeze()
             _take(run, piece, log, refuse, file)
@@ -238,6 +240,7 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
         if isinstance(error, RefusedError):
             refuse(f"{log.place(run.lines[error.key])}: {error.reason}")
         else:
+            refuse.strict |= isinstance(error, TaskError)
             refuse(str(error))
         if refuse.ended:
             raise error

@@ -22,7 +22,13 @@ Block = tuple[int, int, int]
 
 
 def shards_of(
-    paths: Sequence[str], format: EventFormat, task: str, by: str, count: int, strict: bool = False
+    paths: Sequence[str],
+    format: EventFormat,
+    task: str,
+    by: str,
+    count: int,
+    strict: bool = False,
+    whole: bool = False,
 ) -> list[LogShard]:
     """Return the shards of some files.
 
@@ -30,7 +36,7 @@ def shards_of(
     ----------
     paths
         CSV, JSON lines, MessagePack or Parquet, plain or compressed.
-    format, task, strict
+    format, task, strict, whole
         As of :class:`connectors.train.shards.LogShard`.
     by
         ``"file"``, each a shard; ``"blocks"``, plain files and Parquet in blocks of about the same size,
@@ -62,13 +68,13 @@ def shards_of(
                 before = records.dialect.decimal
                 own = replace(own, **records.dialect._asdict())
             if by == "hash":
-                return [LogShard(path, own, task, None, (k, count), strict) for k in range(count)]
+                return [LogShard(path, own, task, None, (k, count), strict, whole) for k in range(count)]
             parts = (
                 [None]
                 if share == 1 and not isinstance(records, RowGroups)
                 else _blocks(path, file, records, share)
             )
-        shards += [LogShard(path, own, task, block, None, strict) for block in parts]
+        shards += [LogShard(path, own, task, block, None, strict, whole) for block in parts]
     return shards
 
 

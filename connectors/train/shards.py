@@ -15,7 +15,7 @@ from connectors.decoding import EventFormat, Record
 from connectors.files.batches import Batch
 from connectors.files.log import Records, records_of
 from connectors.files.opening import Opened
-from connectors.replay.reading import interpret
+from connectors.replay.reading import InferredLabels, interpret
 from streamk.distributed import Chunk
 from streamk.features.counter import GOLDEN64, mix64_int
 
@@ -74,6 +74,9 @@ class LogShard:
     strict
         Whether a record that cannot be decoded, or whose target is no number where one is needed, raises a
         ValueError; it is skipped and counted otherwise.
+    whole
+        Whether the task was inferred from targets that are whole numbers, so that a fraction raises a
+        ValueError (:class:`connectors.replay.reading.InferredLabels`).
     """
 
     path: str
@@ -82,6 +85,7 @@ class LogShard:
     block: tuple[int, int, int] | None = None
     part: tuple[int, int] | None = None
     strict: bool = False
+    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -131,6 +135,8 @@ class LogShard:
                 if len(reading.rows) < count:
                     reading.byte, reading.line = records.position, records.line
                 ended = stop is not None and reading.byte >= stop
+            if self.whole:
+                InferredLabels(self.target).check(reading.targets, self.place, reading.lines)
             return Chunk(reading.rows, reading.targets, reading.position(), ended, None, reading.lines)
 
     def _begun(self, records: Records, position: Any) -> _Reading:

@@ -111,7 +111,8 @@ class State:
             if theirs.get(name) != ours:
                 raise ValueError(f"{path} is of another run: {_difference(name, theirs.get(name), ours)}")
         kind: Any = Classes if loads(model, str(path))._classifies else Numbers
-        curve = [Round._make([*entry[:-1], kind(*entry[-1])]) for entry in run["curve"]]
+        at = Round._fields.index("tally")
+        curve = [Round._make([*e[:at], kind(*e[at]), *e[at + 1 :]]) for e in run["curve"]]
         return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)
 
 

@@ -47,6 +47,16 @@ class Trained:
         return sum(entry.events for entry in self.curve)
 
     @property
+    def refused(self) -> int:
+        """Events that the learner refused, over all passes."""
+        return sum(entry.refused for entry in self.curve)
+
+    @property
+    def example(self) -> str:
+        """Why the first of them was refused; empty if none was."""
+        return next((entry.example for entry in self.curve if entry.example), "")
+
+    @property
     def seconds(self) -> float:
         """Seconds that the rounds took."""
         return sum(entry.seconds for entry in self.curve)
@@ -71,6 +81,7 @@ def learn(
     evaluate: bool = True,
     checkpoint: str | Path | None = None,
     events: str = "",
+    strict: bool = True,
     watch: Watch = lambda news: None,
 ) -> Trained:
     """Learn shards apart, merge what they learned after every round, and return the last merged model.
@@ -111,6 +122,9 @@ def learn(
         bytes it would have ended with; one that had ended goes on if there are more passes.
     events
         What else the events depend on, such as the types of their fields; a checkpoint of another is refused.
+    strict
+        Whether an event that the learner refuses, such as one with an infinite number, ends the run. It is
+        skipped and counted otherwise (:attr:`Trained.refused`), as a replay does.
     watch
         Told of each shard that has learned its events of a round, and of each round.
 
@@ -151,7 +165,7 @@ def learn(
         state = State.beginning(first.to_bytes(), len(shards), int(scales == "running"))
     _check_place(path)
     with _closing(engine_of(engine, workers, address)) as doing:
-        run = _Run(shards, state, doing, watch)
+        run = _Run(shards, state, doing, watch, strict)
         while run.goes_on(passes):
             run.round(round, evaluate)
             if path is not None:
@@ -176,8 +190,11 @@ def _closing(engine: Engine) -> Iterator[Engine]:
 class _Run:
     """A run under way: each round takes its state on to the next."""
 
-    def __init__(self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch) -> None:
+    def __init__(
+        self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch, strict: bool
+    ) -> None:
         self._shards, self._state, self._engine, self._watch = shards, state, engine, watch
+        self._strict = strict
 
     def goes_on(self, passes: int) -> bool:
         """Return whether there is a round to do; begin the next pass if this one has ended."""
@@ -210,7 +227,7 @@ class _Run:
             if state.ended[k] or (led and tasks):
                 merging.put(k, None)
             else:
-                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling)
+                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling, self._strict)
         results: dict[int, Done] = {}
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done
@@ -226,13 +243,15 @@ class _Run:
         for k, done in results.items():
             state.positions[k], state.ended[k] = done.position, done.ended
             state.learned[k] += done.events
-        active = [results[k] for k in sorted(results) if results[k].events]
+        active = [results[k] for k in sorted(results) if results[k].events or results[k].refused]
         if not active:  # nothing but ends
             return
         tally = total([done.tally for done in active])
         events, seconds = sum(done.events for done in active), time.perf_counter() - began
         number = len(state.curve) + 1 if state.turn else 0
-        entry = Round(number, state.turn, len(active), events, seconds, sent, tally)
+        refused = sum(done.refused for done in active)
+        example = next((done.example for done in active if done.example), "")
+        entry = Round(number, state.turn, len(active), events, seconds, sent, tally, refused, example)
         if state.turn:
             state.curve.append(entry)
         self._watch(entry)

@@ -105,6 +105,10 @@ class Round(NamedTuple):
         Of models sent to the tasks and back.
     tally
         How well the model merged before this round predicted its events; no events if none were asked for.
+    refused
+        Events that the learner refused, over all shards; they are skipped.
+    example
+        Why the first of them was refused.
     """
 
     number: int
@@ -114,10 +118,13 @@ class Round(NamedTuple):
     seconds: float
     bytes: int
     tally: Tally
+    refused: int = 0
+    example: str = ""
 
     def values(self) -> dict[str, Any]:
         """Return the round as values that JSON takes."""
         found: dict[str, Any] = {"round": self.number, "pass": self.turn, "shards": self.shards}
+        found |= {"refused": self.refused} if self.refused else {}
         found |= {"events": self.events, "seconds": round(self.seconds, 6), "bytes": self.bytes}
         return found | (self.tally.values() if self.tally.events else {})
 

@@ -12,9 +12,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from streamk.distributed.records import Classes, Numbers, Tally
+from streamk.distributed.records import Classes, Numbers, Tally, total
 from streamk.distributed.shards import Chunk, Shard
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import RowError
@@ -26,7 +28,8 @@ from streamk.learners.learner import Learner
 class Task(NamedTuple):
     """Which events to learn: at most ``most`` of a shard from a position on.
 
-    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned.
+    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned;
+    ``strict``, that an event that the learner refuses is an error, and not skipped.
     """
 
     shard: Shard
@@ -34,16 +37,22 @@ class Task(NamedTuple):
     most: int
     evaluate: bool
     scales_only: bool = False
+    strict: bool = True
 
 
 class Done(NamedTuple):
-    """What came of a task: the model (None if no event was learned), where the shard stands, and the sums."""
+    """What came of a task: the model (None if no event was learned), where the shard stands, and the sums.
+
+    ``refused`` is how many events the learner refused, and ``example`` says why the first of them.
+    """
 
     model: bytes | None
     position: Any
     ended: bool
     events: int
     tally: Tally
+    refused: int = 0
+    example: str = ""
 
 
 def perform(model: bytes, task: Task) -> Done:
@@ -56,33 +65,65 @@ def perform(model: bytes, task: Task) -> Done:
     """
     try:
         chunk = task.shard.read(task.position, task.most)
-        return _learned(loads(model), chunk, task)
+        return _learned(model, chunk, task)
     except Exception as error:
         raise _named(error, task.shard.name) from None
 
 
-def _learned(learner: Learner, chunk: Chunk, task: Task) -> Done:
-    position = _position(chunk.next)
+def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
+    learner, position = loads(model), _position(chunk.next)
     nothing: Tally = Classes() if learner._classifies else Numbers()
     if not len(chunk.targets):
         if not chunk.ended:
             raise ValueError(f"it gave no events at position {task.position!r}, and has not ended")
         return Done(None, position, True, 0, nothing)
     weights = check_weights(chunk.weights, len(chunk.targets))
-    learned = weights > 0.0
     given = list(map(plain, targets(chunk.targets, len(weights))))
-    try:
-        # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
-        answers = _answers(learner, chunk) if task.evaluate and learner.events else []
-        learner._pass(chunk.rows, given, weights, chunk.names, False, task.scales_only)
-    except RowError as error:
-        line = f"row {error.row}" if chunk.lines is None else f"line {chunk.lines[error.row]}"
-        raise ValueError(f"{line}: {error.reason}") from None
+    tally, events, refused, example = nothing, 0, 0, ""
+    judge, start = learner, 0
+    while start < len(given):
+        stop = len(given)
+        try:
+            part = _learn_part(learner, judge, chunk, given, weights, slice(start, stop), task)
+        except RowError as error:
+            stop = start + error.row
+            line = f"row {stop}" if chunk.lines is None else f"line {chunk.lines[stop]}"
+            if task.strict:
+                raise ValueError(f"{line}: {error.reason}") from None
+            refused, example = refused + 1, example or f"{task.shard.name}, {line}: {error.reason}"
+            if judge is learner:  # it has learned nothing yet, and predicts no longer once it has
+                judge = loads(model)
+            part = _learn_part(learner, judge, chunk, given, weights, slice(start, stop), task)
+        tally, events, start = total([tally, part]), events + int((weights[start:stop] > 0.0).sum()), stop + 1
     learner.flush()
-    asked = [(y, p) for y, p, counts in zip(given, answers, learned, strict=False) if counts]  # all, or none
-    tally = type(nothing).of([y for y, _ in asked], [p for _, p in asked])
-    events = int(learned.sum())
-    return Done(learner.to_bytes() if events else None, position, chunk.ended, events, tally)
+    learned = learner.to_bytes() if events else None
+    return Done(learned, position, chunk.ended, events, tally, refused, example)
+
+
+def _learn_part(
+    learner: Learner,
+    judge: Learner,
+    chunk: Chunk,
+    given: list[Any],
+    weights: NDArray[np.float64],
+    rows: slice,
+    task: Task,
+) -> Tally:
+    """Let a learner learn some rows of a chunk; return how well the judge predicted them before.
+
+    Raises
+    ------
+    RowError
+        If one is refused; nothing was then learned.
+    """
+    tally: Tally = Classes() if learner._classifies else Numbers()
+    some = chunk._replace(rows=chunk.rows[rows], targets=given[rows])
+    # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
+    answers = _answers(judge, some) if task.evaluate and judge.events else []
+    learner._pass(some.rows, some.targets, weights[rows], chunk.names, False, task.scales_only)
+    learned = weights[rows] > 0.0
+    asked = [(y, p) for y, p, counts in zip(some.targets, answers, learned, strict=False) if counts]
+    return type(tally).of([y for y, _ in asked], [p for _, p in asked])
 
 
 def _answers(learner: Learner, chunk: Chunk) -> list[Any]:

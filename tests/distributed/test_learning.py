@@ -217,3 +217,57 @@ def test_wrong_use_is_refused_before_any_work(options, sentence):
         given["learner"] = closed()
     with pytest.raises(ValueError, match=sentence):
         learn(given.pop("shards"), given.pop("learner"), **given)
+
+
+BAD = (0, 3, 4, 59, 119, 150, 299)
+
+
+def with_refused(size):
+    """A shard of which some events are refused, and the same without them."""
+    (whole,) = shards_of((size,))
+    kept = [row for row in range(size) if row not in BAD]
+    rows = [{**x, "x": 1e300} if row in BAD else x for row, x in enumerate(whole.rows)]
+    clean = Rows("clean", [whole.rows[row] for row in kept], [whole.targets[row] for row in kept])
+    return Rows("part 0", rows, whole.targets), clean
+
+
+@pytest.mark.parametrize("known", [0, 50])
+def test_refused_events_are_skipped_and_counted(known):
+    """The model and the accuracy are those of the same events without them."""
+    shard, clean = with_refused(300)
+    learner = CLASSIFIER.clone()
+    for row in range(known):
+        learner.learn_one(clean.rows[row], clean.targets[row])
+    there = learn([shard], learner, round=1000, engine="here", strict=False)
+    here = learn([clean], learner, round=1000, engine="here")
+    assert there.learner.to_bytes() == here.learner.to_bytes()
+    assert (there.events, there.tally, here.refused) == (here.events, here.tally, 0)
+    assert there.tally.events == (len(clean.rows) if known else 0)
+    assert there.refused == len(BAD)
+    assert there.example.startswith("part 0, row 0: field 'x' is 1e+300")
+
+
+def test_a_strict_run_ends_at_a_refused_event():
+    with pytest.raises(ValueError, match="shard part 0: row 0: field 'x' is 1e\\+300"):
+        learn([with_refused(300)[0]], CLASSIFIER, engine="here")
+
+
+def test_refused_events_are_counted_over_an_interruption(tmp_path):
+    shard, path = with_refused(300)[0], tmp_path / "run"
+
+    def train(**more):
+        return learn([shard], CLASSIFIER, round=50, engine="here", strict=False, **more)
+
+    whole = train()
+    with pytest.raises(KeyboardInterrupt):
+        train(checkpoint=path, watch=News(until=2))
+    resumed = train(checkpoint=path)
+    assert resumed.learner.to_bytes() == whole.learner.to_bytes()
+    assert (resumed.refused, resumed.example) == (whole.refused, whole.example)
+    assert whole.refused == len(BAD)
+
+
+def test_a_round_of_refused_events_alone_is_not_the_end():
+    rows, targets = [{"x": 1e300}] * 20 + [{"x": 1.0}, {"x": -1.0}] * 10, [True, False] * 20
+    trained = learn([Rows("odd", rows, targets)], CLASSIFIER, round=10, engine="here", strict=False)
+    assert (trained.events, trained.refused) == (20, 20)

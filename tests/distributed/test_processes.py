@@ -100,3 +100,20 @@ def test_they_die_with_their_driver(tmp_path):
         _, alive = psutil.wait_procs(workers, timeout=20)
     assert len(workers) >= 2
     assert not alive
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="signals are read from /proc")
+def test_the_first_worker_starts_with_interrupts_held():
+    """In a process of its own, since the first worker of a process also starts Python's resource tracker."""
+    code = (
+        "from pathlib import Path\n"
+        "from streamk.distributed import processes\n"
+        "if __name__ == '__main__':\n"
+        "    with processes._interrupts_held():\n"
+        "        worker = processes._Worker()\n"
+        "    status = Path(f'/proc/{worker._process.pid}/status').read_text()\n"
+        "    worker.kill()\n"
+        "    print(status.partition('SigBlk:')[2].split()[0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout, 16) & 1 << (signal.SIGINT - 1)

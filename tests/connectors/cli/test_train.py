@@ -212,3 +212,28 @@ def test_wrong_things(bananas, tmp_path, arguments, message):
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
+
+
+def test_events_that_the_learner_refuses_are_skipped_as_in_a_replay(tmp_path):
+    """One of 300 costs nothing; with --strict it ends the run."""
+    path, model = tmp_path / "log.csv", tmp_path / "m.streamk"
+    rows = [("1e300" if i == 150 else i % 13, i % 3) for i in range(300)]
+    path.write_text("a,y\n" + "".join(f"{a},{y}\n" for a, y in rows))
+    done = train(path, "--json", "--save", model)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["events"], found["skipped"]) == (299, 1)
+    replayed = run("replay", path, "--target", "y", *LEARNER, "--json", "--baseline", "none")
+    assert (json.loads(replayed.stdout)["events"], json.loads(replayed.stdout)["refused"]) == (299, 1)
+    strict = train(path, "--strict")
+    assert strict.exit_code == 2
+    assert "line 152: field 'a' is 1e+300" in " ".join(strict.stderr.split())
+
+
+def test_many_refused_events_are_a_warning(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("a,y\n" + "".join(f"{'1e300' if i % 20 == 7 else i % 13},{i % 3}\n" for i in range(300)))
+    done = train(path)
+    assert done.exit_code == 1
+    assert "15 of 300 rows (5.0%) were skipped" in done.stderr
+    assert train(path, "--allow-skipped").exit_code == 0
