@@ -214,8 +214,6 @@ class Settings(Section):
             raise ValueError(
                 f"events.columns must name the values of a CSV line, since a {source.kind} does not"
             )
-        if self.events.format == "msgpack" and source.kind == "file":
-            raise ValueError("events.format = 'msgpack' is for topics; a log on disk is JSON lines or CSV")
         predictions = self.predictions
         if predictions is not None and predictions.record_headers and not source.has_record_headers:
             raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")

@@ -305,12 +305,7 @@ class Lines:
             If the file ends before it.
         """
         position = max(position, self.begins)
-        try:
-            self._file.plain.seek(position)
-        except DAMAGE as error:
-            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
-        if self._file.plain.tell() != position:
-            raise ValueError(f"it ends before byte {position}, up to which it was read")
+        self._file.seek(position)
         self._data, self._at, self._ended, self.cut = b"", 0, False, ""
         self.position, self.line = position, line
 
@@ -322,21 +317,3 @@ class Lines:
     def finish(self) -> None:
         """Take what is there for whole: nothing more is written."""
         self._growing = False
-
-    def head(self, length: int) -> bytes:
-        """Return the first so many bytes; reading continues where it was.
-
-        Raises
-        ------
-        DamagedError
-            If they cannot be read.
-        """
-        plain = self._file.plain
-        at = plain.tell()
-        try:
-            plain.seek(0)
-            found: bytes = plain.read(length)
-            plain.seek(at)
-        except DAMAGE as error:
-            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
-        return found

@@ -11,9 +11,10 @@ from numba import njit
 
 from connectors.decoding import EventFormat
 from connectors.files.batches import BYTES, ROWS, Batch
-from connectors.files.compression import DAMAGE, cut_short
+from connectors.files.compression import DAMAGE, DamagedError, cut_short
 from connectors.files.opening import Opened, StoppedError
 from connectors.schema import LOOK
+from connectors.stream import Raw
 from streamk.compiling import ENTRY
 
 _PART, _LONGEST = 1 << 18, 1 << 24  # bytes read at once, and of a record
@@ -71,6 +72,8 @@ class Maps:
         What to read.
     format
         Which field is what.
+    growing
+        Whether more may still be written, and is waited for.
 
     Attributes
     ----------
@@ -80,8 +83,11 @@ class Maps:
         Of the next record, and how many are before it.
     """
 
-    def __init__(self, file: Opened, format: EventFormat) -> None:
-        self._file = file
+    begins = 0  # the position of the first record
+    columns = None
+
+    def __init__(self, file: Opened, format: EventFormat, growing: bool = False) -> None:
+        self._file, self._growing, self._none = file, growing, False
         self._data, self._at, self._ended, self._error = file.head, 0, False, ""
         self.position = self.line = 0
         self.use(format)
@@ -106,22 +112,46 @@ class Maps:
         while True:
             count, self._none = ends_of(np.frombuffer(self._data, np.uint8), self._at, ends)
             rest = len(self._data) - self._at
-            if count == most or self._ended or self._none or rest >= (BYTES if count else _LONGEST):
+            full = count == most or self._none or rest >= (BYTES if count else _LONGEST)
+            if full or self._ended or not self._fill(max(_PART, rest)):
                 return [int(end) for end in ends[:count]]
-            self._fill(max(_PART, rest))
+
+    def records(self, most: int) -> list[Raw]:
+        """Return the next records as bytes, at most so many; none at the end.
+
+        Raises
+        ------
+        DamagedError
+            If the next bytes are no record, and no record is left before them.
+        """
+        ends = self._next(most)
+        begins, base = [self._at, *ends], self.position - self._at
+        if ends:
+            found = [Raw(base + a, self._data[a:b]) for a, b in zip(begins, ends, strict=False)]
+            self.position, self._at, self.line = base + ends[-1], ends[-1], self.line + len(ends)
+            return found
+        if (why := self._why_cut()) and (self._none or not self._growing):
+            raise DamagedError(why)
+        return []
+
+    def _why_cut(self) -> str:
+        """Return why the rest of the file is no record, empty if there is no rest."""
+        if self._error:
+            return f"the compressed data is cut short or damaged ({self._error})"
+        if self._at == len(self._data):
+            return ""
+        return "it is no MessagePack" if self._none else "the last record is not whole"
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches."""
         while ends := self._next(ROWS):
             yield self._batch(ends)
-        left = self._at < len(self._data)
-        if self._error or left:
+        if why := self._why_cut():
             batch = Batch([], [], [])
             batch.broken.cut = True
             if self._error:
                 batch.broken.note(self._file.name, cut_short(f"record {self.line}", self._error))
             else:
-                why = "it is no MessagePack" if self._none else "the last record is not whole"
                 place = f"{self._file.name}, after record {self.line}"
                 batch.broken.note(place, f"from here on nothing can be read: {why}")
             yield batch
@@ -156,14 +186,17 @@ class Maps:
         self.position, self._at = batch.ends[-1], ends[-1]
         return batch
 
-    def _fill(self, size: int) -> None:
+    def _fill(self, size: int) -> bool:
+        """Read more bytes; return whether there is a point in looking again."""
         try:
             part: Any = b"" if self._error else self._file.plain.read1(size)
         except DAMAGE as error:
             self._error, part = str(error), b""
         except StoppedError:
             part = b""
-        self._data, self._at, self._ended = self._data[self._at :] + part, 0, not part
+        self._data, self._at = self._data[self._at :] + part, 0
+        self._ended = not part and not self._growing
+        return bool(part) or self._ended
 
     @property
     def share(self) -> float:
@@ -172,6 +205,10 @@ class Maps:
 
     def seek(self, position: int, line: int = 0) -> None:
         """Read from this position on, before which there are so many records."""
-        self._file.plain.seek(position)
+        self._file.seek(position)
         self._data, self._at, self._ended, self._error = b"", 0, False, ""
         self.position, self.line = position, line
+
+    def finish(self) -> None:
+        """Expect nothing more to be written."""
+        self._growing = False

@@ -22,6 +22,7 @@ from connectors.schema import LOOK
 
 HEAD = 1 << 16  # bytes read at once at the beginning, and by which a file is known again
 _MOST = 1 << 20  # bytes looked at
+PARQUET = b"PAR1"  # its first bytes
 _BINARY = ("parquet", "msgpack")
 _PART = 1 << 16
 _UTF8 = codecs.BOM_UTF8
@@ -291,7 +292,7 @@ class Opened:
         return bool(part)
 
     def _binary(self) -> str:
-        if self.head.startswith(b"PAR1"):
+        if self.head.startswith(PARQUET):
             return "parquet"
         if self.head and (0x80 <= self.head[0] <= 0x8F or self.head[0] in (0xDE, 0xDF)):
             return "msgpack"
@@ -315,6 +316,38 @@ class Opened:
         shutil.copyfileobj(self.plain, spool, _PART)
         spool.seek(0)
         self._packed, self.plain = self.plain, spool
+
+    def first_bytes(self, length: int) -> bytes:
+        """Return the first plain bytes; reading continues where it was.
+
+        Raises
+        ------
+        DamagedError
+            If they cannot be read.
+        """
+        at = self.plain.tell()
+        try:
+            self.plain.seek(0)
+            found: bytes = self.plain.read(length)
+            self.plain.seek(at)
+        except DAMAGE as error:
+            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+        return found
+
+    def seek(self, position: int) -> None:
+        """Go to a plain byte.
+
+        Raises
+        ------
+        ValueError
+            If the file ends before it; a :class:`DamagedError` if it cannot be read so far.
+        """
+        try:
+            self.plain.seek(position)
+        except DAMAGE as error:
+            raise DamagedError(f"the compressed data is cut short or damaged ({error})") from None
+        if self.plain.tell() != position:
+            raise ValueError(f"it ends before byte {position}, up to which it was read")
 
     def position(self) -> int:
         """Return how many bytes of the file, as it is, have been read."""

@@ -14,7 +14,7 @@ class FileSource(SourceSection):
 
     has_header: ClassVar[bool] = True
     kind: Literal["file"]
-    path: FilePath = Field(description="JSON lines or CSV, plain, gzip or zstd")
+    path: FilePath = Field(description="JSON lines, CSV or MessagePack; plain, gzip or zstd")
     follow: bool = Field(False, description="whether to wait for more lines at the end, as tail -f does")
 
     @property

@@ -23,7 +23,8 @@ from connectors.errors import POSITION, USAGE, Failure
 from connectors.files.compression import DamagedError, unpacked
 from connectors.files.lines import Lines
 from connectors.files.log import with_inferred_types
-from connectors.files.opening import Opened
+from connectors.files.maps import Maps
+from connectors.files.opening import PARQUET, Opened
 from connectors.stream import MOST, Assigned, Batch, Committed, Polled, Raw
 
 _HEAD = 4096  # bytes by which a log is known
@@ -46,7 +47,7 @@ class FileSource:
     path
         The log.
     form
-        ``"json"``, a record a line, or ``"csv"``, whose first line names the columns.
+        ``"json"``, a record a line, ``"csv"``, whose first line names the columns, or ``"msgpack"``.
     follow
         Whether to wait for more at the end.
     format
@@ -95,7 +96,13 @@ class FileSource:
             file = self._file = Opened(str(path), raw)
             file.look(self._form, self._format.encoding, self._follow)
             self._compressed = file.compressed
-            self._reader = Lines(file, self._format, growing=self._follow)
+            if file.head.startswith(PARQUET):
+                raise ValueError(
+                    "it is Parquet, which is written once and read whole; learn it with streamk train, or "
+                    "give JSON lines, CSV or MessagePack"
+                )
+            reader = Maps if file.form == "msgpack" else Lines
+            self._reader: Lines | Maps = reader(file, self._format, growing=self._follow)
             if not self._inferred:
                 self._format, self._inferred = with_inferred_types(self._reader), True
                 self._format = replace(self._format, encoding=file.encoding, **self._dialect())
@@ -110,7 +117,8 @@ class FileSource:
 
     def _dialect(self) -> dict[str, Any]:
         """Return the dialect of CSV, which later files of the log have too."""
-        return self._reader.dialect._asdict() if self._reader.form == "csv" else {}
+        reader = self._reader
+        return reader.dialect._asdict() if isinstance(reader, Lines) and reader.form == "csv" else {}
 
     def decoder(self, form: str, format: EventFormat) -> Decoder:
         """Return the decoder of its records, which knows what was found in the log."""
@@ -252,14 +260,14 @@ class FileSource:
         length = min(max(positions.get(self.name, 0) - self._base, 0), _HEAD)
         here = os.fstat(self._raw.fileno())
         return {
-            "head": length, "sha256": self._checksum(self._reader, length), "base": self._base,
+            "head": length, "sha256": self._checksum(length), "base": self._base,
             "node": [here.st_dev, here.st_ino],
             "format": {key: getattr(self._format, key) for key in _FOUND},
         }  # fmt: skip
 
-    def _checksum(self, reader: Lines, length: int) -> str:
+    def _checksum(self, length: int) -> str:
         try:
-            return hashlib.sha256(reader.head(length)).hexdigest()
+            return hashlib.sha256(self._file.first_bytes(length)).hexdigest()
         except DamagedError as error:
             raise self._failure(f"cannot be read: {error}") from None
 
@@ -313,7 +321,7 @@ class FileSource:
         here = os.fstat(self._raw.fileno())
         if not mark["head"] and self._follow:  # nothing was read of it: only its place on disk tells it
             return bool(mark["node"] == [here.st_dev, here.st_ino])
-        return bool(self._checksum(self._reader, mark["head"]) == mark["sha256"])
+        return bool(self._checksum(mark["head"]) == mark["sha256"])
 
     def _size(self) -> int:
         return os.fstat(self._raw.fileno()).st_size

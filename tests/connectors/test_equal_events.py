@@ -272,6 +272,8 @@ def test_other_forms_are_the_same_events(form, tmp_path):
     assert skipped == 0
     for read in (of_predict, of_train):
         assert comparable(read(path, None)[0]) == comparable(found)
+    if form != "parquet":
+        assert comparable(of_daemon(path, form)[0]) == comparable(found)
     assert found[1][0]["deep.a"] == 1
     assert found[1][0]["deep.tags.x"] == 1.0
     assert found[1][0]["price"] == 1013.5

@@ -98,7 +98,6 @@ def refused(tmp_path, text, **environment):
         (BASE + "[learner.parameters]\nseed = 2024-01-01", ["learner: seed=datetime.date(2024, 1, 1): seed"]),
         (BASE + "[learner]\nparameters = 3", ["learner.parameters: Input should be a valid dictionary"]),
         (BASE + "format = 'csv'", ["events.columns must name the values of a CSV line"]),
-        (FILE + "format = 'msgpack'", ["events.format = 'msgpack' is for topics"]),
         (FILE + "[snapshots]\ntopic = 's'", ["snapshots are of the partitions of a topic, and source.kind"]),
         (BASE + "[snapshots]\ntopic = 'clicks'", ["snapshots and source are the same topic, clicks"]),
         (BASE + "[snapshots]", ["snapshots.topic: this setting must be given"]),
