@@ -6,10 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from connectors.connector import Connector, Positions, RecordRange
-from connectors.daemon.permissions import permissions
 from connectors.dead_letters import DeadLetter, Retried
 from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.kafka import librdkafka
 from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
 from connectors.log import Log
 from connectors.sections import SinkSection, SourceSection
@@ -90,6 +88,8 @@ class KafkaConnector:
         """Yield what the brokers answer about permissions and topics."""
         from kafka import KafkaConsumer, TopicPartition
 
+        from connectors.daemon.permissions import permissions
+        from connectors.kafka import librdkafka
         from connectors.kafka.client import explained, options, require_topics
         from connectors.kafka.permissions import require_permissions
 
