@@ -20,10 +20,6 @@ def _source(settings: Settings) -> TopicSource:
     return settings.source
 
 
-def _topics(sections: Iterable[SinkSection | SourceSection]) -> list[str]:
-    return [section.place for section in sections]
-
-
 class KafkaConnector:
     """Topics as sources and sinks; see :class:`connectors.connector.Connector`."""
 
@@ -82,7 +78,7 @@ class KafkaConnector:
         """Set up to where the predictions of a log are in their topics."""
         from connectors.kafka.positions import emit_from
 
-        emit_from(settings.kafka, _topics(sections), model, position)
+        emit_from(settings.kafka, [section.place for section in sections], model, position)
 
     def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
         """Yield what the brokers answer about permissions and topics."""
