@@ -475,10 +475,9 @@ class Decoder:
             inside = self._texts.get(source) or [
                 each for each in fields if str(each).startswith(f"{source}.")
             ]
-            if source in fields or not inside:
-                found[name] = fields.get(source)
-            else:
-                found |= {name + each.removeprefix(source): fields[each] for each in inside}
+            if source in fields:
+                found[name] = fields[source]
+            found |= {name + each.removeprefix(source): fields[each] for each in inside}
         return found
 
     def _with_types(self, fields: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -72,6 +73,7 @@ _TOLERATED, _WORDS_OF_NONE = 0.9, 2  # share of numbers in a column of numbers, 
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
 _START = datetime(1970, 1, 1, tzinfo=UTC)
+_STEPS = sorted(factor << power for power in range(20) for factor in (2, 3))  # counts told apart in a bag
 
 
 class Misfit:
@@ -422,44 +424,51 @@ def inputs_of(kind: str) -> str:
 def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return fields without objects and lists: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``.
 
-    Numbers of a list have their places in their names. Other values of a list are counted, each under its
-    own name, and so are the fields of objects in a list.
+    Numbers of a list have their places in their names. Other values of a list are a bag: an input of 1 for
+    each different value, and one more from 2, 3, 4, 6, 8, 12, … times on. What is always 1 where it is
+    present says nothing but its presence, so a value that is absent is zero, and not a count that is missing.
+    Fields of objects in a list are bags, too, and their numbers are added up.
 
     >>> flat({"a": {"b": 1}, "v": [2, 3], "tags": ["x", "y", "x"]})
-    {'a.b': 1, 'v.0': 2, 'v.1': 3, 'tags.x': 2.0, 'tags.y': 1.0}
+    {'a.b': 1, 'v.0': 2, 'v.1': 3, 'tags.x': 1.0, 'tags.x.>=2': 1.0, 'tags.y': 1.0}
     """
     found = {name: value for name, value in fields.items() if not isinstance(value, (dict, list, tuple))}
+    counts: dict[str, int] = {}
     for name, value in fields.items():
         if isinstance(value, (dict, list, tuple)):
-            _flatten(found, name, value)
+            _flatten(found, counts, name, value)
+    for name, count in counts.items():
+        found.setdefault(name, 1.0)  # a field of that very name counts
+        for step in _STEPS[: bisect_right(_STEPS, count)]:
+            found.setdefault(f"{name}.>={step}", 1.0)
     return found
 
 
-def _flatten(found: dict[str, Any], name: str, value: Any) -> None:
+def _flatten(found: dict[str, Any], counts: dict[str, int], name: str, value: Any) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
-            _flatten(found, f"{name}.{key}", inner)
+            _flatten(found, counts, f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         if all(isinstance(each, (int, float)) and not isinstance(each, bool) for each in value):
             for place, each in enumerate(value):
                 found.setdefault(f"{name}.{place}", each)
         else:
             for each in value:
-                _count(found, name, each)
+                _count(found, counts, name, each)
     else:
-        found.setdefault(name, value)  # a field of that very name counts
+        found.setdefault(name, value)
 
 
-def _count(found: dict[str, Any], name: str, value: Any) -> None:
-    """Add one element of a list to the counts of its kind."""
+def _count(found: dict[str, Any], counts: dict[str, int], name: str, value: Any) -> None:
+    """Add one element of a list to the counts of its values."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            _count(found, f"{name}.{key}", inner)
+            _count(found, counts, f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
         for each in value:
-            _count(found, name, each)
+            _count(found, counts, name, each)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         found[name] = found.get(name, 0.0) + value
     elif value is not None:
         place = f"{name}.{value}"
-        found[place] = found.get(place, 0.0) + 1.0
+        counts[place] = counts.get(place, 0) + 1
