@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.encoding.following import COUNT
 from streamk.encoding.rows import ABSENT, Rows, slices, typed
 from streamk.encoding.scaling import scale_rows
 from streamk.kernel_blocks import Floats
@@ -31,7 +32,11 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, parts: Iterable[Rows], statistics: Array) -> Columns:
-        """Return the columns of all inputs of some rows, which may be in several parts."""
+        """Return the columns of all inputs of some rows, which may be in several parts.
+
+        Of the last names, those that no event was learned with have no scale: a batch registers its names
+        before it learns the first of its rows, and a loop does not know them yet.
+        """
         keys = np.unique(np.concatenate([np.unique(rows.keys) for rows in parts]))
         keys = keys[keys != ABSENT]
         if len(keys) > MOST_COLUMNS:
@@ -39,7 +44,8 @@ class Columns(NamedTuple):
                 f"the events have {len(keys):,} different inputs, and an exact solver holds "
                 f"{MOST_COLUMNS:,}; leave out free-form texts, or use a streaming learner"
             )
-        return cls(keys, statistics.copy())
+        learned = np.flatnonzero(statistics[:, COUNT])
+        return cls(keys, statistics[: int(learned.max(initial=-1)) + 1].copy())
 
     def dense(self, rows: Rows, slots: int) -> Floats:
         """Return scaled rows as vectors ``(n, d)``; inputs without a column are left out.

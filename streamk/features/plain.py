@@ -89,6 +89,12 @@ def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
+def has_room(keys, slot):  # type: ignore[no-untyped-def]
+    """Return whether there is a column for one more input of this slot."""
+    return keys[_COUNT] < np.uint64(keys.shape[0] if slot > CATEGORY else _VALUES)
+
+
+@njit(**INNER)
 def tag_of(slot, key):  # type: ignore[no-untyped-def]
     """Return the tag of the field of an input: its key, or what stands as the slot of a category."""
     return np.uint64(np.int64(slot)) if slot <= CATEGORY else key
@@ -102,8 +108,8 @@ def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):  
         clear(phi, row, PLAIN)
         phi[i, 0] = sections.amplitude
         for j in range(count):
-            room = of[i, j] > CATEGORY or sections.columns[_COUNT] < np.uint64(_VALUES)
-            column = column_of(sections.columns, sections.places, found[i, j], learned and room)
+            given = learned and has_room(sections.columns, of[i, j])
+            column = column_of(sections.columns, sections.places, found[i, j], given)
             if column > 0:
                 phi[i, column] = sections.amplitude * inputs[0, i, j]
                 if learned:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from streamk.compiling import CALLED, INNER
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS
-from streamk.features.plain import column_of, tag_of
+from streamk.features.plain import column_of, has_room, tag_of
 from streamk.features.spans import add_rows
 from streamk.threads import one_blas_thread
 
@@ -134,7 +134,11 @@ def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
 
 @njit(**CALLED)
 def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-untyped-def]
-    """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``."""
+    """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``.
+
+    Returns whether an input will get a column if the row is learned, by which later rows are transformed.
+    """
+    gets_column = False
     if sections is not None:
         columns, places, transforms = sections.columns, sections.places, sections.transforms
         families = inputs.shape[0] // (1 + transforms.shape[0])
@@ -142,6 +146,7 @@ def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-unt
         whole = np.empty(MOST, dtype=np.float32)
         for j in range(count):
             column = column_of(columns, places, found[i, j], False)
+            gets_column |= column == 0 and has_room(columns, of[i, j])
             known[j] = column if column < transforms.shape[1] else 0
             if known[j] == 0:
                 tag = tag_of(of[i, j], found[i, j])
@@ -155,6 +160,7 @@ def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-unt
                     inputs[to, i, j] = whole[known[j]] if known[j] > 0 else alone
                 for j in range(count, found.shape[1]):
                     inputs[to, i, j] = np.float32(0.0)
+    return gets_column
 
 
 @njit(**INNER)

@@ -2,7 +2,8 @@
 
 One function serves ``predict_one``, ``learn_one``, their many-row forms and the prequential pass, so they
 cannot drift apart: a pass over rows *is* the loop over events, to the last bit. Rows are handled in small
-tiles only so that frequencies are found in the processor's cache; no result depends on the tile.
+tiles only so that frequencies are found in the processor's cache; no result depends on the tile. So a tile
+ends with a row whose inputs get columns, since these decide how the rows after it are transformed.
 
 Experts come in *groups* of one type each, and Numba compiles a loop for each group: twelve experts of three
 rules are three loops.
@@ -148,16 +149,20 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
     scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
-    for start in range(0, n, tile):
-        size = min(tile, n - start)
-        for i in range(size):
+    start = 0
+    while start < n:
+        size, full = 0, min(tile, n - start)
+        while size < full:
+            i, size = size, size + 1
             widths[i] = scale_row(
                 rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
             )
-            transform_row(features.sections, inputs, found, of, widths[i], i)
+            gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
+                if gets_column:
+                    break  # the next row is transformed by it
         _featurize(loan, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
@@ -197,6 +202,7 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
                         0.0 if coding.classes else came,
                     )
                 _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
+        start += size
     keep(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
