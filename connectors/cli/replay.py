@@ -90,7 +90,9 @@ def replay_command(
     predictions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write every prediction: JSON lines, or a table if it ends in .csv."
+            metavar="FILE",
+            help="Write every prediction, and with --level every interval: JSON lines, or a table if it ends "
+            "in .csv.",
         ),
     ] = None,
     interval: Annotated[int, typer.Option(min=1, help="Events of a window of the curves.")] = 1000,

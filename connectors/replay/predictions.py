@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from streamk.prequential.contest import Scored
 from streamk.prequential.results import plain_label
 from streamk.prequential.subjects import Table
 from streamk.scores import decide
@@ -18,8 +20,10 @@ class PredictionFile:
     """A file of predictions: JSON lines, or CSV if its name ends so.
 
     A JSON line has ``event``, ``line``, ``target`` and ``predictions``: for each contender a number, or
-    probabilities by label. CSV has the predicted label or number of each contender, and for labels the
-    probability of the true one.
+    probabilities by label. ``intervals`` are the lower and the upper end of contenders that give any, ``by``
+    is the value of the field of slices, and ``last`` the label that had come last when the event was
+    predicted, if labels come late. CSV has the predicted label or number of each contender; for labels the
+    probability of the true one, for numbers the ends of the interval.
 
     Parameters
     ----------
@@ -29,6 +33,10 @@ class PredictionFile:
         The contenders, and the frozen copy last if there will be one.
     classes
         Whether targets are labels.
+    bounded
+        The contenders that give intervals.
+    by
+        The field of slices, None without one.
     length
         Bytes that were written before an interruption, after which writing continues; 0 begins anew.
 
@@ -38,8 +46,17 @@ class PredictionFile:
         If the file is shorter than that.
     """
 
-    def __init__(self, path: Path, names: Sequence[str], classes: bool, length: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        names: Sequence[str],
+        classes: bool,
+        bounded: Sequence[str] = (),
+        by: str | None = None,
+        length: int = 0,
+    ) -> None:
         self._names, self._classes, self._table = list(names), classes, path.suffix == ".csv"
+        self._bounded, self._by = set(bounded), by
         self._lines: Sequence[Any] = ()
         path.touch()
         if path.stat().st_size < length:
@@ -48,35 +65,52 @@ class PredictionFile:
         self._file.truncate(length)
         self._file.seek(length)
         if self._table and not length:
-            shown = [each for name in names for each in ([name, f"{name}: p"] if classes else [name])]
-            self._write([["event", "line", "target", *shown]])
+            shown = [column for name in names for column in self._columns(name)]
+            self._write([["event", "line", *([] if by is None else [f"by: {by}"]), "target", *shown]])
+
+    def _columns(self, name: str) -> list[str]:
+        """Return the columns of a contender in CSV."""
+        if self._classes:
+            return [name, f"{name}: p"]
+        return [name, f"{name}: lower", f"{name}: upper"] if name in self._bounded else [name]
 
     def at(self, lines: Sequence[Any]) -> None:
         """Take the lines of the next events."""
         self._lines = lines
 
-    def add(self, first: int, targets: Sequence[Any], found: dict[str, Any]) -> None:
+    def add(self, first: int, scored: Scored) -> None:
         """Write the predictions of consecutive events, the first of which is number ``first``, from 1."""
-        lines, self._lines = self._lines[: len(targets)], self._lines[len(targets) :]
-        columns = {name: _rows(answers, len(targets)) for name, answers in found.items()}
+        count = len(scored.targets)
+        lines, self._lines = self._lines[:count], self._lines[count:]
+        columns = {name: _rows(answers, count) for name, answers in scored.answers.items()}
+        ends = {name: _pairs(*both) for name, both in scored.intervals.items()}
         rows: list[Any] = []
-        for k, (target, line) in enumerate(zip(targets, lines, strict=True)):
+        for k, (target, line) in enumerate(zip(scored.targets, lines, strict=True)):
             given = {name: columns[name][k] for name in self._names if name in columns}
+            within = {name: pairs[k] for name, pairs in ends.items()}
+            row: dict[str, Any] = {"event": first + k, "line": line}
+            if scored.slices is not None:
+                row["by"] = _value(scored.slices[k])
+            row["target"] = plain_label(target)
             if self._table:
-                rows.append([first + k, line, plain_label(target), *self._cells(given, target)])
-            else:
-                shown = {name: _plain(value) for name, value in given.items() if value is not None}
-                rows.append(
-                    {"event": first + k, "line": line, "target": plain_label(target), "predictions": shown}
-                )
+                rows.append([*row.values(), *self._cells(given, within, target)])
+                continue
+            if scored.last is not None and self._classes:
+                row["last"] = None if scored.last[k] is None else plain_label(scored.last[k])
+            row["predictions"] = {name: _plain(value) for name, value in given.items() if value is not None}
+            if self._bounded:
+                row["intervals"] = {name: pair for name, pair in within.items() if pair is not None}
+            rows.append(row)
         self._write(rows)
 
-    def _cells(self, given: dict[str, Any], target: Any) -> list[Any]:
+    def _cells(self, given: dict[str, Any], within: dict[str, Any], target: Any) -> list[Any]:
         cells: list[Any] = []
         for name in self._names:
             value = given.get(name)
             if not self._classes:
                 cells.append(value)
+                if name in self._bounded:
+                    cells += within.get(name) or [None, None]
             elif value is None:
                 cells += [None, None]
             else:
@@ -111,6 +145,17 @@ def _rows(answers: Any, count: int) -> list[Any]:
     else:
         rows = list(answers.tolist())
     return [*[None] * (count - len(rows)), *rows]
+
+
+def _pairs(lower: Any, upper: Any) -> list[list[float] | None]:
+    """Return both ends of the interval of each event, None where one is not finite."""
+    pairs = zip(lower.tolist(), upper.tolist(), strict=True)
+    return [[low, high] if math.isfinite(low) and math.isfinite(high) else None for low, high in pairs]
+
+
+def _value(value: Any) -> Any:
+    """Return a value of the field of slices as JSON has it, None where it is missing."""
+    return None if value is None or value != value else plain_label(value)
 
 
 def _plain(value: Any) -> Any:

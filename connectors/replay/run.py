@@ -21,7 +21,7 @@ from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
-from streamk.prequential.contest import RefusedError
+from streamk.prequential.contest import RefusedError, Scored
 from streamk.prequential.late import ByCount, Late, Refuse, late_of
 from streamk.prequential.replaying import LOOK, warm
 
@@ -184,14 +184,15 @@ def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] 
 def _listening(run: Replay, path: Path) -> PredictionFile:
     """Return a file that gets every prediction from now on, after those of before an interruption."""
     names = [*run.names, f"{run.names[0]} (frozen)"]
-    file = PredictionFile(path, names, run.task == "classification", run.written)
+    contest, classes = run.contest, run.task == "classification"
+    file = PredictionFile(path, names, classes, contest.bounded, contest.by, run.written)
 
-    def listen(keys: Any, targets: Sequence[Any], found: dict[str, Any]) -> None:
-        if keys is not None:
-            file.at([run.lines.get(key) for key in keys])
-            file.add(run.contest.events - len(targets) + 1, targets, found)
+    def listen(scored: Scored) -> None:
+        if scored.keys is not None:
+            file.at([run.lines.get(key) for key in scored.keys])
+            file.add(contest.events - len(scored.targets) + 1, scored)
         else:
-            file.add(run.contest.events + 1, targets, found)
+            file.add(contest.events + 1, scored)
 
     run.contest.listener = listen
     return file

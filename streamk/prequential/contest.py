@@ -22,8 +22,35 @@ _UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pas
 _EVERY = 32  # in one chunk of so many, events are predicted and learned one by one, and timed
 
 
-# keys of events whose targets came late, else None; targets; what each contender predicted
-Listener = Callable[[Sequence[Hashable] | None, Sequence[Any], dict[str, Any]], None]
+class Scored(NamedTuple):
+    """Events that were scored together, and what contenders predicted for them.
+
+    Attributes
+    ----------
+    keys
+        Of events whose targets came late, else None.
+    targets
+        In the order in which they came.
+    answers
+        By contender; those of a frozen copy are of the last events.
+    intervals
+        By contender that gives any: the lower and the upper ends, NaN where there is none.
+    slices
+        Values of the field of slices, None without one.
+    last
+        The label that had come last when each event was predicted, None before the first one; only of events
+        whose targets came late, since else it is the target before.
+    """
+
+    keys: Sequence[Hashable] | None
+    targets: Sequence[Any]
+    answers: dict[str, Any]
+    intervals: dict[str, Any]
+    slices: Sequence[Any] | None
+    last: Sequence[Any] | None
+
+
+Listener = Callable[[Scored], None]
 
 
 class Asked(NamedTuple):
@@ -101,6 +128,13 @@ class Contest:
         return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerSubject), -by_name[n].judges))
 
     @property
+    def bounded(self) -> list[str]:
+        """Contenders whose intervals are asked for and scored."""
+        if self.level is None:
+            return []
+        return [name for name, subject in self._subjects.items() if _gives_intervals(subject)]
+
+    @property
     def waiting(self) -> int:
         """Events whose targets have not come."""
         return len(self._waiting)
@@ -171,7 +205,8 @@ class Contest:
             answers = {name: found for name, (found, _) in given.items()}
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
-            self.listener(None, ys, answers)
+            intervals = {name: ends for name, (_, ends) in given.items() if ends is not None}
+            self.listener(Scored(None, ys, answers, intervals, slices, None))
         self.events += len(ys)
         first = given.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_said(first[0])
@@ -313,6 +348,7 @@ class Contest:
         last = np.array([a.last for a in asked], dtype=np.int64)
         slices = None if self.by is None else [a.slice for a in asked]
         answers: dict[str, Any] = {}
+        intervals: dict[str, Any] = {}
         for k, (name, standing) in enumerate(self.standings.items()):
             said = [a.said[k] for a in asked]
             if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile
@@ -320,12 +356,14 @@ class Contest:
             ends = None
             if any(a.ends[k] is not None for a in asked):
                 pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
-                ends = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
+                ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
             found = tabled(said)
             answers[name] = found
             self.standings[name].add(targets, self.codes.arranged(found, known), last, slices, ends)
         if self.listener is not None:
-            self.listener([a.key for a in asked], ys, answers)
+            labels = [*self.codes.labels, None]  # the code before the first label is -1
+            came = [labels[code] for code in last]
+            self.listener(Scored([a.key for a in asked], ys, answers, intervals, slices, came))
 
 
 def _gives_intervals(subject: Subject) -> bool:

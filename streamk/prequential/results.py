@@ -216,6 +216,7 @@ class Results:
             "contenders": [self._of(name) for name in self.names],
             "comparisons": [_compared(found) for found in self.comparisons()],
             "by": self._contest.by or "",
+            "level": self._contest.level if self._contest.bounded else None,
             "frozen": self.frozen(),
         }
 

@@ -1,10 +1,13 @@
 """Every prediction of a replay in a file, from which an independent script computes the figures again."""
 
+import ast
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from connectors.files.replayed import ReplayLog
@@ -13,12 +16,14 @@ from connectors.replay.run import replay
 from connectors.replay.writing import write
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-from recompute import differences  # a script, which is no package
+import recompute  # a script, which is no package
 
+SCRIPT = Path(recompute.__file__)
 LEARNER = "kaczmarz:features=32,seed=1"
 
 
 def log_of(path, task, classes=2, rows=4600):
+    """A log with a field of strings that are sometimes missing, and one of numbers of many values."""
     rng = np.random.default_rng(3)
     a = rng.normal(size=(rows, 2))
     if task == "classification":
@@ -26,30 +31,167 @@ def log_of(path, task, classes=2, rows=4600):
         target = [f"c{k}" for k in y]
     else:
         target = [repr(value) for value in (3 * a[:, 0] + rng.normal(size=rows)).tolist()]
-    lines = [f"{x0!r},{x1!r},{y}" for (x0, x1), y in zip(a.tolist(), target, strict=True)]
-    path.write_text("a,b,y\n" + "\n".join(lines) + "\n")
+    day = [("Monday", "", "Sunday")[k] for k in rng.integers(0, 3, rows)]
+    fields = zip(a.tolist(), day, target, strict=True)
+    lines = [f"{x0!r},{x1!r},{when},{y}" for (x0, x1), when, y in fields]
+    path.write_text("a,b,day,y\n" + "\n".join(lines) + "\n")
     return path
 
 
-@pytest.mark.parametrize(
-    ("task", "classes"), [("classification", 2), ("classification", 4), ("regression", 0)]
-)
-@pytest.mark.parametrize("delay", [0, 3])
-def test_figures_are_computed_again(tmp_path, task, classes, delay):
-    log = ReplayLog(log_of(tmp_path / "log.csv", task, classes), "y")
-    run = replay(
-        log, LEARNER, delay=delay, scoring=Scoring(predictions=tmp_path / "p.jsonl"), baseline="full"
+def scored(
+    folder, task, classes=2, delay=0, by=None, level=None, learners=LEARNER, baseline="full", rows=4600
+):
+    """Replay a log into a folder, and return its predictions and results."""
+    log = ReplayLog(log_of(folder / "log.csv", task, classes, rows), "y")
+    scoring = Scoring(by=by, level=level, predictions=folder / "p.jsonl")
+    run = replay(log, learners, delay=delay, scoring=scoring, baseline=baseline)
+    write(folder, run, log, ["streamk"], {})
+    return folder / "p.jsonl", folder / "results.json"
+
+
+def run_script(predictions, results):
+    """The exit code of the script, and what it prints."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, predictions, results], capture_output=True, text=True, check=False
     )
-    write(tmp_path, run, log, ["streamk"], {})
-    assert differences(tmp_path / "p.jsonl", tmp_path / "results.json") == []
-    found = json.loads((tmp_path / "results.json").read_text())
-    assert (found["frozen"] is None) == (delay > 0)
-    first = json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])
+    assert not done.stderr
+    return done.returncode, done.stdout.splitlines()
+
+
+def change_the_last(predictions, change):
+    """Change the last line of a file of predictions."""
+    lines = predictions.read_text().splitlines()
+    row = json.loads(lines[-1])
+    change(row)
+    predictions.write_text("\n".join([*lines[:-1], json.dumps(row)]) + "\n")
+
+
+LOGS = {
+    "two classes": {"task": "classification"},
+    "four classes": {"task": "classification", "classes": 4},
+    "slices of strings": {"task": "classification", "by": "day"},
+    "slices of numbers": {"task": "classification", "classes": 3, "by": "b"},
+    "late labels": {"task": "classification", "delay": 3, "by": "day"},
+    "many classes": {"task": "classification", "classes": 24, "baseline": "quick"},
+    "regression": {"task": "regression", "by": "day"},
+    "late numbers": {"task": "regression", "delay": 3, "by": "b"},
+    "intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "by": "day", "rows": 2300},
+    "late intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "delay": 5, "rows": 1200},
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_every_figure_is_recomputed_and_one_changed_prediction_is_noticed(tmp_path, name):
+    how = LOGS[name]
+    predictions, results = scored(tmp_path, **how)
+    assert run_script(predictions, results) == (0, ["every figure is the same"])
+    found = json.loads(results.read_text())
+    assert (found["frozen"] is None) == ("delay" in how)
+    first = json.loads(predictions.read_text().splitlines()[0])
     assert (first["event"], first["line"]) == (1, 2)
-    # the comparison can fail
-    found["contenders"][0]["metrics"]["accuracy" if classes else "mae"] += 1e-6
-    (tmp_path / "results.json").write_text(json.dumps(found))
-    assert len(differences(tmp_path / "p.jsonl", tmp_path / "results.json")) == 1
+    assert ("intervals" in first) == ("level" in how)
+    learner = how.get("learners", LEARNER)
+
+    def change(row):
+        if how["task"] == "regression":
+            row["predictions"][learner] += 1.0
+        else:
+            odd = next(label for label in found["labels"] if label != row["target"])
+            row["predictions"][learner] = {odd: 1.0}
+
+    change_the_last(predictions, change)
+    code, odd = run_script(predictions, results)
+    assert code == 1
+    for metric in ("rmse",) if how["task"] == "regression" else ("log_loss", "calibration_error"):
+        assert any(each.startswith(f"{learner}, {metric}: ") for each in odd), odd
+    if "by" in how:
+        assert any(each.startswith(f"{learner}, {how['by']} ") for each in odd), odd
+
+
+def test_a_changed_interval_slice_or_window_is_noticed(tmp_path):
+    predictions, results = scored(tmp_path, **LOGS["intervals"])
+    whole = predictions.read_text()
+
+    def wider(row):
+        row["intervals"]["kernel"][1] += 100.0
+
+    def another_day(row):
+        row["by"] = "Monday" if row["by"] is None else None
+
+    change_the_last(predictions, wider)
+    code, odd = run_script(predictions, results)
+    assert code == 1
+    assert any(each.startswith("kernel, width: ") for each in odd)
+    assert not any("mae" in each for each in odd)
+    predictions.write_text(whole)
+    change_the_last(predictions, another_day)
+    code, odd = run_script(predictions, results)
+    assert code == 1
+    assert all(", day " in each for each in odd)
+    predictions.write_text(whole)
+    curve = pd.read_parquet(tmp_path / "curve.parquet")
+    curve.loc[(curve["contender"] == "kernel") & (curve["events"] == 2000), "coverage"] += 1e-6
+    curve.to_parquet(tmp_path / "curve.parquet")
+    code, odd = run_script(predictions, results)
+    assert code == 1
+    assert [each.split(": ")[0] for each in odd] == ["kernel, window to event 2,000, coverage"]
+
+
+def test_a_changed_figure_is_named(tmp_path):
+    predictions, results = scored(tmp_path, "classification", by="day", baseline="quick")
+    found = json.loads(results.read_text())
+    contender = found["contenders"][0]
+    contender["metrics"]["calibration_error"] += 1e-6
+    contender["slices"][1]["metrics"]["brier"] += 1e-6
+    contender["classes"]["confusion"][0][1] += 1
+    contender["calibration"]["events"][3] += 1
+    results.write_text(json.dumps(found))
+    assert [each.split(": ")[0] for each in recompute.differences(predictions, results)] == [
+        f"{LEARNER}, calibration_error",
+        f"{LEARNER}, confusion of {found['labels'][0]} with {found['labels'][1]}",
+        f"{LEARNER}, calibration bin 4, events",
+        f"{LEARNER}, day {contender['slices'][1]['value']}, brier",
+    ]
+
+
+def test_the_script_imports_nothing_of_streamk():
+    names = [
+        name
+        for node in ast.walk(ast.parse(SCRIPT.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+        )
+    ]
+    assert names
+    assert not {name.split(".")[0] for name in names} & {"streamk", "connectors"}
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+def test_a_table_of_predictions_has_the_ends_of_intervals_and_the_field_of_slices(tmp_path, delay):
+    log = log_of(tmp_path / "log.csv", "regression", rows=300)
+    options = {"delay": delay, "baseline": "quick"}
+    for file in ("p.csv", "p.jsonl"):
+        scoring = Scoring(by="day", level=0.9, predictions=tmp_path / file)
+        replay(ReplayLog(log, "y"), "kernel", scoring=scoring, **options)
+    table = pd.read_csv(tmp_path / "p.csv")
+    assert list(table)[:7] == [
+        "event",
+        "line",
+        "by: day",
+        "target",
+        "kernel",
+        "kernel: lower",
+        "kernel: upper",
+    ]
+    assert not any(name.startswith("last value:") for name in table)
+    rows = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    ends = [row["intervals"].get("kernel", [np.nan, np.nan]) for row in rows]
+    np.testing.assert_array_equal(table[["kernel: lower", "kernel: upper"]], ends)
+    values = [row["predictions"]["kernel"] for row in rows]
+    assert all(low < value < high for value, (low, high) in zip(values[50:], ends[50:], strict=True))
+    assert table["by: day"].fillna("").tolist() == [row["by"] or "" for row in rows]
+    assert [row["line"] for row in rows] == [row["event"] + 1 for row in rows]
 
 
 class Stop:
