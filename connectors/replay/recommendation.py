@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
-from connectors.replay.page.words import size
+from connectors.replay.page.words import decimal, size
 from streamk.metrics.comparison import MEASURES, Comparison
 from streamk.prequential import Results
 from streamk.prequential.results import bytes_of
@@ -34,22 +34,23 @@ def recommendation(results: Results) -> str:
         return (
             f"Use {chosen}: {best} is not better for sure ({_interval(results.compare(best, chosen))}) "
             f"and takes {_times(_seconds(results, best), _seconds(results, chosen))} its time"
-            f"{_memory(results, chosen)}"
+            f"{_memory(results, chosen, best)}"
         )
     other = next(name for name in ranked if name != chosen)
     found = results.compare(chosen, other)
     cost = _times(_seconds(results, chosen), _seconds(results, other))
     if found.diverged:
-        return f"Use {chosen}: {other} diverged{_memory(results, chosen).replace(' and ', '; it takes ')}"
+        memory = _memory(results, chosen, other).replace(" and ", "; it takes ", 1)
+        return f"Use {chosen}: {other} diverged{memory}"
     if _tied(found):
         return (
             f"Use {chosen}: {other} is not worse for sure ({_interval(found)}), and {chosen} takes {cost} "
-            f"its time{_memory(results, chosen)}"
+            f"its time{_memory(results, chosen, other)}"
         )
     gain, unit = _gain(found)
     return (
         f"Use {chosen}: its error is {gain} {unit} below that of {other} ({_interval(found)}) for {cost} its "
-        f"time{_memory(results, chosen)}"
+        f"time{_memory(results, chosen, other)}"
     )
 
 
@@ -70,15 +71,18 @@ def _times(ours: float, other: float) -> str:
     return f"{ratio:,.0f} times" if ratio >= 9.5 else f"{ratio:.2g} times"
 
 
-def _memory(results: Results, name: str) -> str:
-    found: Any = bytes_of(results.models[name])
-    return "" if found is None else f" and {size(found)}"
+def _memory(results: Results, name: str, other: str) -> str:
+    """Return the size of a model, next to the other's where that is known; empty if it is not known."""
+    ours, theirs = (bytes_of(results.models[each]) for each in (name, other))
+    if ours is None:
+        return ""
+    return f" and {size(ours)}" + ("" if theirs is None else f" (against {size(theirs)})")
 
 
 def _gain(found: Comparison) -> tuple[str, str]:
     scale, _ = MEASURES[found.measure]
     mean = 0.0 if found.advantage is None else abs(found.advantage.mean) * scale
-    return f"{mean:,.3g}", "points" if found.measure == "accuracy" else "of MAE"
+    return _figure(mean), "points" if found.measure == "accuracy" else "of MAE"
 
 
 def _interval(found: Comparison) -> str:
@@ -88,5 +92,9 @@ def _interval(found: Comparison) -> str:
     low, high = sorted((found.advantage.low * scale, found.advantage.high * scale))
     if found.advantage.mean < 0.0:
         low, high = -high, -low
-    ends = f"{low:,.3g} to {high:,.3g}".replace("-", "−")
-    return f"{100 * found.advantage.level:.4g} % interval {ends}"
+    return f"{100 * found.advantage.level:.4g} % interval {_figure(low)} to {_figure(high)}"
+
+
+def _figure(value: float) -> str:
+    """Return a figure with three digits, or all of a whole number of thousands."""
+    return decimal(value, max(0, 2 - math.floor(math.log10(abs(value)))) if 0.0 < abs(value) < 1e3 else 0)

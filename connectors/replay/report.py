@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from connectors.log import Log
-from connectors.replay.page.words import metric_name
+from connectors.replay.page.words import decimal, metric_name
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
 from streamk.prequential.late import ByCount
@@ -54,12 +54,12 @@ def _heading(run: Replay) -> str:
 
 def _line(run: Replay, point: Point) -> str:
     numbers = [point.overall[0], point.recent[0], *point.overall[1:]]
-    texts = "".join(f"{number:14.6g}" for number in numbers)
+    texts = "".join(f"{decimal(number):>14}" for number in numbers)
     return f"{point.events:14,}{texts}{_short(point.label):>14}{_short(point.prediction):>14}"
 
 
 def _short(value: Any) -> str:
-    text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "-" if value is None else decimal(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 12 else text[:11] + "…"
 
 
@@ -103,16 +103,10 @@ def metrics_table(run: Replay) -> Table:
     values = {name: results.metrics(name) for name in run.names}
     for key in next(iter(values.values())):
         shown = (values[name].get(key) for name in run.names)
-        table.add_row(metric_name(key), *map(_number, shown))
+        table.add_row(metric_name(key), *map(decimal, shown))
     rates = (FAILED if results.failed(name) else f"{results.rate(name):,.0f}" for name in run.names)
     table.add_row("events/s (predict + learn)", *rates)
     return table
-
-
-def _number(value: float | None) -> str:
-    if value is None or value != value:
-        return "–"
-    return f"{value:,.4f}" if abs(value) < 1e9 else f"{value:.4g}"
 
 
 def lateness(run: Replay) -> str:
@@ -143,7 +137,7 @@ def summary(run: Replay, console: Console) -> None:
     size = bytes_of(run.learner)
     text = "model: of unknown size" if size is None else f"model: {size:,} bytes"
     if waiting := getattr(run.learner, "pending", 0):
-        text += f"; {waiting} events wait for their block to fill"
+        text += f"; {waiting:,} events wait for their block to fill"
     console.print(text, soft_wrap=True, highlight=False)
     if run.interrupted:
         console.print(f"interrupted after {run.events:,} events; the figures and the model are of those")
@@ -161,7 +155,7 @@ def slices_table(run: Replay) -> Table | None:
     for name in ("events", *found):
         table.add_column(name, justify="right", overflow="fold")
     for value, (events, _) in next(iter(found.values())).items():
-        shown = (_number(slices[value][1] if value in slices else None) for slices in found.values())
+        shown = (decimal(slices[value][1] if value in slices else None) for slices in found.values())
         table.add_row(value, f"{events:,}", *shown)
     return table
 
@@ -176,7 +170,7 @@ def without_labels(frozen: Mapping[str, Any], task: str) -> str:
     """
     key = "accuracy" if task == "classification" else "r2"
     alone, live = (frozen[which].get(key) for which in ("metrics", "with_labels"))
-    first, second = ("–" if value is None else f"{value:.3f}" for value in (alone, live))
+    first, second = ("–" if value is None else f"{value:,.3f}" for value in (alone, live))
     return (
         f"without new labels: {metric_name(key)} {first} on the last {frozen['events']:,} events "
         f"({second} with labels; frozen after {frozen['since']:,})"

@@ -15,6 +15,7 @@ from typing import Any
 from connectors.log import Log
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
+from connectors.replay.recommendation import recommendation
 from connectors.replay.report import lateness, without_labels
 from streamk.prequential import Results
 from streamk.prequential.results import Windows, finite
@@ -54,7 +55,8 @@ def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given:
     _write(directory / "measured.json", json.dumps(shown, indent=1, ensure_ascii=False) + "\n")
     curves = _curves(results)
     _write_curve(directory, results)
-    _write(directory / "index.html", page(found, curves, measured))
+    advice = {"recommendation": recommendation(results)} if len(run.names) > 1 else {}  # of times, too
+    _write(directory / "index.html", page({**found, **advice}, curves, measured))
 
 
 def _curves(results: Results) -> dict[str, Windows]:

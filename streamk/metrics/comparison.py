@@ -111,7 +111,7 @@ class Comparison(NamedTuple):
 def _numbers(mean: float, low: float, high: float) -> list[str]:
     """Return numbers with as many digits as their interval is worth: two of its width."""
     digits = 1 - math.floor(math.log10(high - low)) if high > low else 3
-    return [f"{value:.{max(digits, 0)}f}".replace("-", "−") for value in (mean, low, high)]
+    return [f"{value:,.{max(digits, 0)}f}".replace("-", "−") for value in (mean, low, high)]
 
 
 def _chance(p: float) -> str:

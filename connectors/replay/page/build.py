@@ -82,8 +82,10 @@ def _heading(title: str, task: str, results: Mapping[str, Any], contenders: Rows
         facts.append(f"{count(results['events'])} events, each predicted before it was learned")
     if results.get("delay"):
         facts.append(str(results["delay"]))
-    verdict = str(results.get("verdict") or _plain_verdict(task, contenders))
+    verdict = str(_plain_verdict(task, contenders) or results.get("verdict") or "")
     said = f'<p class="verdict">{escape(verdict)}</p>' if verdict else ""
+    if results.get("recommendation"):
+        said += f'<p class="advice">{escape(results["recommendation"])}.</p>'
     if results.get("without_labels"):
         said += f'<p class="remark">{escape(results["without_labels"])}</p>'
     return f'<header><h1>{escape(title)}</h1><p class="kicker">{escape(" · ".join(facts))}</p>{said}</header>'
@@ -91,7 +93,7 @@ def _heading(title: str, task: str, results: Mapping[str, Any], contenders: Rows
 
 def _plain_verdict(task: str, contenders: Rows) -> str:
     """Return what one contender alone reached; of several only those who compared them can say."""
-    if len(contenders) != 1:
+    if len(contenders) != 1 or contenders[0].get("failed"):
         return ""
     reached = (contenders[0].get("metrics") or {}).get(headline(task))
     return (
@@ -103,11 +105,12 @@ def _plain_verdict(task: str, contenders: Rows) -> str:
 
 def _metrics(task: str, contenders: Rows) -> list[str]:
     worked = [c for c in contenders if c.get("metrics") and not c.get("failed")]
-    parts = [tables.metrics_table("metrics", task, worked)] if worked else []
-    for c in contenders:
-        if c.get("error"):
-            parts.append(f'<p class="remark failed">{escape(c["name"])} failed {escape(c["error"])}</p>')
-    return parts
+    failed = [
+        f'<p class="failed"><strong>{escape(c["name"])} failed</strong> {escape(c["error"])}</p>'
+        for c in contenders
+        if c.get("error")
+    ]
+    return [*failed, tables.metrics_table("metrics", task, worked)] if worked else failed
 
 
 def _comparisons(results: Mapping[str, Any]) -> str:
@@ -118,7 +121,7 @@ def _comparisons(results: Mapping[str, Any]) -> str:
         sentences += [each["words"] for each in pairs if pairs[0]["first"] in (each["first"], each["second"])]
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     table = tables.pairs_table("pairs", pairs) if len(pairs) > 1 else ""
-    return section("Comparisons", f"<ul>{items}</ul>" if items else "", table)
+    return section("Pairwise comparison", f"<ul>{items}</ul>" if items else "", table)
 
 
 def _confusion(contenders: Rows) -> str:
@@ -136,7 +139,7 @@ def _confusion(contenders: Rows) -> str:
 def _slices(by: str, task: str, contenders: Rows) -> str:
     if not any(c.get("slices") for c in contenders):
         return ""
-    return section(f"By {by}", tables.slices_table("slices", by, task, contenders))
+    return section(f"Results by {by}", tables.slices_table("slices", by, task, contenders))
 
 
 def _left_out(left: Mapping[str, Any]) -> str:

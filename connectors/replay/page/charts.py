@@ -21,12 +21,13 @@ from connectors.replay.page.axes import (
     stretched,
     text,
 )
-from connectors.replay.page.thinning import Floats, Thinned, last_of, reach, thin
+from connectors.replay.page.thinning import Floats, Thinned, diverged, last_of, reach, thin
 from connectors.replay.page.words import count, decimal, escape, short
 
 _HEIGHT, _TOP, _BOTTOM = 300, 12, 264  # of the curves, in pixels
 _MARKS = 5  # along a line, so that it is told from others without its colour
 _MOST_ALARMS = 200  # drawn of a contender; more would be one bar
+_MOST_CLIPPED = 24  # arrows of a contender along an edge
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def legend(names: Sequence[tuple[str, int]]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
-def line_chart(key: str, title: str, lines: Sequence[Line]) -> tuple[str, str]:
+def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True) -> tuple[str, str]:
     """Draw the curves of some contenders over the events.
 
     Parameters
@@ -90,6 +91,8 @@ def line_chart(key: str, title: str, lines: Sequence[Line]) -> tuple[str, str]:
         The picture's name.
     lines : sequence of Line
         The curves.
+    bounded : bool
+        False for a metric without bounds: the axis is then not drawn for contenders that diverge.
 
     Returns
     -------
@@ -101,9 +104,13 @@ def line_chart(key: str, title: str, lines: Sequence[Line]) -> tuple[str, str]:
     ends = max((float(line.events[-1]) for line in lines if len(line.events)), default=1.0) or 1.0
     thinned = [thin(line.events, line.windows) for line in lines]
     everything = [line.windows for line in lines]
+    out = set() if bounded else diverged(everything)
+    drawn_for = [values for k, values in enumerate(everything) if k not in out]
     # of the cumulative curve the beginning is as wild as the first window: it need not be in the picture
-    everything += [line.cumulative[-1:] for line in lines if line.cumulative is not None]
-    low, high = reach(np.concatenate(everything) if everything else np.zeros(0))
+    drawn_for += [
+        line.cumulative[-1:] for k, line in enumerate(lines) if line.cumulative is not None and k not in out
+    ]
+    low, high = reach(np.concatenate(drawn_for) if drawn_for else np.zeros(0))
     room = 0.06 * (high - low)
     bottom, top = low - room, high + room
     scale = (_BOTTOM - _TOP) / (top - bottom)
@@ -128,6 +135,7 @@ def line_chart(key: str, title: str, lines: Sequence[Line]) -> tuple[str, str]:
         front.append(f'<path class="line {kind}" d="{path(across(curve.x), down(curve.y))}"/>')
         marks += _along(line.place, across(curve.x), down(curve.y), len(lines))
         marks += _alarms(line, curve.x, curve.y, down, ends)
+        marks += _clipped(line.place, across(curve.x), curve.low, curve.high, (bottom, top))
         said.append(_said(line))
     named = [(line, float(down(known)[-1])) for line, known in _last_known(lines, thinned)]
     heights = spread([y for _, y in named], 16, _TOP, _BOTTOM)
@@ -143,7 +151,7 @@ def line_chart(key: str, title: str, lines: Sequence[Line]) -> tuple[str, str]:
         + "".join(marks)
     )
     drawn = picture(key, title, f"{title}. " + " ".join(said), body, _HEIGHT, "curves")
-    return drawn, _remark(everything, thinned, low, high)
+    return drawn, _remark(lines, thinned, bottom, top)
 
 
 def _last_known(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple[Line, Floats]]:
@@ -179,6 +187,20 @@ def _alarms(line: Line, x: Floats, y: Floats, down: Callable[[Floats], Floats], 
     ]
 
 
+def _clipped(place: int, x: Floats, lows: Floats, highs: Floats, edges: tuple[float, float]) -> list[str]:
+    """Return an arrow at the edge of the picture wherever a curve leaves it, at most one every few pixels."""
+    marks = []
+    with np.errstate(invalid="ignore"):
+        for beyond, y, way in ((highs > edges[1], _TOP, -1), (lows < edges[0], _BOTTOM, 1)):
+            shares = (x[beyond] * _MOST_CLIPPED).astype(int)
+            for k in np.unique(shares, return_index=True)[1]:
+                marks.append(
+                    f'<svg class="at clipped" x="{100 * x[beyond][k]:.2f}%" y="{y}" overflow="visible">'
+                    f'<path class="mark {colour(place)}" d="M-5,{-3 * way}L0,{7 * way}L5,{-3 * way}z"/></svg>'
+                )
+    return marks
+
+
 def _said(line: Line) -> str:
     """Return what a line shows as a sentence."""
     known = line.windows[np.isfinite(line.windows)]
@@ -192,7 +214,7 @@ def _said(line: Line) -> str:
     )
 
 
-def _remark(everything: Sequence[Floats], thinned: Sequence[Thinned], low: float, high: float) -> str:
+def _remark(lines: Sequence[Line], thinned: Sequence[Thinned], low: float, high: float) -> str:
     """Return what was done to the numbers so that they can be seen."""
     remarks = []
     windows = max((curve.windows for curve in thinned), default=1)
@@ -200,10 +222,18 @@ def _remark(everything: Sequence[Floats], thinned: Sequence[Thinned], low: float
         remarks.append(
             f"A point is the mean of {windows} windows; the shade reaches from their lowest to their highest."
         )
-    beyond = sum(int(((values < low) | (values > high)).sum()) for values in everything)
-    if beyond:
-        which = "window is" if beyond == 1 else "windows are"
-        remarks.append(f"{count(beyond)} {which} beyond the picture's edges.")
+    clipped = []
+    for line in lines:
+        known = line.windows[np.isfinite(line.windows)]
+        beyond = known[(known < low) | (known > high)]
+        if len(beyond):
+            farthest = beyond[np.argmax(np.abs(beyond))]
+            which = "window" if len(beyond) == 1 else "windows"
+            clipped.append(f"{line.name} in {count(len(beyond))} {which}, at most {decimal(farthest)}")
+    if clipped:
+        remarks.append(
+            f"The axis is clipped; arrows at its edge mark values beyond it: {'; '.join(clipped)}."
+        )
     return " ".join(remarks)
 
 
@@ -219,7 +249,7 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
         lines.append(f'<path class="line {colour(c.place)}" d="{path(x, y)}"/>')
         sizes = 0.6 + 1.6 * np.sqrt(c.events[kept] / most)
         marks += [mark(c.place, *at) for at in zip(x, y, sizes, strict=True)]
-        pairs = [f"{decimal(a, 2)} sure, {decimal(b, 2)} right" for a, b in zip(x, right, strict=True)]
+        pairs = [f"{decimal(a, 2)} confidence, {decimal(b, 2)} right" for a, b in zip(x, right, strict=True)]
         said.append(f"{c.name}: " + ("; ".join(pairs) or "no events") + ".")
     sides = [0.0, 0.25, 0.5, 0.75, 1.0]
     body = (
@@ -230,7 +260,7 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
             bottom,
         )
         + rule((0, 1), (bottom, top), "ideal")
-        + text(1, bottom + 34, "how sure it was", "tick right")
+        + text(1, bottom + 34, "confidence", "tick right")
         + stretched(bottom, "".join(lines))
         + "".join(marks)
     )

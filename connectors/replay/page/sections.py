@@ -21,6 +21,7 @@ from connectors.replay.page.words import (
     second,
     size,
 )
+from streamk.scores import TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
 Rows = Sequence[Mapping[str, Any]]
@@ -73,17 +74,18 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> 
         lines = [_line(k, c, curve, metric, first) for k, c, curve in drawn if metric in curve.columns]
         if not lines:
             continue
-        title = f"{metric_name(metric)} over the events"
-        picture, remark = line_chart(f"curve-{metric}", title[0].upper() + title[1:], lines)
+        title = f"{metric_name(metric)} over events"
+        heading = title[0].upper() + title[1:]
+        picture, remark = line_chart(f"curve-{metric}", heading, lines, task == TASKS[0])
         said = f"Solid: windows of {_intervals([curve.interval for _, _, curve in drawn])} events."
         if metric == first:
             said += " Dashed: from the start."
         if any(len(line.alarms) for line in lines):
             said += " A tick across a line: its contender noticed a drift."
-        heading = f"<h3>{escape(metric_name(metric)[0].upper() + metric_name(metric)[1:])}</h3>"
+        over = f"<h3>{escape(metric_name(metric)[0].upper() + metric_name(metric)[1:])}</h3>"
         keys = legend([(line.name, line.place) for line in lines])
-        parts.append(figure(picture, escape(f"{said} {remark}".strip()), heading + keys))
-    return section("Over the events", *parts)
+        parts.append(figure(picture, escape(f"{said} {remark}".strip()), over + keys))
+    return section("Metrics over events", *parts)
 
 
 def _line(place: int, contender: Mapping[str, Any], curve: Curve, metric: str, first: str) -> Line:
@@ -114,10 +116,10 @@ def calibration_section(contenders: Rows) -> str:
             found.append(Reliability(str(contender["name"]), place, *parts))
     if not found:
         return ""
-    drawn = reliability_diagram("reliability", "How sure contenders were, and how often right", found)
+    drawn = reliability_diagram("reliability", "Confidence and accuracy", found)
     caption = (
-        "Upwards: how often it was right among the events of which it was about as sure. On the dotted line "
-        "both are the same; beneath it a contender is too sure of itself. Larger marks stand for more events."
+        "Upwards: accuracy on the events predicted with about this confidence. On the dotted line both are "
+        "equal; below it a contender is overconfident. Larger marks stand for more events."
     )
     return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in found])))
 
@@ -128,9 +130,12 @@ def _floats(values: Any) -> Floats:
 
 def costs_section(contenders: Rows, measured: Mapping[str, Any]) -> str:
     """Return speed, memory and latency, as a table and as pictures."""
-    names = [str(contender["name"]) for contender in contenders]
-    table = tables.costs_table("costs", names, measured)
-    found = [(k, name, measured.get(name) or {}) for k, name in enumerate(names)]
+    found = [
+        (k, str(contender["name"]), measured.get(str(contender["name"])) or {})
+        for k, contender in enumerate(contenders)
+        if not contender.get("failed")
+    ]
+    table = tables.costs_table("costs", [name for _, name, _ in found], measured)
     pictures = []
     for field, title, written in (
         ("events_per_second", "Events a second", count),
@@ -178,7 +183,7 @@ def summary_section(contenders: Rows) -> str:
             drawn.append(_relevance(place, name, relevance))
         if drawn:
             parts.append(f'<div class="pair">{"".join(drawn)}</div>')
-    return section("Inside the learners", *parts)
+    return section("Experts and relevance of inputs", *parts)
 
 
 def _expert(expert: Mapping[str, Any], place: int) -> Bar:

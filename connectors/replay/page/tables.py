@@ -103,7 +103,7 @@ def _interval_row(metric: str, contenders: Rows) -> tuple[str, Sequence[Cell]]:
     level = next((number_of(i.get("level")) for i in intervals if i), math.nan)
     percent = f"{100 * level:g}%" if math.isfinite(level) else "an"
     cells = [
-        Cell(f"{decimal(i.get('low'))}–{decimal(i.get('high'))}" if i else MISSING, "faint")
+        Cell(f"{decimal(i.get('low'))}–<wbr>{decimal(i.get('high'))}" if i else MISSING, "faint ends")
         for i in intervals
     ]
     return f'<span class="sub">{escape(metric_name(metric))}, {percent} interval</span>', cells
@@ -148,7 +148,9 @@ def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
     labels = [str(label) for label in classes.get("labels") or []]
     matrix = np.asarray(classes.get("confusion") or np.zeros((0, 0)), dtype=float)
     matrix = matrix.reshape(len(labels), -1)
-    shown, folded = _rarer_as_one(labels, matrix)
+    shown, folded = _rarer_as_one(labels, matrix, classes.get("targets") or matrix.sum(axis=1))
+    grouped = len(labels) - len(shown) + 1 if len(shown) < len(labels) else 0
+    right = float(matrix.trace() - folded[:-1, :-1].trace()) if grouped else 0.0  # of the grouped classes
     totals = folded.sum(axis=1)
     recalls, precisions, f1 = (
         _of_classes(classes, part, labels, shown) for part in ("recall", "precision", "f1")
@@ -158,6 +160,9 @@ def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
         cells = []
         for j, events in enumerate(folded[k]):
             share = events / totals[k] if totals[k] else 0.0
+            if grouped and j == k == len(shown) - 1:  # right and wrong ones: no shade says which
+                cells.append(Cell(_both(right, float(events) - right), "cell both"))
+                continue
             kind = "hit" if j == k else "miss"
             cells.append(Cell(count(events), f"cell {kind}", f"--s:{_SHADE * share:.3f}"))
         rows.append((escape(label), [*cells, Cell(recalls[k], "edge"), Cell(f1[k])]))
@@ -167,20 +172,34 @@ def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
     caption = (
         f"<strong>{escape(name)}</strong>: labels in rows, predictions in columns, shaded by the row’s share"
     )
+    if grouped:
+        caption += (
+            f"; the {count(grouped)} rarest classes are one group, whose own cell has right and wrong ones"
+        )
     return table(key, caption, ["label", *map(escape, shown), "recall", "F1"], rows)
 
 
-def _rarer_as_one(labels: list[str], matrix: np.ndarray[Any, Any]) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """Return the labels to show and their matrix; what is rare among very many is one."""
+def _both(right: float, wrong: float) -> str:
+    """Return how many events were predicted right and wrong within a group of classes."""
+    return f'{count(right)} right<br><span class="sub">{count(wrong)} wrong</span>'
+
+
+def _rarer_as_one(
+    labels: list[str], matrix: np.ndarray[Any, Any], targets: Any
+) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Return the labels to show and their matrix; of many classes, all but the most frequent are one.
+
+    How often a class was the target decides, so the classes shown are the same for all contenders.
+    """
     if len(labels) <= _MOST_CLASSES:
         return labels, matrix
-    often = np.argsort(-matrix.sum(axis=1), kind="stable")[: _MOST_CLASSES - 1]
+    often = np.argsort(-np.asarray(targets), kind="stable")[: _MOST_CLASSES - 1]
     kept = sorted(int(k) for k in often)
     group = np.full(len(labels), len(kept))
     group[kept] = np.arange(len(kept))
     folded = np.zeros((len(kept) + 1, len(kept) + 1))
     np.add.at(folded, (group[:, None], group[None, :]), matrix)
-    return [*(labels[k] for k in kept), f"{len(labels) - len(kept)} others"], folded
+    return [*(labels[k] for k in kept), f"other ({count(len(labels) - len(kept))} classes)"], folded
 
 
 def _of_classes(classes: Mapping[str, Any], part: str, labels: list[str], shown: list[str]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 MOST = 320  # points of a line; more are closer together than a screen shows
+
+_PROPORTION = 50  # of a curve to the lowest one: beyond, it is not what the picture is drawn for
 
 
 class Thinned(NamedTuple):
@@ -46,6 +50,14 @@ def last_of(x: Floats, y: Floats, most: int = MOST) -> tuple[Floats, Floats]:
     step = max(1, -(-len(x) // most))
     kept = np.unique(np.append(np.arange(0, len(x), step), len(x) - 1)) if len(x) else np.arange(0)
     return x[kept], y[kept]
+
+
+def diverged(curves: Sequence[Floats]) -> set[int]:
+    """Return which curves are out of all proportion to the others: typical values over 50 times the least."""
+    sizes = [np.abs(curve[np.isfinite(curve)]) for curve in curves]
+    typical = [float(np.median(size)) if len(size) else math.inf for size in sizes]
+    least = min(typical, default=0.0)
+    return {k for k, value in enumerate(typical) if value > _PROPORTION * least > 0.0}
 
 
 def reach(values: Floats) -> tuple[float, float]:

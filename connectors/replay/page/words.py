@@ -87,11 +87,25 @@ def number_of(value: Any) -> float:
 
 
 def decimal(value: Any, digits: int = 4) -> str:
-    """Return a figure with so many decimals, a dash if it is unknown."""
+    """Return a figure with separators and so many decimals, a dash if it is unknown.
+
+    From 1,000 on it has one decimal, from 100,000 on none. From 10¹² on, and where all decimals would be 0,
+    it has an exponent.
+
+    Examples
+    --------
+    >>> decimal(1234.5), decimal(-123456.7), decimal(0.0), decimal(0.0000123), decimal(4.13e14)
+    ('1,234.5', '−123,457', '0.0000', '1.23e−05', '4.13e+14')
+    """
     number = number_of(value)
     if not math.isfinite(number):
         return MISSING
-    text = f"{number:.{digits}f}" if abs(number) < 1e5 else f"{number:.4g}"
+    shown = abs(number)
+    if shown >= 1e12 or 0.0 < shown < 0.5 * 10.0**-digits:
+        text = f"{number:.2e}"
+    else:
+        most = 0 if shown >= 1e5 else 1 if shown >= 1e3 else digits
+        text = f"{number:,.{min(digits, most)}f}"
     return text.replace("-", "−")
 
 
@@ -102,11 +116,11 @@ def count(value: Any) -> str:
 
 
 def compact(number: float) -> str:
-    """Return a number for an axis: 1,500,000 as 1.5M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
+    """Return a number for an axis: with separators, from a million on as 1.5M."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if size <= abs(number) < 1e15:
             return f"{number / size:.4g}{letter}".replace("-", "−")
-    return f"{number:.6g}".replace("-", "−")
+    return f"{number:,.6g}".replace("-", "−")
 
 
 def size(value: Any) -> str:
@@ -116,7 +130,7 @@ def size(value: Any) -> str:
         return MISSING
     for unit, of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= of:
-            return f"{number / of:.1f} {unit}"
+            return f"{number / of:,.1f} {unit}"
     return f"{number:.0f} bytes"
 
 
@@ -127,7 +141,7 @@ def duration(microseconds: Any) -> str:
         return MISSING
     for unit, of in (("s", 1e6), ("ms", 1e3)):
         if number >= of:
-            return f"{number / of:.3g} {unit}"
+            return f"{float(f'{number / of:.3g}'):,.6g} {unit}"
     return f"{number:.3g} µs"
 
 

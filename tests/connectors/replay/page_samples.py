@@ -77,7 +77,7 @@ def classification(
             "seconds": 1.13 * 2.2**k,
             "events_per_second": 40102.3 / 2.2**k,
             "bytes": 223_456 * (k + 1),
-            "latency": {"microseconds": latencies},
+            "latency_us": {"predict": latencies / 3, "learn": latencies / 2, "predict_learn": latencies},
         }
     contenders[0]["summary"] = {
         "experts": [
@@ -117,6 +117,50 @@ def classification(
         "interval": interval,
     }
     return results, curves, measured
+
+
+SIX = (*NAMES, "river.preprocessing.StandardScaler|river.linear_model.LogisticRegression", "last value")
+
+
+def failed():
+    """Results of six contenders of which one failed."""
+    results, curves, measured = classification(SIX, labels=[f"class {k}" for k in range(7)])
+    lost = results["contenders"][2]
+    results["comparisons"].pop(1)
+    lost |= {"failed": True, "error": "after event 2,000: ValueError: 'c' is a third label", "interval": None}
+    lost["metrics"] = dict.fromkeys(lost["metrics"])
+    for key in ("classes", "calibration", "slices"):
+        del lost[key]
+    del curves[lost["name"]]
+    return results, curves, measured
+
+
+def diverging(names=SIX):
+    """Results of a replay of large numbers in which the second contender diverges."""
+    rng = np.random.default_rng(9)
+    columns = ("mae", "rmse", "r2")
+    curves, measured, contenders, pairs = {}, {}, [], []
+    for k, name in enumerate(names):
+        curves[name] = curve_of(rng, 60, columns, 9000.0 + k, 2000.0 + 900 * k)
+        reached = 2345.678 * (k + 1)
+        if k == 1:
+            curves[name].rows[10:] *= np.exp(np.linspace(0, 40, 50))[:, None]
+            curves[name].cumulative[10:] *= np.exp(np.linspace(0, 36, 50))
+            reached = 4.13e14
+        metrics = {"mae": reached, "rmse": 1.4 * reached, "r2": 0.8 if k != 1 else -3.2e21}
+        level = {"low": 0.97 * reached, "high": 1.02 * reached, "level": 0.9}
+        contenders.append({"name": name, "events": 60_000, "metrics": metrics, "interval": level})
+        measured[name] = {"seconds": 1234.5, "events_per_second": 40102.3, "bytes": 123_456_789 * (k + 1)}
+    for k, first in enumerate(names):
+        for j, second in enumerate(names[k + 1 :], k + 1):
+            mean = 2345.678 * (j - k)
+            advantage = {"mean": mean, "low": 0.9 * mean, "high": 1.1 * mean, "level": 0.95}
+            out = names[1] if names[1] in (first, second) else ""
+            pair = {"first": first, "second": second, "measure": "mae", "leader": first, "diverged": out}
+            pairs.append({**pair, "advantage": advantage, "words": f"{first} is better than {second}"})
+    results = {"title": "sales.csv", "task": "regression", "contenders": contenders, "comparisons": pairs}
+    advice = f"Use {names[0]}: {names[1]} diverged; it takes 123.5 MB"
+    return results | {"recommendation": advice, "events": 60_000}, curves, measured
 
 
 def regression():
