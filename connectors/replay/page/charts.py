@@ -167,7 +167,7 @@ def _along(place: int, x: Floats, y: Floats, lines: int) -> list[str]:
         return []
     shares = (np.arange(_MARKS) + (place % lines + 0.5) / lines) / _MARKS
     chosen = np.unique(known[(shares * len(known)).astype(int)])
-    return [mark(place, x[k], y[k], 0.8) for k in chosen if y[k] > 0]
+    return [mark(place, x[k], y[k], 0.8) for k in chosen if 0 < y[k] <= _BOTTOM]
 
 
 def _alarms(line: Line, x: Floats, y: Floats, down: Callable[[Floats], Floats], ends: float) -> list[str]:
@@ -229,7 +229,7 @@ def _remark(lines: Sequence[Line], thinned: Sequence[Thinned], low: float, high:
         if len(beyond):
             farthest = beyond[np.argmax(np.abs(beyond))]
             which = "window" if len(beyond) == 1 else "windows"
-            clipped.append(f"{line.name} in {count(len(beyond))} {which}, at most {decimal(farthest)}")
+            clipped.append(f"{line.name} in {count(len(beyond))} {which}, as far as {decimal(farthest)}")
     if clipped:
         remarks.append(
             f"The axis is clipped; arrows at its edge mark values beyond it: {'; '.join(clipped)}."

@@ -247,7 +247,7 @@ def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]
     speeds = [number_of(m.get("events_per_second")) for m in found]
     row("events a second", speeds, [count(v) for v in speeds], 1)
     seconds = [number_of(m.get("seconds")) for m in found]
-    row("seconds in all", seconds, [decimal(v, 2) for v in seconds], -1)
+    row("time of all events", seconds, [duration(1e6 * v) for v in seconds], -1)
     kept = [number_of(m.get("bytes")) for m in found]
     row("model", kept, [size(v) for v in kept], -1)
     for what, words in (("predict", "predict"), ("learn", "learn"), ("predict_learn", "predict and learn")):

@@ -87,25 +87,26 @@ def number_of(value: Any) -> float:
 
 
 def decimal(value: Any, digits: int = 4) -> str:
-    """Return a figure with separators and so many decimals, a dash if it is unknown.
+    """Return a figure with separators, five digits or more, and so many decimals at most; a dash if unknown.
 
-    From 1,000 on it has one decimal, from 100,000 on none. From 10¹² on, and where all decimals would be 0,
-    it has an exponent.
+    From 10¹² on it has an exponent, and so has one whose four decimals would all be 0.
 
     Examples
     --------
-    >>> decimal(1234.5), decimal(-123456.7), decimal(0.0), decimal(0.0000123), decimal(4.13e14)
-    ('1,234.5', '−123,457', '0.0000', '1.23e−05', '4.13e+14')
+    >>> [decimal(value) for value in (0.5, 65.0, 1234.56, -123456.7, 0.0, 0.0000123, 4.13e14)]
+    ['0.5000', '65.000', '1,234.6', '−123,457', '0.0000', '1.23e−05', '4.13e+14']
+    >>> decimal(0.0001, 3), decimal(65.0, 2)
+    ('0.000', '65.00')
     """
     number = number_of(value)
     if not math.isfinite(number):
         return MISSING
     shown = abs(number)
-    if shown >= 1e12 or 0.0 < shown < 0.5 * 10.0**-digits:
+    if shown >= 1e12 or (digits >= 4 and 0.0 < shown < 0.5 * 10.0**-digits):
         text = f"{number:.2e}"
     else:
-        most = 0 if shown >= 1e5 else 1 if shown >= 1e3 else digits
-        text = f"{number:,.{min(digits, most)}f}"
+        whole = math.floor(math.log10(shown)) if shown >= 1.0 else 0
+        text = f"{number:,.{max(0, min(digits, 4 - whole))}f}"
     return text.replace("-", "−")
 
 

@@ -226,7 +226,7 @@ def test_headings_name_their_content():
 
 def test_numbers_of_a_page_have_separators():
     shown = Checked(page(*samples.diverging())).text()
-    for figure in ("2,345.7", "4.13e+14", "−3.20e+21", "40,102", "1,234.5", "740.7 MB", "60,000 events"):
+    for figure in ("2,345.7", "4.13e+14", "−3.20e+21", "40,102", "1,230 s", "740.7 MB", "60,000 events"):
         assert figure in shown
     for text, _ in Checked(page(*samples.diverging())).words:
         assert not re.search(r"(?<![\d.,e])\d{4,}", text) or "{" in text, text
@@ -281,7 +281,7 @@ def test_one_wild_window_does_not_flatten_the_others_and_is_mentioned():
     y[50] = 1e6
     assert thinning.reach(y)[1] < 3
     line = Line("a", 0, np.arange(1.0, 401), y)
-    assert "mark values beyond it: a in 1 window, at most 1,000,000." in line_chart("k", "t", [line])[1]
+    assert "mark values beyond it: a in 1 window, as far as 1,000,000." in line_chart("k", "t", [line])[1]
 
 
 def test_alarms_stand_on_the_curve_at_their_events():
@@ -313,6 +313,8 @@ def test_labels_at_line_ends_do_not_overlap():
         (np.nan, "–"),
         ("x", "–"),
         (-0.25, "−0.2500"),
+        (99.96, "99.960"),
+        (999.96, "999.96"),
         (1234.56, "1,234.6"),
         (123456.7, "123,457"),
         (4.13e14, "4.13e+14"),
@@ -346,6 +348,8 @@ addEventListener("load", () => {
     paper: getComputedStyle(document.body).backgroundColor,
     cut: pictures.flatMap(p => [...p.querySelectorAll("text")]).filter(e => { const b = box(e);
       return b.width && (b.left < 0 || b.right > innerWidth + 0.5) }).map(e => e.textContent),
+    astray: pictures.flatMap(p => [...p.querySelectorAll(".mark")].map(m => [box(m), box(p)]))
+      .filter(([m, p]) => m.width && (m.top < p.top - 10 || m.bottom > p.bottom + 10)).length,
     overlapping: pictures.flatMap(p => crossed([...p.querySelectorAll("text")].filter(shown))),
     scrolling: tables.filter(([, place]) => scrolls(place)).map(([t]) => name(t)),
     uncued: tables.filter(([, place]) => scrolls(place) && !cue(place)).map(([t]) => name(t)),
@@ -425,6 +429,7 @@ def test_a_browser_shows_a_page_without_overflow_cut_columns_or_overlapping_labe
     assert found["visible"] == found["pictures"]
     assert found["narrow"] == 0
     assert found["cut"] == []
+    assert found["astray"] == 0  # marks outside their pictures
     assert found["overlapping"] == []
     assert found["spilled"] == []
     assert found["uncued"] == []
