@@ -84,7 +84,7 @@ def predict_command(
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:
                 known = {name: value for name, value in metrics.items() if value is not None}
-                shown = ", ".join(f"{name} {value:.4g}" for name, value in known.items())
+                shown = ", ".join(f"{name} {decimal(value)}" for name, value in known.items())
                 console.print(
                     f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
                 )

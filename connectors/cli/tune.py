@@ -29,6 +29,7 @@ from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS, seed_line
 from connectors.learners import learner_classes, read_parameter
 from connectors.replay import report
 from connectors.replay.logs import Reading, opened
+from connectors.replay.page.words import decimal
 from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
@@ -155,7 +156,7 @@ def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str
     table.add_column("settings", overflow="fold")
     table.add_column(f"{metric} over all {run.events:,} events", justify="right")
     for name in results.ranking():
-        table.add_row(name, f"{results.metrics_of(name, results.headline):.4f}")
+        table.add_row(name, decimal(results.metrics_of(name, results.headline)))
     console.print(table)
     if dropped:
         table = Table(title="Dropped on the way: compared on the events in common", title_justify="left")
@@ -166,7 +167,7 @@ def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str
         table.add_column("reason")
         for name, each in dropped.items():
             table.add_row(
-                name, f"{each.events:,}", f"{each.value:.4f}", f"{each.best_value:.4f}", each.reason
+                name, f"{each.events:,}", decimal(each.value), decimal(each.best_value), each.reason
             )
         console.print(table)
         for events, best in dict.fromkeys((each.events, each.best) for each in dropped.values()):

@@ -1,10 +1,13 @@
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from connectors.files.replayed import ReplayLog
 from connectors.replay import report
+from connectors.replay.page.words import decimal
+from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
 
 
@@ -48,3 +51,39 @@ def test_the_summary_says_what_waits_and_what_was_interrupted(tmp_path):
     report.summary(run, Console(file=out, width=100))
     assert "1 events wait for their block" in out.getvalue()
     assert "interrupted after 2,100 events" in out.getvalue()
+
+
+@pytest.mark.parametrize("delay", [0, 20])
+@pytest.mark.parametrize(
+    ("target", "title"),
+    [(lambda i: "uv"[i % 7 > 3], "accuracy by day"), (lambda i: 20_000.5 + i % 7, "MAE by day")],
+)
+def test_the_summary_has_the_headline_metric_of_every_slice(tmp_path, target, title, delay):
+    path = tmp_path / "log.jsonl"
+    days = ("Monday", "Tuesday", None)
+    rows = [{"a": float(i % 7), "day": days[i % 3], "y": target(i)} for i in range(2100)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    run = replay(ReplayLog(path, "y"), "kaczmarz:features=32", scoring=Scoring(by="day"), delay=delay)
+    out = io.StringIO()
+    report.summary(run, Console(file=out, width=140))
+    text = out.getvalue()
+    assert title in text
+    table = [line.split("│")[1:-1] for line in text[text.index(title) :].splitlines() if "│" in line]
+    shown = {value.strip(): [cell.strip() for cell in cells] for value, *cells in table}
+    assert shown.keys() == {"Monday", "Tuesday", "(missing)"}
+    results = run.results()
+    for value, (events, *metrics) in shown.items():
+        assert int(events) == results.slices(run.names[0])[value][0] == 700
+        assert metrics == [decimal(results.slices(name)[value][1]) for name in run.names]
+
+
+def test_numbers_of_the_terminal_have_separators(tmp_path):
+    run = small(tmp_path, lambda i: 1_000_000.5 * (i % 7))
+    out = io.StringIO()
+    console = Console(file=out, width=140)
+    with report.lines(console) as watch:
+        watch(run)
+    report.summary(run, console)
+    figures = [word for word in out.getvalue().replace("│", " ").split() if word[0].isdigit()]
+    assert any("," in word for word in figures)
+    assert not [word for word in figures if word.split(".")[0].isdigit() and len(word.split(".")[0]) > 3]
