@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 from connectors.files.replayed import ReplayLog
+from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Scoring
 from connectors.replay.run import replay
 from connectors.replay.writing import write
+from streamk.prequential.contest import Scored
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import recompute  # a script, which is no package
@@ -87,8 +89,9 @@ def test_every_figure_is_recomputed_and_one_changed_prediction_is_noticed(tmp_pa
     assert run_script(predictions, results) == (0, ["every figure is the same"])
     found = json.loads(results.read_text())
     assert (found["frozen"] is None) == ("delay" in how)
-    first = json.loads(predictions.read_text().splitlines()[0])
-    assert (first["event"], first["line"]) == (1, 2)
+    rows = list(map(json.loads, predictions.read_text().splitlines()))
+    assert [row["line"] for row in rows] == [row["event"] + 1 for row in rows]
+    first = rows[0]
     assert ("intervals" in first) == ("level" in how)
     learner = how.get("learners", LEARNER)
 
@@ -165,6 +168,20 @@ def test_the_script_imports_nothing_of_streamk():
     ]
     assert names
     assert not {name.split(".")[0] for name in names} & {"streamk", "connectors"}
+
+
+def test_lines_of_a_batch_belong_to_its_events_also_when_it_is_scored_in_parts(tmp_path):
+    file = PredictionFile(tmp_path / "p.jsonl", ["a"], classes=False)
+    file.at([12, 17, 20])
+    for first, targets in ((1, [1.0, 2.0]), (3, [3.0])):
+        file.add(first, Scored(None, targets, {"a": np.array(targets)}, {}, None, None))
+    file.close()
+    rows = list(map(json.loads, (tmp_path / "p.jsonl").read_text().splitlines()))
+    assert [(row["event"], row["line"], row["target"]) for row in rows] == [
+        (1, 12, 1),
+        (2, 17, 2),
+        (3, 20, 3),
+    ]
 
 
 @pytest.mark.parametrize("delay", [0, 3])
