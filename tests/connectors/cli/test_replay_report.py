@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 import subprocess
 
 import pytest
@@ -66,6 +67,7 @@ def test_from_a_csv_of_their_own_to_a_page(logs, tmp_path):
     assert measured["kernel"]["events_per_second"] > 0
     page = (report / "index.html").read_text()
     assert "kernel is better than" in page
+    assert re.search(r'<p class="advice">Use [^<]* time[^<]* (kB|MB|bytes)', page)
     assert "part0.csv" in page
 
 
