@@ -31,6 +31,7 @@ from connectors.cli.reading import (
 )
 from connectors.files.replayed import ReplayLog
 from connectors.models import load, with_stored
+from connectors.replay.page import words
 from connectors.replay.scoring_log import LogScorer
 
 
@@ -84,7 +85,7 @@ def predict_command(
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:
                 known = {name: value for name, value in metrics.items() if value is not None}
-                shown = ", ".join(f"{name} {decimal(value)}" for name, value in known.items())
+                shown = ", ".join(f"{name} {words.decimal(value)}" for name, value in known.items())
                 console.print(
                     f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
                 )
