@@ -118,11 +118,10 @@ def train_command(
                 whole = decision.whole and task is None
                 task = task or decision.task
                 parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict, whole)
-                ends_at_refused = strict
                 events, stored = f"{log.format} {task}", stored_of(log.format)
             else:
                 events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
-                task, ends_at_refused = given.learner.task, given.dead_letters is None
+                task = given.learner.task
                 if learner == given.learner.name:
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
@@ -137,7 +136,7 @@ def train_command(
                 trained = learn(
                     parts, machine, round=round, workers=workers, engine=engine, address=address,
                     passes=passes, scales=scales, checkpoint=checkpoint, events=events,
-                    strict=ends_at_refused, watch=rounds.beside(watch),
+                    watch=rounds.beside(watch),
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
             skipped, example = skipped + trained.refused // max(passes, 1), example or trained.example

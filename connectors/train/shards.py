@@ -72,8 +72,8 @@ class LogShard:
     part
         Which shard of how many by the hash of a record's number; None means every record.
     strict
-        Whether a record that cannot be decoded, or whose target is no number where one is needed, raises a
-        ValueError; it is skipped and counted otherwise.
+        Whether a record that cannot be decoded, whose target is no number where one is needed, or that the
+        learner refuses, raises a ValueError; it is skipped and counted otherwise.
     whole
         Whether the task was inferred from targets that are whole numbers, so that a fraction raises a
         ValueError (:class:`connectors.replay.reading.InferredLabels`).
@@ -137,7 +137,10 @@ class LogShard:
                 ended = stop is not None and reading.byte >= stop
             if self.whole:
                 InferredLabels(self.target).check(reading.targets, self.place, reading.lines)
-            return Chunk(reading.rows, reading.targets, reading.position(), ended, None, reading.lines)
+            position = reading.position()
+            return Chunk(
+                reading.rows, reading.targets, position, ended, None, reading.lines, strict=self.strict
+            )
 
     def _begun(self, records: Records, position: Any) -> _Reading:
         """Go to a position."""

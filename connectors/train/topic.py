@@ -26,8 +26,9 @@ _QUIET = 2 * PATIENCE  # seconds without a record after which a partition is tak
 class TopicShard:
     """A partition of the topic of some settings, between two offsets; a position is an offset.
 
-    Records are decoded as the daemon does. Those without a target are left out; so are those that cannot be
-    decoded, if the settings have dead letters, and tombstones, if they are to be skipped.
+    Records are decoded as the daemon does. Those without a target are skipped; so are those that cannot be
+    decoded or that the learner refuses, if the settings have dead letters, and tombstones, if they are to be
+    skipped.
 
     Parameters
     ----------
@@ -93,7 +94,8 @@ class TopicShard:
             raise ConnectionError(str(error)) from None
         except Failure as error:
             raise ValueError(str(error)) from None
-        return Chunk(rows, targets, after, after >= self.ends, weights, lines)
+        strict = self.settings.dead_letters is None
+        return Chunk(rows, targets, after, after >= self.ends, weights, lines, strict=strict)
 
     def _event(self, raw: Raw, decode: Any) -> Event | None:
         """Return the event of a record, None if it is left out."""

@@ -81,7 +81,6 @@ def learn(
     evaluate: bool = True,
     checkpoint: str | Path | None = None,
     events: str = "",
-    strict: bool = True,
     watch: Watch = lambda news: None,
 ) -> Trained:
     """Learn shards apart, merge what they learned after every round, and return the last merged model.
@@ -122,9 +121,6 @@ def learn(
         bytes it would have ended with; one that had ended goes on if there are more passes.
     events
         What else the events depend on, such as the types of their fields; a checkpoint of another is refused.
-    strict
-        Whether an event that the learner refuses, such as one with an infinite number, ends the run. It is
-        skipped and counted otherwise (:attr:`Trained.refused`), as a replay does.
     watch
         Told of each shard that has learned its events of a round, and of each round.
 
@@ -165,7 +161,7 @@ def learn(
         state = State.beginning(first.to_bytes(), len(shards), int(scales == "running"))
     _check_place(path)
     with _closing(engine_of(engine, workers, address)) as doing:
-        run = _Run(shards, state, doing, watch, strict)
+        run = _Run(shards, state, doing, watch)
         while run.goes_on(passes):
             run.round(round, evaluate)
             if path is not None:
@@ -190,11 +186,8 @@ def _closing(engine: Engine) -> Iterator[Engine]:
 class _Run:
     """A run under way: each round takes its state on to the next."""
 
-    def __init__(
-        self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch, strict: bool
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch) -> None:
         self._shards, self._state, self._engine, self._watch = shards, state, engine, watch
-        self._strict = strict
 
     def goes_on(self, passes: int) -> bool:
         """Return whether there is a round to do; begin the next pass if this one has ended."""
@@ -227,7 +220,7 @@ class _Run:
             if state.ended[k] or (led and tasks):
                 merging.put(k, None)
             else:
-                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling, self._strict)
+                tasks[k] = Task(shard, state.positions[k], count, evaluate, scaling)
         results: dict[int, Done] = {}
         for k, done in self._engine.each(state.model, tasks):
             results[k] = done

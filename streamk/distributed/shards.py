@@ -26,6 +26,9 @@ class Chunk(NamedTuple):
         What errors call the rows, such as their lines in a file; None counts them from 0.
     names
         Column names of an array.
+    strict
+        Whether a row that the learner refuses, such as one with an infinite number, ends the run. It is
+        skipped and counted otherwise (:attr:`streamk.distributed.Trained.refused`), as a replay does.
     """
 
     rows: Any
@@ -35,6 +38,7 @@ class Chunk(NamedTuple):
     weights: Sequence[float] | None = None
     lines: Sequence[int] | None = None
     names: Sequence[str] | None = None
+    strict: bool = True
 
 
 class Shard(Protocol):
@@ -68,17 +72,20 @@ class Rows:
         One a row.
     weights
         One a row; None means 1.
+    strict
+        As of :class:`Chunk`.
 
     Examples
     --------
     >>> Rows("small", [{"x": 1}, {"x": 2}, {"x": 3}], [2, 4, 6]).read(2, 10)
-    Chunk(rows=[{'x': 3}], targets=[6], next=3, ended=True, weights=None, lines=None, names=None)
+    Chunk(rows=[{'x': 3}], targets=[6], next=3, ended=True, weights=None, lines=None, names=None, strict=True)
     """
 
     name: str
     rows: Sequence[dict[str, Any]]
     targets: Sequence[Any]
     weights: Sequence[float] | None = None
+    strict: bool = True
 
     def read(self, position: Any, count: int) -> Chunk:
         """Return at most ``count`` events from a row on."""
@@ -86,4 +93,4 @@ class Rows:
         stop = min(start + count, len(self.rows))
         weights = None if self.weights is None else list(self.weights[start:stop])
         rows, targets = list(self.rows[start:stop]), list(self.targets[start:stop])
-        return Chunk(rows, targets, stop, stop == len(self.rows), weights)
+        return Chunk(rows, targets, stop, stop == len(self.rows), weights, strict=self.strict)

@@ -28,8 +28,7 @@ from streamk.learners.learner import Learner
 class Task(NamedTuple):
     """Which events to learn: at most ``most`` of a shard from a position on.
 
-    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned;
-    ``strict``, that an event that the learner refuses is an error, and not skipped.
+    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned.
     """
 
     shard: Shard
@@ -37,7 +36,6 @@ class Task(NamedTuple):
     most: int
     evaluate: bool
     scales_only: bool = False
-    strict: bool = True
 
 
 class Done(NamedTuple):
@@ -88,7 +86,7 @@ def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
         except RowError as error:
             stop = start + error.row
             line = f"row {stop}" if chunk.lines is None else f"line {chunk.lines[stop]}"
-            if task.strict:
+            if chunk.strict:
                 raise ValueError(f"{line}: {error.reason}") from None
             refused, example = refused + 1, example or f"{task.shard.name}, {line}: {error.reason}"
             if judge is learner:  # it has learned nothing yet, and predicts no longer once it has

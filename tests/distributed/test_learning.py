@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -228,7 +229,7 @@ def with_refused(size):
     kept = [row for row in range(size) if row not in BAD]
     rows = [{**x, "x": 1e300} if row in BAD else x for row, x in enumerate(whole.rows)]
     clean = Rows("clean", [whole.rows[row] for row in kept], [whole.targets[row] for row in kept])
-    return Rows("part 0", rows, whole.targets), clean
+    return Rows("part 0", rows, whole.targets, strict=False), clean
 
 
 @pytest.mark.parametrize("known", [0, 50])
@@ -238,7 +239,7 @@ def test_refused_events_are_skipped_and_counted(known):
     learner = CLASSIFIER.clone()
     for row in range(known):
         learner.learn_one(clean.rows[row], clean.targets[row])
-    there = learn([shard], learner, round=1000, engine="here", strict=False)
+    there = learn([shard], learner, round=1000, engine="here")
     here = learn([clean], learner, round=1000, engine="here")
     assert there.learner.to_bytes() == here.learner.to_bytes()
     assert (there.events, there.tally, here.refused) == (here.events, here.tally, 0)
@@ -249,14 +250,14 @@ def test_refused_events_are_skipped_and_counted(known):
 
 def test_a_strict_run_ends_at_a_refused_event():
     with pytest.raises(ValueError, match="shard part 0: row 0: field 'x' is 1e\\+300"):
-        learn([with_refused(300)[0]], CLASSIFIER, engine="here")
+        learn([replace(with_refused(300)[0], strict=True)], CLASSIFIER, engine="here")
 
 
 def test_refused_events_are_counted_over_an_interruption(tmp_path):
     shard, path = with_refused(300)[0], tmp_path / "run"
 
     def train(**more):
-        return learn([shard], CLASSIFIER, round=50, engine="here", strict=False, **more)
+        return learn([shard], CLASSIFIER, round=50, engine="here", **more)
 
     whole = train()
     with pytest.raises(KeyboardInterrupt):
@@ -269,5 +270,5 @@ def test_refused_events_are_counted_over_an_interruption(tmp_path):
 
 def test_a_round_of_refused_events_alone_is_not_the_end():
     rows, targets = [{"x": 1e300}] * 20 + [{"x": 1.0}, {"x": -1.0}] * 10, [True, False] * 20
-    trained = learn([Rows("odd", rows, targets)], CLASSIFIER, round=10, engine="here", strict=False)
+    trained = learn([Rows("odd", rows, targets, strict=False)], CLASSIFIER, round=10, engine="here")
     assert (trained.events, trained.refused) == (20, 20)
