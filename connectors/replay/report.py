@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from connectors.log import Log
-from connectors.replay.page.words import decimal, metric_name
+from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
 from streamk.prequential.late import ByCount
@@ -100,10 +100,9 @@ def metrics_table(run: Replay) -> Table:
     table.add_column("")
     for name in run.names:
         table.add_column(name, justify="right", overflow="fold")
-    values = {name: results.metrics(name) for name in run.names}
-    for key in next(iter(values.values())):
-        shown = (values[name].get(key) for name in run.names)
-        table.add_row(metric_name(key), *map(decimal, shown))
+    metrics = [results.metrics(name) for name in run.names]
+    for key in metric_order(metrics):
+        table.add_row(metric_name(key), *(decimal(found.get(key)) for found in metrics))
     rates = (FAILED if results.failed(name) else f"{results.rate(name):,.0f}" for name in run.names)
     table.add_row("events/s (predict + learn)", *rates)
     return table

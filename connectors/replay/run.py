@@ -131,7 +131,7 @@ def replay(
         if scoring.predictions is not None:
             file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
         for piece in pieces(chain(head, reading), log, run, limit, refuse, inferred):
-            if run.late is None and run.contest.tail is None and run.share >= _FREEZE:
+            if run.contest.tail is None and run.share >= _FREEZE:
                 run.contest.freeze()
             _take(run, piece, log, refuse, file)
             if refuse.ended:

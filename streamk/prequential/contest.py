@@ -144,7 +144,11 @@ class Contest:
         self.standings[name].error, self.standings[name].dropped = why, True
 
     def freeze(self) -> None:
-        """Score a frozen copy of the first contender from now on, if it is a learner that learns."""
+        """Score a frozen copy of the first contender from now on, if it is a learner that learns.
+
+        Events that wait for their targets are predicted by the copy, too, when these come.
+        """
+        self.score()
         name, subject = next(iter(self._subjects.items()))
         if self.tail is None and isinstance(subject, LearnerSubject) and not self.standings[name].error:
             self.tail = FrozenTail(name, subject.learner, self.task, self.interval)
@@ -357,9 +361,14 @@ class Contest:
             if any(a.ends[k] is not None for a in asked):
                 pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
                 ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
-            found = tabled(said)
-            answers[name] = found
-            self.standings[name].add(targets, self.codes.arranged(found, known), last, slices, ends)
+            answers[name] = tabled(said)
+            arranged = self.codes.arranged(answers[name], known)
+            standing.add(targets, arranged, last, slices, ends)
+            if self.tail is not None and name == self.tail.name:
+                xs, before = Chunk([a.x for a in asked]), self.events - len(ys)
+                self.tail.add(xs, targets, arranged, last, known, self.codes, before)
+                if self.tail.answers is not None:
+                    answers[f"{name} (frozen)"] = self.tail.answers
         if self.listener is not None:
             labels = [*self.codes.labels, None]  # the code before the first label is -1
             came = [labels[code] for code in last]

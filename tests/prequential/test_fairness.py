@@ -187,9 +187,14 @@ def test_latencies_are_of_the_same_events():
     assert measured.keys() == {"predict", "learn", "predict_learn"}
 
 
+def level_shift(count=4000, at=3000):
+    """Return events and targets whose level changes, which only labels show."""
+    xs = [{"a": float(k % 7)} for k in range(count)]
+    return xs, [float(k % 7) + (50.0 if k >= at else 0.0) for k in range(count)]
+
+
 def test_the_tail_without_labels_is_that_of_the_frozen_model():
-    xs = [{"a": float(k % 7)} for k in range(4000)]
-    ys = [float(k % 7) + (50.0 if k >= 3000 else 0.0) for k in range(4000)]  # a level that only labels tell
+    xs, ys = level_shift()
     contest = Contest({"it": streamk.KernelRegressor(seed=1)}, "regression", interval=500)
     contest.take(xs[:2800], ys[:2800])
     contest.freeze()
@@ -201,3 +206,24 @@ def test_the_tail_without_labels_is_that_of_the_frozen_model():
     assert found["metrics"]["mae"] == pytest.approx(expected, rel=1e-12)
     assert found["metrics"]["mae"] > 20 > 5 > found["with_labels"]["mae"]
     assert Results(contest).frozen_windows().rows.shape[0] == 8
+
+
+def test_the_tail_of_late_labels_is_that_of_the_frozen_model():
+    """Labels come 20 events late: 2,780 are known at the freeze, and the next window starts after 3,000."""
+    xs, ys = level_shift()
+    contest = Contest({"it": streamk.KernelRegressor(seed=1, delay=20)}, "regression", interval=500)
+    frozen = None
+    for k, x in enumerate(xs):
+        contest.ask(k, x)
+        if k >= 20:
+            contest.tell(k - 20, ys[k - 20])
+        if k == 2799:
+            contest.freeze()
+            frozen = contest.models["it"].frozen()
+    contest.score()
+    found = Results(contest).frozen()
+    assert (found["since"], found["events"]) == (3000, 980)
+    expected = np.abs(np.array(frozen.predict_many(xs[3000:3980])) - ys[3000:3980]).mean()
+    assert found["metrics"]["mae"] == pytest.approx(expected, rel=1e-12)
+    assert found["metrics"]["mae"] > 20 > 5 > found["with_labels"]["mae"]
+    assert Results(contest).frozen_windows().rows.shape[0] == 7

@@ -84,7 +84,7 @@ def metrics_table(key: str, task: str, contenders: Rows) -> str:
     metrics = [contender.get("metrics") or {} for contender in contenders]
     first = headline(task)
     rows: list[tuple[str, Sequence[Cell]]] = []
-    for metric in sorted(metric_order(m for found in metrics for m in found), key=lambda m: m != first):
+    for metric in sorted(metric_order(metrics), key=lambda m: m != first):
         values = [number_of(found.get(metric)) for found in metrics]
         rows.append(
             (escape(metric_name(metric)), _figures(values, [decimal(v) for v in values], better(metric)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streamk.prequential.standing import HEADLINES
@@ -56,9 +56,14 @@ def metric_name(metric: str) -> str:
     return _NAMES.get(metric, metric.replace("_", " "))
 
 
-def metric_order(metrics: Iterable[str]) -> list[str]:
-    """Return metrics once each, those the page knows first and in its order."""
-    found = dict.fromkeys(metrics)
+def metric_order(metrics: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics of which a contender has a value, those the page knows first and in its order.
+
+    >>> metric_order([{"log_loss": 0.3, "auc": None}, {"accuracy": 0.9, "mine": 1.0, "auc": float("nan")}])
+    ['accuracy', 'log_loss', 'mine']
+    """
+    given = (name for values in metrics for name, value in values.items() if not math.isnan(number_of(value)))
+    found = dict.fromkeys(given)
     return [name for name in _NAMES if name in found] + [name for name in found if name not in _NAMES]
 
 
