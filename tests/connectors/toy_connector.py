@@ -1,0 +1,127 @@
+"""A connector in one file: events that count up, of which a daemon learns a given number."""
+
+import contextlib
+import json
+from typing import ClassVar, Literal
+
+from connectors.decoding import Record
+from connectors.log import Log
+from connectors.sections import PredictionSection, SinkSection, SourceSection
+from connectors.stream import Assigned, Batch, Polled, Raw
+
+
+class CounterSource(SourceSection):
+    """Numbers from 0 on."""
+
+    has_header: ClassVar[bool] = True
+    kind: Literal["counter"]
+    count: int = 100
+
+    @property
+    def place(self):
+        return f"counter to {self.count}"
+
+
+class NoSink(SinkSection):
+    """Nowhere."""
+
+    kind: Literal["counter"]
+
+    @property
+    def place(self):
+        return "nowhere"
+
+
+class NoPredictions(PredictionSection, NoSink):
+    """Nowhere."""
+
+    kind: Literal["counter"]
+
+
+def value(number):
+    return json.dumps({"a": number % 5, "y": number % 2 == 0}).encode()
+
+
+class Source:
+    """Reads the numbers as records; a position is the next number."""
+
+    def __init__(self, section):
+        self.name, self._count, self._next, self._assigned = section.name, section.count, 0, False
+
+    def decoder(self, form, format):
+        return format.decoder(form)
+
+    def poll(self, seconds, most=10):
+        if not self._assigned:
+            self._assigned = True
+            return Polled(assigned=[Assigned(self.name, None, 0, self._count)])
+        stop = min(self._next + most, self._count)
+        records = [Raw(number, value(number)) for number in range(self._next, stop)]
+        self._next = stop
+        return Polled({self.name: Batch(records, stop)}) if records else Polled(finished=True)
+
+    def begin(self, partition, position):
+        self._next = position
+
+    def committed(self, partitions):
+        return {}
+
+    def commit(self, positions):
+        return True
+
+    def partitions(self):
+        return [self.name]
+
+    def alone(self):
+        return True
+
+    def require_daemons(self):
+        pass
+
+    def ends(self):
+        return {self.name: self._count}
+
+    def uncommitted(self, ends):
+        return {}
+
+    def confirm(self):
+        pass
+
+    def mark(self, positions):
+        return {}
+
+    def recognise(self, mark):
+        pass
+
+    def close(self, leaving):
+        pass
+
+
+class CounterLog(Log):
+    """The numbers as a log."""
+
+    def __init__(self, section, format):
+        self.name, self.target, self.format, self._count = section.place, "y", format, section.count
+
+    def __iter__(self):
+        for number in range(self._count):
+            event = self.format.decoder("json")(value(number))
+            yield Record(number, event.fields, event.target)
+
+
+class CounterConnector:
+    """What the commands of the test need."""
+
+    def open_source(self, settings, model):
+        return Source(settings.source)
+
+    @contextlib.contextmanager
+    def open_log(self, settings, start, end, strict):
+        yield CounterLog(settings.source, settings.format)
+
+    def check(self, sections, settings):
+        for key, section in sections.items():
+            yield f"{key}: {section.place} is there"
+
+
+CONNECTOR = CounterConnector()
