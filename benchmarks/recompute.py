@@ -10,10 +10,10 @@ prints every figure that differs, and exits with 1 if one does. It recomputes, t
   every slice (``--by``), also those of a frozen copy;
 - confusion matrix, precision, recall and F1 of every class, and the bins of the calibration;
 - coverage, width and pinball loss of intervals;
-- the mean advantage of one contender over another.
+- the advantage of one contender over another, its interval and p, and since when it is sure.
 
-AUC is that of scores rounded to the cells of ``streamk/metrics/ranks.py``. The ends of bootstrap intervals, p
-values and drift alarms are not recomputed.
+AUC is that of scores rounded to the cells of ``streamk/metrics/ranks.py``. The ends of bootstrap intervals of
+single contenders and drift alarms are not recomputed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from sklearn import metrics
 
 EXACT = 1e-9  # relative differences
@@ -36,6 +37,8 @@ BINS = 15  # of the top probability
 CELLS = 8192  # of a score, for AUC
 MOST_RANKED = 20  # classes that have an AUC
 SLICES, LOOK, VALUES = 50, 1000, 20  # slices of their own; events that decide the cuts; numbers left uncut
+UNITS, FEWEST, MOST_CARRIED = 256, 16, 0.95  # of the paired test
+BOUNDS = (0.001, 0.01, 0.05)  # of p
 _CERTAIN = 1e-15
 Figure = tuple[str, float | None, float | None]  # its name, as reported, as computed
 
@@ -329,8 +332,10 @@ def figures(rows: pd.DataFrame, found: dict[str, Any], curve: pd.DataFrame) -> I
         losses[name] = scored.losses()
     for pair in found["comparisons"]:
         if pair["advantage"]:
-            mean = float((losses[pair["second"]] - losses[pair["first"]]).mean())
-            yield f"{pair['first']} versus {pair['second']}, advantage", pair["advantage"]["mean"], mean
+            name = f"{pair['first']} versus {pair['second']}"
+            reported = {**pair["advantage"], **pair}
+            computed = _comparison(losses[pair["second"]] - losses[pair["first"]], reported["level"])
+            yield from ((f"{name}, {key}", reported[key], value) for key, value in computed.items())
     if frozen := found["frozen"]:
         name = f"{frozen['contender']} (frozen)"
         scored = scored_of(name)
@@ -339,6 +344,72 @@ def figures(rows: pd.DataFrame, found: dict[str, Any], curve: pd.DataFrame) -> I
         rest = np.arange(len(scored))
         yield from _metrics(name, frozen["metrics"], scored.figures(rest, scored.classes()))
         yield from _windows(name, curve, scored, found["interval"], found["headline"])
+
+
+def _comparison(advantages: Any, level: float) -> dict[str, float | None]:
+    """Return what a paired test says of advantages: means of at most 256 units, and Student's t."""
+    length = 1
+    while len(advantages) >= UNITS * length:
+        length *= 2
+    means = advantages[: len(advantages) // length * length].reshape(-1, length).mean(axis=1)
+    mean = float(advantages.mean())
+    error, freedom = _standard_error(means)
+    found: dict[str, float | None] = {"mean": mean, "low": mean, "high": mean, "p": float(mean == 0.0)}
+    if error:
+        width = float(stats.t.ppf((1.0 + level) / 2.0, freedom)) * error
+        found |= {"low": mean - width, "high": mean + width, "p": _chance(mean, error, freedom)}
+    bound = next((bound for bound in BOUNDS if (found["p"] or 0.0) < bound), None)
+    if bound is None:
+        return {**found, "sure_since": None, "ahead_since": None}
+    sure = len(means)
+    while sure > FEWEST and _decided(means[: sure - 1], means.mean(), bound):
+        sure -= 1
+    return {**found, "sure_since": sure * length, "ahead_since": _ahead_since(means, sure) * length}
+
+
+def _decided(means: Any, leads: float, bound: float) -> bool:
+    """Return whether these units alone have the same leader and a p below the bound."""
+    error, freedom = _standard_error(means)
+    p = _chance(float(means.mean()), error, freedom) if error else float(means.mean() == 0.0)
+    return bool((means.mean() > 0.0) == (leads > 0.0)) and p < bound
+
+
+def _chance(mean: float, error: float, freedom: int) -> float:
+    return float(2.0 * stats.t.sf(abs(mean) / error, freedom))
+
+
+def _standard_error(means: Any) -> tuple[float, int]:
+    """Return the standard error of a mean of units that resemble their neighbours, and degrees of freedom.
+
+    What a unit says of the next is removed (``rho`` by Kendall's correction), and sums of blocks of the rest,
+    wrapped around the end, have the variance.
+    """
+    count, apart = len(means), means - means.mean()
+    squares = float(apart @ apart)
+    rho = float(apart[1:] @ apart[:-1]) / squares if squares else 0.0
+    rho = min(max(rho + (1.0 + 3.0 * rho) / count, 0.0), MOST_CARRIED) if squares else 0.0
+    new = np.append(apart[0] * math.sqrt(1.0 - rho * rho), apart[1:] - rho * apart[:-1])
+    new -= new.mean()
+    size = max(1, round(count ** (1 / 3)))
+    blocks = np.lib.stride_tricks.sliding_window_view(np.append(new, new[: size - 1]), size).sum(axis=1)
+    variance = float((blocks**2).mean()) / size / (count - size)
+    return math.sqrt(variance) / (1.0 - rho), count // size - 1
+
+
+def _ahead_since(means: Any, sure: int) -> int:
+    """Return the unit with which the lead most likely started, by its likelihood; 0 if the gain is noise."""
+    count = len(means)
+    rests = [means[start:].sum() for start in range(min(count - FEWEST, sure) + 1)]
+    weights = [
+        abs(rest) / math.sqrt(count - start) if np.sign(rest) == np.sign(rests[0]) else 0.0
+        for start, rest in enumerate(rests)
+    ]
+    best = int(np.argmax(weights))
+    if not best:
+        return 0
+    level = np.append(means[:best] - means[:best].mean(), means[best:] - means[best:].mean())
+    noise = _standard_error(level)[0] ** 2 * count
+    return best if (weights[best] ** 2 - weights[0] ** 2) / 2.0 > noise * math.log(count) else 0
 
 
 def differences(predictions: Path, results: Path) -> list[str]:

@@ -111,6 +111,21 @@ def test_every_figure_is_recomputed_and_one_changed_prediction_is_noticed(tmp_pa
         assert any(each.startswith(f"{learner}, {how['by']} ") for each in odd), odd
 
 
+def test_a_changed_verdict_is_noticed(tmp_path):
+    predictions, results = scored(tmp_path, **LOGS["two classes"])
+    found = json.loads(results.read_text())
+    pair = next(pair for pair in found["comparisons"] if pair["sure_since"])
+    name = f"{pair['first']} versus {pair['second']}"
+    for key in ("low", "high", "p", "sure_since", "ahead_since"):
+        holder = pair["advantage"] if key in pair["advantage"] else pair
+        before = holder[key]
+        holder[key] = before + 0.25
+        results.write_text(json.dumps(found))
+        code, odd = run_script(predictions, results)
+        assert (code, [each.partition(": ")[0] for each in odd]) == (1, [f"{name}, {key}"])
+        holder[key] = before
+
+
 def test_a_changed_interval_slice_or_window_is_noticed(tmp_path):
     predictions, results = scored(tmp_path, **LOGS["intervals"])
     whole = predictions.read_text()
