@@ -1,4 +1,4 @@
-"""Recompute the figures of a replay from its predictions, with pandas and scikit-learn alone.
+"""Recompute the figures of a replay from its predictions, with pandas, SciPy and scikit-learn alone.
 
 ``streamk replay LOG --target y --predictions p.jsonl --report page`` writes both; then
 
