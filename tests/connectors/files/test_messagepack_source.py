@@ -96,3 +96,25 @@ def test_parquet_is_refused_with_advice(tmp_path, form):
     with pytest.raises(Failure, match=r"log: it is Parquet.*streamk train, or give JSON lines") as caught:
         made(write(tmp_path, b"PAR1" + JSON.encode()), form)
     assert caught.value.code == USAGE
+
+
+@pytest.mark.parametrize("pack", PACK)
+@pytest.mark.parametrize("form", ["json", "csv", "msgpack"])
+def test_checkpoints_on_the_way_do_not_change_what_is_read(tmp_path, form, pack):
+    """A checkpoint reads the head of a log, which is longer than what is read at once."""
+    rows = [{"a": i, "c": "x" * (i % 900)} for i in range(6000)]
+    if form == "csv":
+        lines = [b"a,c", *(f"{row['a']},{row['c']}".encode() for row in rows)]
+        expected, data = lines[1:], b"\n".join(lines) + b"\n"
+    else:
+        expected = list(map((msgspec.json if form == "json" else msgspec.msgpack).encode, rows))
+        data = b"".join(each + b"\n" * (form == "json") for each in expected)
+    source, assigned = opened(write(tmp_path, data, pack), form)
+    source.begin("log", assigned.first)
+    found = []
+    while not (polled := source.poll(0, 250)).finished:
+        batch = polled.batches["log"]
+        found += [record.value for record in batch.records]
+        assert len(found) <= len(expected)
+        source.mark({"log": batch.next})
+    assert found == expected
