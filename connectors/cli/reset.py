@@ -10,7 +10,8 @@ from rich.table import Table
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import connected, exits
-from connectors.daemon.reset import CHECKPOINT, EARLIEST, GROUP, LATEST, reset
+from connectors.daemon.reset import CHECKPOINT, GROUP, reset
+from connectors.sections import EARLIEST, LATEST
 from connectors.settings_file import load
 
 

@@ -16,10 +16,11 @@ from connectors.daemon.store import Store
 from connectors.errors import USAGE, Failure
 from connectors.files.sink import forget
 from connectors.kafka.sections import TopicSource
+from connectors.sections import EARLIEST, LATEST
 from connectors.settings import Settings
 from connectors.stream import Committed, read_bound
 
-EARLIEST, LATEST, GROUP, CHECKPOINT = "earliest", "latest", "group", "checkpoint"
+GROUP, CHECKPOINT = "group", "checkpoint"
 
 
 class Row(NamedTuple):

@@ -1,5 +1,7 @@
 """Labels from a log of their own: joined on a key, coming when they say."""
 
+import gzip
+import hashlib
 import json
 import pickle
 import random
@@ -341,3 +343,16 @@ def test_the_command_takes_csv_for_both(tmp_path, options):
     found = json.loads(done.stdout)
     assert (found["events"], found["refused"]) == (588, 0)
     assert found["contenders"]["kaczmarz"]["accuracy"] > 0.7
+
+
+def test_a_joined_log_has_the_files_of_its_events_and_says_when_they_are_cut(logs):
+    path, _, _ = logs
+    events, short = path / "events.jsonl", path / "short.jsonl.gz"
+    short.write_bytes(gzip.compress(events.read_bytes())[:-100])
+    for file, cut in ((events, False), (short, True)):
+        log = Joined(events_of(file), str(path / "labels.jsonl"), joined("id"))
+        assert not log.cut
+        assert len(list(log)) > 100
+        assert (log.cut, list(log.paths)) == (cut, [str(file)])
+        (found,) = log.fingerprint()["files"]
+        assert found["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
