@@ -23,10 +23,10 @@ _BYTES = 2**27
 
 
 @intrinsic
-def _chains(typing_context, numbers, rounds):  # type: ignore[no-untyped-def]
+def _chains(typing_context, numbers, rounds):
     """Add what fills a register to what fills each of twelve others, so many times."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         base = data(context, b, signature, arguments, 0)
         places = [at(b, base, index(LANES * k)) for k in range(_CHAINS + 1)]
         sums = [cgutils.alloca_once_value(b, load(b, p, HERE.lanes)) for p in places[:-1]]
@@ -45,7 +45,7 @@ chains: Any = _chains
 
 
 @njit(nogil=True)
-def _add(numbers, rounds):  # type: ignore[no-untyped-def]
+def _add(numbers, rounds):
     chains(numbers, rounds)
 
 

@@ -148,7 +148,7 @@ def features_table(shapes: list[tuple[int, int]], features: int, turns: int) -> 
 
 
 @njit(nogil=True)
-def _normals(keys, out):  # type: ignore[no-untyped-def]
+def _normals(keys, out):
     for i in range(keys.shape[0]):
         fill_normals(keys[i], out, 0, 0)
 

@@ -24,7 +24,7 @@ FEATURES, PENALTY = 16384, 0.3
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-def _features(path: Path, seed: int, rows: slice):  # type: ignore[no-untyped-def]
+def _features(path: Path, seed: int, rows: slice):
     from mnist import SETTINGS, unit_images
     from sklearn.kernel_approximation import RBFSampler
 
@@ -34,7 +34,7 @@ def _features(path: Path, seed: int, rows: slice):  # type: ignore[no-untyped-de
     return data, unit_images, sampler, sampler.fit_transform(unit_images(data["X_train"][rows]))
 
 
-def _solve(Z, labels, penalties):  # type: ignore[no-untyped-def]
+def _solve(Z, labels, penalties):
     from scipy.linalg import cho_factor, cho_solve
 
     gram, goal = Z.T @ Z, Z.T @ np.eye(10, dtype=Z.dtype)[labels]

@@ -96,7 +96,7 @@ def _squares(X: Floats) -> NDArray[np.float64]:
 
 
 @njit(nogil=True, **ENTRY)
-def _to_distances(X, Z, of_x, of_z, tile):  # type: ignore[no-untyped-def]
+def _to_distances(X, Z, of_x, of_z, tile):
     """Turn inner products into distances."""
     for i in range(tile.shape[0]):
         for j in range(tile.shape[1]):
@@ -114,7 +114,7 @@ def _to_distances(X, Z, of_x, of_z, tile):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, **ENTRY)
-def _absolute_distances(X, columns, tile):  # type: ignore[no-untyped-def]
+def _absolute_distances(X, columns, tile):
     """Fill a tile with sums of absolute differences; ``columns`` are the second rows, transposed."""
     tile[:] = np.float32(0.0)
     for i in range(tile.shape[0]):

@@ -52,7 +52,7 @@ def curvature(loss: int) -> float:
 
 
 @both()
-def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
+def residuals(loss, outputs, target, out):
     """Fill ``out`` (float64, one per output) with the residual that ``loss`` asks for.
 
     ``target`` is a class index or a standardised number. Returns the squared length of the
@@ -78,7 +78,7 @@ def residuals(loss, outputs, target, out):  # type: ignore[no-untyped-def]
 
 
 @both()
-def curvature_along(loss, residual, target):  # type: ignore[no-untyped-def]
+def curvature_along(loss, residual, target):
     """Return the curvature of a loss along the steps expected where ``residual`` was found.
 
     Of the logistic loss it is ``tr H²/tr H``, ``H = diag p − p pᵀ`` being the Hessian and also the covariance
@@ -96,7 +96,7 @@ def curvature_along(loss, residual, target):  # type: ignore[no-untyped-def]
 
 
 @both()
-def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-def]
+def descents(loss, outputs, target, quantile, out):
     """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` matters to the loss of that name."""
     if loss in (_HINGE, _SMOOTHED_HINGE):
         _along_margin(outputs, int(target), 1.0, out)
@@ -113,7 +113,7 @@ def descents(loss, outputs, target, quantile, out):  # type: ignore[no-untyped-d
 
 
 @njit(**INNER)
-def _along_margin(outputs, y, most, out):  # type: ignore[no-untyped-def]
+def _along_margin(outputs, y, most, out):
     """Fill ``out`` with ``1 − m``, if positive and at most ``most``: added for ``y``, taken from ``c``."""
     rival = -1
     for k in range(outputs.shape[0]):
@@ -128,7 +128,7 @@ def _along_margin(outputs, y, most, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _along_likelihood(outputs, y, out):  # type: ignore[no-untyped-def]
+def _along_likelihood(outputs, y, out):
     """Fill ``out`` with ``[k = y] − softmax_k``."""
     highest, total = -np.inf, 0.0
     for k in range(outputs.shape[0]):

@@ -13,7 +13,7 @@ ETA = 3.0
 
 
 @both()
-def regularization_at(rho, memory, events):  # type: ignore[no-untyped-def]
+def regularization_at(rho, memory, events):
     """Return ``ρ_t = ρ (1 + min(n, memory)/256)`` after ``n`` events.
 
     The growth turns a constant-gain filter into a decreasing-gain one, whose single pass ends near
@@ -24,7 +24,7 @@ def regularization_at(rho, memory, events):  # type: ignore[no-untyped-def]
 
 
 @both()
-def averaging_weight(step):  # type: ignore[no-untyped-def]
+def averaging_weight(step):
     """Return ``(η + 1)/(t + η)``, ``η = 3``: the weight of iterate ``t = 1, 2, …`` in the average.
 
     Polynomial-decay averaging (Shamir and Zhang 2013) forgets the first iterates without having to

@@ -110,3 +110,45 @@ def test_functions_can_be_called(path):
             assert len(taken) <= most, f"{node.name} takes {len(taken)}"
     assert "TYPE_CHECKING" not in source
     assert "locals()" not in source
+
+
+COMPILED = {"njit", "intrinsic", "overload", "both"}  # decorators of functions whose types Numba infers
+
+
+def lacks_annotations(function, parent):
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    if isinstance(parent, ast.ClassDef):
+        arguments = [argument for argument in arguments if argument.arg not in ("self", "cls")]
+    if any(argument.annotation is None for argument in arguments):
+        return True
+    return function.returns is None and function.name != "__init__"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_only_compiled_functions_lack_annotations(path):
+    """Mypy does not ask for them in these packages: it cannot tell a compiled function from others."""
+    tree = ast.parse(path.read_text())
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+    def names_in(node):
+        return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+    def is_marked(node):
+        return any(names_in(decorator) & COMPILED for decorator in node.decorator_list)
+
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    used = set().union(*(names_in(node) for node in functions if is_marked(node)))
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        if names_in(call.func) & COMPILED:  # overload(…)(function)
+            used |= set().union(*map(names_in, call.args))
+
+    def is_compiled(node):
+        while node is not None:
+            if isinstance(node, ast.FunctionDef) and (is_marked(node) or node.name in used):
+                return True
+            node = parents.get(node)
+        return False
+
+    for node in functions:
+        if lacks_annotations(node, parents[node]):
+            assert is_compiled(node), f"{node.name} lacks annotations"

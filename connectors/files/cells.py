@@ -44,7 +44,7 @@ def room(rows: int, columns: int) -> Cells:
 
 
 @njit(**ENTRY, nogil=True)
-def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped-def]
+def csv_cells(data, at, last, delimiter, point, out):
     """Fill in rows of CSV from a byte on; return how many, and where the next begins.
 
     A row ends with a line that no quotes leave open. One without its end is left for when more is there, but
@@ -110,14 +110,14 @@ def csv_cells(data, at, last, delimiter, point, out):  # type: ignore[no-untyped
 
 
 @njit(**INNER)
-def _space(data, at, stop):  # type: ignore[no-untyped-def]
+def _space(data, at, stop):
     while at < stop and (data[at] == 32 or data[at] == 9):
         at += 1
     return at
 
 
 @njit(**INNER)
-def _is(data, at, stop, word):  # type: ignore[no-untyped-def]
+def _is(data, at, stop, word):
     """Return whether these bytes are here."""
     if stop - at < len(word):
         return False
@@ -131,7 +131,7 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"fa
 
 
 @njit(**INNER)
-def _value(data, at, stop):  # type: ignore[no-untyped-def]
+def _value(data, at, stop):
     """Return what a JSON value is, its number, where its content begins and stops, and what is after it."""
     if at < stop and data[at] == QUOTE:
         end = at + 1
@@ -168,7 +168,7 @@ def _value(data, at, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY, nogil=True)
-def json_cells(data, at, last, names, bounds, out):  # type: ignore[no-untyped-def]
+def json_cells(data, at, last, names, bounds, out):
     """Fill in JSON lines, as :func:`csv_cells`; plain are objects with these names in this order.
 
     Names are as they are written, with their quotes; name ``k`` lies between ``bounds[k]`` and the next.

@@ -28,7 +28,7 @@ _AFTER = np.array(
 
 
 @njit(**ENTRY, nogil=True)
-def ends_of(data, at, ends):  # type: ignore[no-untyped-def]
+def ends_of(data, at, ends):
     """Note where values end from a byte on; return how many, and whether the next one is none at all."""
     size = len(data)
     for row in range(len(ends)):

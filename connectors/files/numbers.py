@@ -49,7 +49,7 @@ def _as_double(typingctx: Any, bits: Any) -> Any:
 
 
 @njit(**INNER)
-def _product(a, b):  # type: ignore[no-untyped-def]
+def _product(a, b):
     """Return both halves of the product of two 64-bit numbers."""
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
@@ -59,7 +59,7 @@ def _product(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def nearest(whole, q):  # type: ignore[no-untyped-def]
+def nearest(whole, q):
     """Return whether it is settled which double is nearest to ``whole · 10^q``, and that double."""
     if whole == np.uint64(0):
         return True, 0.0
@@ -98,7 +98,7 @@ def nearest(whole, q):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def short(data, start, stop, point):  # type: ignore[no-untyped-def]
+def short(data, start, stop, point):
     """Return where a short plain decimal ends, its value, digits before the point, and whether it has one.
 
     It is what most numbers are: perhaps a minus, at most 15 digits, perhaps a point among them. With no digit
@@ -127,7 +127,7 @@ def short(data, start, stop, point):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def number(data, start, stop, point):  # type: ignore[no-untyped-def]
+def number(data, start, stop, point):
     """Return what a decimal between two bytes is, and its value.
 
     It is INT without point and exponent, FLOAT with, and NONE if it is anything but a sign, digits with one

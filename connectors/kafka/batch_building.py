@@ -109,7 +109,7 @@ def _joined(texts: Sequence[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[n
 
 
 @njit(**INNER)
-def _put(out, pos, number):  # type: ignore[no-untyped-def]
+def _put(out, pos, number):
     """Write a number as a varint; return the place after it."""
     rest = np.uint64((number << 1) ^ (number >> 63))
     while rest >= np.uint64(128):
@@ -121,7 +121,7 @@ def _put(out, pos, number):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _size(number):  # type: ignore[no-untyped-def]
+def _size(number):
     rest, size = np.uint64((number << 1) ^ (number >> 63)), 1
     while rest >= np.uint64(128):
         rest >>= np.uint64(7)
@@ -130,7 +130,7 @@ def _size(number):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _copy(source, begin, length, out, pos):  # type: ignore[no-untyped-def]
+def _copy(source, begin, length, out, pos):
     """Write bytes with their length before them; return the place after them."""
     pos = _put(out, pos, length)
     for k in range(length):
@@ -139,7 +139,7 @@ def _copy(source, begin, length, out, pos):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def _pack(values, sizes, keys, key_sizes, first, delta, room, out):  # type: ignore[no-untyped-def]
+def _pack(values, sizes, keys, key_sizes, first, delta, room, out):
     """Write records while there is room; return how many, and the bytes written."""
     pos = begin = key_begin = 0
     for i in range(len(sizes)):
@@ -161,7 +161,7 @@ def _pack(values, sizes, keys, key_sizes, first, delta, room, out):  # type: ign
 
 
 @njit(**ENTRY)
-def _murmur2(keys, sizes, hashes):  # type: ignore[no-untyped-def]
+def _murmur2(keys, sizes, hashes):
     """Write MurmurHash2, with the seed of Kafka's clients, of keys one behind the other."""
     mask, mix = np.uint64(0xFFFFFFFF), np.uint64(0x5BD1E995)
     begin = 0

@@ -100,7 +100,7 @@ def _headers(
 
 
 @njit(**INNER)
-def _varint(body, pos, end):  # type: ignore[no-untyped-def]
+def _varint(body, pos, end):
     """Return a number and the place after it, which is beyond ``end`` if there is none or a too long one."""
     found, shift = np.int64(0), 0
     while pos < end and shift < 63:
@@ -114,7 +114,7 @@ def _varint(body, pos, end):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _stretch(body, pos, end):  # type: ignore[no-untyped-def]
+def _stretch(body, pos, end):
     """Return begin and end of bytes with their length before them, and the place after them."""
     length, pos = _varint(body, pos, end)
     if length < 0:
@@ -123,7 +123,7 @@ def _stretch(body, pos, end):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def _scan(body, offset, time, found):  # type: ignore[no-untyped-def]
+def _scan(body, offset, time, found):
     """Note where the parts of records are; return whether all is well, and the keys, values and headers."""
     failed = False, 0, 0, 0
     keys = values = headers = 0
@@ -163,7 +163,7 @@ def _scan(body, offset, time, found):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def _scan_headers(body, begins, counts, places):  # type: ignore[no-untyped-def]
+def _scan_headers(body, begins, counts, places):
     """Note where names and values of headers are, which are known to be inside; return how many values."""
     present, k, end = 0, 0, len(body)
     for i in range(len(begins)):

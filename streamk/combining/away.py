@@ -69,19 +69,19 @@ class Away:
 
 
 @njit(**INNER)
-def stays_away(away):  # type: ignore[no-untyped-def]
+def stays_away(away):
     """Return whether so many targets in a row were out of reach that the next is thought to be."""
     return abs(away.state[_RUN]) >= away.patience
 
 
 @njit(**INNER)
-def last_of(away):  # type: ignore[no-untyped-def]
+def last_of(away):
     """Return the last target out of reach."""
     return away.state[_LAST]
 
 
 @njit(**INNER)
-def watch(away, target, aim, events):  # type: ignore[no-untyped-def]
+def watch(away, target, aim, events):
     """Note a target, of which experts see ``aim``, after so many events."""
     state = away.state
     if abs(aim) < TARGET_CLIP or events < _KNOWN_WELL:

@@ -35,7 +35,7 @@ _SLOWEST_RATE = 1e-3
 
 
 @both()
-def project_simplex(outputs, out):  # type: ignore[no-untyped-def]
+def project_simplex(outputs, out):
     """Fill ``out`` with the closest point of the probability simplex (Michelot 1986).
 
     ``p_k = max(f_k − τ, 0)`` where ``τ`` makes the sum 1: start from all classes and drop those
@@ -103,7 +103,7 @@ class Calibration:
 
 
 @both()
-def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
+def probabilities(loss, outputs, state, out):
     """Fill ``out`` (float64, ``K``) with the calibrated class probabilities of ``outputs``."""
     count = outputs.shape[0]
     if loss == SQUARED:
@@ -118,7 +118,7 @@ def probabilities(loss, outputs, state, out):  # type: ignore[no-untyped-def]
 
 
 @both()
-def calibrate(loss, outputs, given, target, events, state, weight):  # type: ignore[no-untyped-def]
+def calibrate(loss, outputs, given, target, events, state, weight):
     """Learn the calibration from one event: ``given`` are its probabilities before learning."""
     count = outputs.shape[0]
     if count < 2:
@@ -138,11 +138,11 @@ def calibrate(loss, outputs, given, target, events, state, weight):  # type: ign
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+def _combine(combiner, coding, outputs, mixed, out) -> Any:
     if combiner.instance_class is not Calibrating:
         return None
 
-    def calibrated(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    def calibrated(combiner, coding, outputs, mixed, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
         if known > 0:
@@ -153,11 +153,11 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
     if combiner.instance_class is not Calibrating:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]
@@ -169,7 +169,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _limit(combiner, coding, given, target) -> Any:
     if combiner.instance_class is not Calibrating:
         return None
     return lambda combiner, coding, given, target: target

@@ -43,7 +43,7 @@ def limit(combiner: Any, coding: Any, given: Any, target: Any) -> Any:
 
 
 @njit(**INNER)
-def softmax(scores):  # type: ignore[no-untyped-def]
+def softmax(scores):
     """Turn scores (float64) into the probabilities that are their softmax, in place."""
     highest, total = -np.inf, 0.0
     for k in range(scores.shape[0]):
@@ -56,7 +56,7 @@ def softmax(scores):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def mean_output(outputs, mixed):  # type: ignore[no-untyped-def]
+def mean_output(outputs, mixed):
     """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
     experts = outputs.shape[0]
     for k in range(mixed.shape[0]):

@@ -148,7 +148,7 @@ class Intervals:
 
 
 @njit(**INNER)
-def _knot(said):  # type: ignore[no-untyped-def]
+def _knot(said):
     """Return the knot at or before a prediction, and how far it is on the way to the next, from 0 to 1."""
     place = min(max((said + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
     knot = min(int(place), _KNOTS - 2)
@@ -156,7 +156,7 @@ def _knot(said):  # type: ignore[no-untyped-def]
 
 
 @both()
-def spread_at(intervals, said):  # type: ignore[no-untyped-def]
+def spread_at(intervals, said):
     """Return ``σ`` at a standardised prediction."""
     errors = intervals.errors
     mean = errors[_ERRORS, _KNOTS] / errors[_EVENTS, _KNOTS]
@@ -170,13 +170,13 @@ def spread_at(intervals, said):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def scale_at(intervals, output):  # type: ignore[no-untyped-def]
+def scale_at(intervals, output):
     """Return ``s`` where the expert for the size of errors has this output."""
     return np.exp(intervals.slope[_SLOPE] * output)
 
 
 @njit(**INNER)
-def _follow_slope(slope, output, size, weight):  # type: ignore[no-untyped-def]
+def _follow_slope(slope, output, size, weight):
     """Learn how far the outputs of the expert can be trusted; ``size`` is what should be 1 in the mean."""
     fading = _FADING if weight == 1.0 else _FADING**weight
     before = fading * (slope[_KNOWN] - _PRIOR_SLOPE)
@@ -186,7 +186,7 @@ def _follow_slope(slope, output, size, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def follow(intervals, asked, said, output, aim, weight):  # type: ignore[no-untyped-def]
+def follow(intervals, asked, said, output, aim, weight):
     """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier.
 
     ``output`` is that of the expert for the size of errors.

@@ -39,11 +39,11 @@ class Mean:
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+def _combine(combiner, coding, outputs, mixed, out) -> Any:
     if combiner.instance_class is not Averaging:
         return None
 
-    def average(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    def average(combiner, coding, outputs, mixed, out):
         mean_output(outputs, mixed)
         out[0] = decode(coding, mixed[0])
 
@@ -51,14 +51,14 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
     if combiner.instance_class is not Averaging:
         return None
     return lambda combiner, asked, coding, outputs, mixed, given, target, weight: None
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _limit(combiner, coding, given, target) -> Any:
     if combiner.instance_class is not Averaging:
         return None
     return lambda combiner, coding, given, target: target

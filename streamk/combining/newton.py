@@ -25,14 +25,14 @@ _LEAST = 1e-9  # of a pivot
 
 
 @intrinsic
-def _factorise(typing_context, work):  # type: ignore[no-untyped-def]
+def _factorise(typing_context, work):
     """Make factors of matrices ``(3, size, padded)``, a column in each row, where slopes follow row ``size``.
 
     Of row ``e`` in column ``d``, products with the columns before are subtracted in order; then it is divided
     by the root of what is left of the pivot.
     """
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         start = data(context, b, signature, arguments, 0)
         _, size, padded = shape(context, b, signature, arguments, 0)
         apart = b.mul(size, padded)
@@ -70,10 +70,10 @@ def _factorise(typing_context, work):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _solve(typing_context, work):  # type: ignore[no-untyped-def]
+def _solve(typing_context, work):
     """Solve ``Lᵀ x = y`` from the last number on; ``y`` follows the factors, and ``x`` replaces it."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         start = data(context, b, signature, arguments, 0)
         _, size, padded = shape(context, b, signature, arguments, 0)
         apart = b.mul(size, padded)
@@ -109,7 +109,7 @@ _solutions: Any = _solve
 
 
 @njit(**INNER)
-def newton_steps(weights, curvature, slopes):  # type: ignore[no-untyped-def]
+def newton_steps(weights, curvature, slopes):
     """Move three sets of ``weights`` ``(3, E)`` by ``−curvature⁻¹ slope`` each; they end at ±1,000.
 
     The lower triangle of a curvature is read, and the upper filled with the same.

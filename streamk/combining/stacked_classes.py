@@ -34,7 +34,7 @@ class StackedClasses(NamedTuple):
 
 
 @njit(**INNER)
-def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped-def]
+def _probabilities(combiner, s, outputs, known, out):
     """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
     for k in range(known):
         total = 0.0
@@ -45,11 +45,11 @@ def _probabilities(combiner, s, outputs, known, out):  # type: ignore[no-untyped
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+def _combine(combiner, coding, outputs, mixed, out) -> Any:
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def probabilities(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    def probabilities(combiner, coding, outputs, mixed, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
         one = np.empty(known)
@@ -62,11 +62,11 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known and known > 1:
             _learn_class(combiner, asked, outputs, known, int(target), weight)
@@ -75,7 +75,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
 
 
 @njit(**INNER)
-def _learn_class(combiner, asked, outputs, known, y, weight):  # type: ignore[no-untyped-def]
+def _learn_class(combiner, asked, outputs, known, y, weight):
     sets, experts = combiner.weights.shape
     given, said, slopes = np.empty(known), np.empty((known, experts)), np.empty((sets, experts))
     total, moved = 0.0, rate(combiner.error, weight)
@@ -114,7 +114,7 @@ def _learn_class(combiner, asked, outputs, known, y, weight):  # type: ignore[no
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _limit(combiner, coding, given, target) -> Any:
     if combiner.instance_class is not StackedClasses:
         return None
     return lambda combiner, coding, given, target: target

@@ -43,7 +43,7 @@ class StackedNumbers(NamedTuple):
 
 
 @njit(**INNER)
-def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
+def _number(combiner, s, outputs):
     """Return what set ``s`` of weights says; those after the last set are the experts themselves."""
     sets, experts = combiner.weights.shape
     if s >= sets:
@@ -55,7 +55,7 @@ def _number(combiner, s, outputs):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
+def _mixed(combiner, outputs):
     said = 0.0
     for s in range(combiner.shares.shape[0]):
         said += combiner.shares[s] * _number(combiner, s, outputs)
@@ -63,14 +63,14 @@ def _mixed(combiner, outputs):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _error_scale(combiner, outputs):  # type: ignore[no-untyped-def]
+def _error_scale(combiner, outputs):
     """Return the output of the expert for the size of errors, which stands after the others, or 0."""
     experts = combiner.weights.shape[1]
     return clipped(outputs, experts, 0, _SCALE) if outputs.shape[0] > experts else 0.0
 
 
 @njit(**CALLED)
-def _limited(reach, intervals, coding, said, target):  # type: ignore[no-untyped-def]
+def _limited(reach, intervals, coding, said, target):
     """Return a target within ``reach`` mean absolute errors of ``said``, standardised (Huber 1964)."""
     came, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, said)
     limited = min(max(came, said - farthest), said + farthest)
@@ -78,17 +78,17 @@ def _limited(reach, intervals, coding, said, target):  # type: ignore[no-untyped
 
 
 @njit(**INNER)
-def _is_limiting(combiner):  # type: ignore[no-untyped-def]
+def _is_limiting(combiner):
     """Return whether targets far off are limited: not if so many in a row were far off on the same side."""
     return combiner.reach[_REACH] != np.inf and abs(combiner.reach[_RUN]) < IN_A_ROW
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-def]
+def _limit(combiner, coding, given, target) -> Any:
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def limited(combiner, coding, given, target):  # type: ignore[no-untyped-def]
+    def limited(combiner, coding, given, target):
         if combiner.reach[_REACH] == np.inf:
             return target
         said = unclipped(coding, given[0])
@@ -101,11 +101,11 @@ def _limit(combiner, coding, given, target) -> Any:  # type: ignore[no-untyped-d
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-untyped-def]
+def _combine(combiner, coding, outputs, mixed, out) -> Any:
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def number(combiner, coding, outputs, mixed, out):  # type: ignore[no-untyped-def]
+    def number(combiner, coding, outputs, mixed, out):
         away = stays_away(combiner.away)
         out[0] = last_of(combiner.away) if away else decode(coding, _mixed(combiner, outputs))
         if out.shape[0] > 1:  # for an interval
@@ -115,11 +115,11 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:  # type: ignore[no-u
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:  # type: ignore[no-untyped-def]
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
+    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
         aim = aim_of(coding, target)
         together, size = _mixed(asked, outputs), _error_scale(asked, outputs)
         if stays_away(combiner.away):
@@ -138,7 +138,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
 
 
 @njit(**INNER)
-def _learn_number(combiner, asked, outputs, mixed, aim, weight):  # type: ignore[no-untyped-def]
+def _learn_number(combiner, asked, outputs, mixed, aim, weight):
     sets, experts = combiner.weights.shape
     slopes, count = np.empty((sets, experts)), combiner.shares.shape[0]
     errors, least, total = np.empty(count), np.inf, 0.0

@@ -17,19 +17,19 @@ _COUNT = 2
 
 
 @njit(**INNER)
-def clipped(outputs, e, k, clip):  # type: ignore[no-untyped-def]
+def clipped(outputs, e, k, clip):
     """Return output ``k`` of expert ``e`` to predict with, kept within ±``clip``."""
     return min(max(np.float64(outputs[e, FINAL, k]), -clip), clip)
 
 
 @njit(**INNER)
-def repeated(part, weight):  # type: ignore[no-untyped-def]
+def repeated(part, weight):
     """Return what part of the way is gone by so many steps, each of which goes ``part`` of what is left."""
     return part if weight == 1.0 else 1.0 - (1.0 - part) ** weight
 
 
 @njit(**INNER)
-def rate(error, weight):  # type: ignore[no-untyped-def]
+def rate(error, weight):
     """Count an event; return by how much running means move: those of all events, then of the last 1,000."""
     error[_EVENTS] += weight
     error[_COUNT] += 1.0
@@ -37,13 +37,13 @@ def rate(error, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def relative(error, weight):  # type: ignore[no-untyped-def]
+def relative(error, weight):
     """Return a weight in units of the mean weight of all events, at most 5."""
     return min(weight * error[_COUNT] / error[_EVENTS], HEAVIEST)
 
 
 @njit(**INNER)
-def fade(curvature, forgetting, penalty, weight):  # type: ignore[no-untyped-def]
+def fade(curvature, forgetting, penalty, weight):
     """Forget, towards what was known before the first event (the lower triangle; so below)."""
     if forgetting < 1.0:
         if weight != 1.0:
@@ -55,7 +55,7 @@ def fade(curvature, forgetting, penalty, weight):  # type: ignore[no-untyped-def
 
 
 @njit(**INNER)
-def share(shares, total, weight):  # type: ignore[no-untyped-def]
+def share(shares, total, weight):
     """Make the shares, whose sum is ``total``, sum to 1, a thousandth of which is spread equally."""
     count, spread = shares.shape[0], repeated(_SHARE, weight)
     for s in range(count):

@@ -116,7 +116,7 @@ def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> Non
 
 
 @njit(nogil=True, **ENTRY)
-def _distances(inputs, keys, counts, step, out):  # type: ignore[no-untyped-def]
+def _distances(inputs, keys, counts, step, out):
     """Set ``out[i]`` to the distance of rows ``i`` and ``i + step``; inputs are in the order of keys."""
     rows = counts.shape[0]
     for i in range(rows):

@@ -47,7 +47,7 @@ def empty_windows(levels: int, features: int) -> Floats:
 
 
 @njit(nogil=True, **ENTRY)
-def distances(windows, t, reference, size, out):  # type: ignore[no-untyped-def]
+def distances(windows, t, reference, size, out):
     """Take block ``t``, counted from 0, and set ``out[k]`` to the distance of the last ``2ᵏ`` blocks.
 
     Parameters
@@ -80,7 +80,7 @@ def distances(windows, t, reference, size, out):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, **ENTRY)
-def wander(pool, size, key, windows, reference, out):  # type: ignore[no-untyped-def]
+def wander(pool, size, key, windows, reference, out):
     """Set ``out[t]`` to the distances after block ``t`` of a stream without a drift.
 
     Both its reference of ``size`` events and its blocks are drawn, with replacement, from the rows of

@@ -58,7 +58,7 @@ class Moments(NamedTuple):
 
 
 @both()
-def calendar_row(wall, universal):  # type: ignore[no-untyped-def]
+def calendar_row(wall, universal):
     """Return the seven calendar inputs of a moment in microseconds."""
     days = wall // _DAY
     part = (wall - days * _DAY) / _DAY
@@ -85,7 +85,7 @@ def calendar_row(wall, universal):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, **ENTRY)
-def _fill(wall, universal, out):  # type: ignore[no-untyped-def]
+def _fill(wall, universal, out):
     for i in range(wall.shape[0]):
         row = calendar_row(wall[i], universal[i])
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = row[0], row[1], row[2], row[3]

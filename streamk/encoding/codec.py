@@ -67,46 +67,46 @@ class Coding(NamedTuple):
 
 
 @njit(**INNER)
-def aim_of(coding, target):  # type: ignore[no-untyped-def]
+def aim_of(coding, target):
     """Return what an event asks of the experts: a class, or a number as they see it."""
     return _standard(coding.target, target, TARGET_CLIP)
 
 
 @njit(**INNER)
-def unclipped(coding, target):  # type: ignore[no-untyped-def]
+def unclipped(coding, target):
     """Return a number in the units of the experts, however far off it is."""
     return _standard(coding.target, target, np.inf)
 
 
 @njit(**INNER)
-def _standard(statistics, target, clip):  # type: ignore[no-untyped-def]
+def _standard(statistics, target, clip):
     if statistics is None:
         return target
     return standardise(target, statistics, 0, clip)
 
 
 @njit(**INNER)
-def is_learned(coding, target):  # type: ignore[no-untyped-def]
+def is_learned(coding, target):
     """Return whether experts learn from a target: any but a stray number."""
     return _is_usual(coding.target, target)
 
 
 @njit(**INNER)
-def _is_usual(statistics, target):  # type: ignore[no-untyped-def]
+def _is_usual(statistics, target):
     if statistics is None:
         return True
     return not is_stray(target, statistics, 0)
 
 
 @both()
-def outputs_after(coding, target):  # type: ignore[no-untyped-def]
+def outputs_after(coding, target):
     """Return how many outputs are known once an event of this target is learned."""
     known = max(int(coding.counts[KNOWN]), int(coding.counts[LEAST]))
     return max(known, int(target) + 1) if coding.classes else known
 
 
 @njit(**INNER)
-def observe_target(coding, target, weight):  # type: ignore[no-untyped-def]
+def observe_target(coding, target, weight):
     """Count an event that was learned; its weight counts in the scale of the target."""
     coding.counts[KNOWN] = outputs_after(coding, target)
     coding.counts[EVENTS] += 1.0
@@ -114,19 +114,19 @@ def observe_target(coding, target, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _observe(statistics, target, horizon, weight):  # type: ignore[no-untyped-def]
+def _observe(statistics, target, horizon, weight):
     if statistics is not None:
         observe(target, statistics, 0, horizon, weight)
 
 
 @both()
-def decode(coding, output):  # type: ignore[no-untyped-def]
+def decode(coding, output):
     """Return a number as experts see it in the units of the target."""
     return _in_units(coding.target, output)
 
 
 @njit(**INNER)
-def _in_units(statistics, output):  # type: ignore[no-untyped-def]
+def _in_units(statistics, output):
     if statistics is None:
         return np.float64(output)
     return statistics[0, MEAN] + spread(statistics, 0) * output

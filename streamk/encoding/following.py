@@ -21,7 +21,7 @@ _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 
 
 @njit(inline="always", **INNER)
-def departs(value, statistics, at):  # type: ignore[no-untyped-def]
+def departs(value, statistics, at):
     """Note one value of an input that is followed; return whether its statistics must begin anew.
 
     ``age`` counts up to the window, and then from the window to the end of an epoch, again and again.
@@ -53,13 +53,13 @@ def departs(value, statistics, at):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _end_epoch(statistics, at):  # type: ignore[no-untyped-def]
+def _end_epoch(statistics, at):
     least, recent = statistics[at, LEAST], statistics[at, RECENT]
     statistics[at, LEAST] = recent if least == 0.0 else min(least, recent)
     statistics[at, RECENT], statistics[at, AGE] = statistics[at, STEP], _WINDOW
 
 
 @njit(**INNER)
-def _forget(value, statistics, at):  # type: ignore[no-untyped-def]
+def _forget(value, statistics, at):
     statistics[at, RUN:] = 0.0
     statistics[at, PREVIOUS], statistics[at, AGE] = value, 1.0

@@ -35,7 +35,7 @@ def empty_memory(delay: int) -> tuple[Array, Array]:
 
 
 @njit(**INNER)
-def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-def]
+def recall(memory, when, amplitude, phi, i, start):
     """Put what has arrived ``NOW``, or had ``THEN``, into row ``i`` of ``phi``, from column ``start`` on."""
     if memory is not None:
         for c in range(memory.shape[1]):
@@ -43,7 +43,7 @@ def recall(memory, when, amplitude, phi, i, start):  # type: ignore[no-untyped-d
 
 
 @njit(**INNER)
-def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
+def remember(memory, queue, aim, classes):
     """Let a label arrive: a class, or a standardised number."""
     if memory is not None:
         _push(memory, np.int64(NOW), aim, classes)
@@ -60,7 +60,7 @@ def remember(memory, queue, aim, classes):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _push(memory, row, aim, classes):  # type: ignore[no-untyped-def]
+def _push(memory, row, aim, classes):
     if classes:
         own = int(aim) % SHARED
         for c in range(SHARED):

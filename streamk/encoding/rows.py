@@ -186,7 +186,7 @@ def from_parts(
 
 
 @both()
-def first_bad(rows, largest):  # type: ignore[no-untyped-def]
+def first_bad(rows, largest):
     """Return the flat index of the first value that is not finite or too large, else −1.
 
     ``largest`` bounds numbers that are not scaled.

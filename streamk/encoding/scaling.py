@@ -67,14 +67,14 @@ def kept_numbers(horizon: float | None) -> int:
 
 
 @njit(inline="always", **INNER)
-def _varies(statistics, at):  # type: ignore[no-untyped-def]
+def _varies(statistics, at):
     """Return whether an input has varied by more than rounding."""
     count, mean = statistics[at, COUNT], statistics[at, MEAN]
     return count >= 2.0 and statistics[at, SQUARES] > count * mean * mean * _CONSTANT**2
 
 
 @both()
-def spread(statistics, at):  # type: ignore[no-untyped-def]
+def spread(statistics, at):
     """Return the standard deviation in row ``at`` of the statistics, 0 if the input has not varied."""
     if not _varies(statistics, at):
         return 0.0
@@ -82,7 +82,7 @@ def spread(statistics, at):  # type: ignore[no-untyped-def]
 
 
 @both()
-def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
+def standardise(value, statistics, at, clip):
     """Return ``(value − mean)/deviation`` clipped to ±``clip``, 0 while there is no deviation."""
     if not _varies(statistics, at):
         return 0.0
@@ -91,7 +91,7 @@ def standardise(value, statistics, at, clip):  # type: ignore[no-untyped-def]
 
 
 @both()
-def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
+def is_stray(value, statistics, at):
     """Return whether a value is without precedent: ten deviations off, and thrice as far as any before it."""
     distance = abs(value - statistics[at, MEAN])
     return (
@@ -102,7 +102,7 @@ def is_stray(value, statistics, at):  # type: ignore[no-untyped-def]
 
 
 @both()
-def observe(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+def observe(value, statistics, at, horizon, weight):
     """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
     if horizon is None:
         _observe_one(value, statistics, at, np.inf, weight)
@@ -111,7 +111,7 @@ def observe(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-
 
 
 @njit(**CALLED)
-def _observe_one(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+def _observe_one(value, statistics, at, horizon, weight):
     if statistics[at, HELD] != GIVEN:
         if horizon < np.inf and departs(value, statistics, at):
             statistics[at, COUNT] = 0.0
@@ -119,7 +119,7 @@ def _observe_one(value, statistics, at, horizon, weight):  # type: ignore[no-unt
 
 
 @njit(inline="always", **INNER)
-def _count(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+def _count(value, statistics, at, horizon, weight):
     if statistics[at, COUNT] < 2.0:
         _begin(value, statistics, at)
     else:
@@ -131,7 +131,7 @@ def _count(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-d
 
 
 @njit(**INNER)
-def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
+def _begin(value, statistics, at):
     """Add one of the first three values: of three, the two nearest to each other count."""
     first, held = statistics[at, MEAN], statistics[at, HELD]
     if statistics[at, COUNT] == 0.0:
@@ -150,7 +150,7 @@ def _begin(value, statistics, at):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def add(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
+def add(value, statistics, at, horizon, weight):
     """Count one value so many times, bounded in what it does to the variance."""
     count, squares = statistics[at, COUNT], statistics[at, SQUARES]
     delta = value - statistics[at, MEAN]
@@ -169,7 +169,7 @@ def add(value, statistics, at, horizon, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def scale_of(present, exponent):  # type: ignore[no-untyped-def]
+def scale_of(present, exponent):
     """Return ``present`` to the power of 0, −½ or −1."""
     if exponent == 0.0 or present < 2:
         return 1.0
@@ -177,7 +177,7 @@ def scale_of(present, exponent):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):  # type: ignore[no-untyped-def]
+def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):
     """Scale row ``i`` into row ``to`` of ``out``; return how many inputs are not 0.
 
     Their keys go into ``found``, and their slots into ``of``. Values of categories that are not ``seen``
@@ -224,7 +224,7 @@ def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):  # type
 
 
 @njit(**INNER)
-def observe_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untyped-def]
+def observe_row(rows, i, statistics, horizon, weight):
     """Add row ``i`` to the statistics of its inputs."""
     slots, _, values = rows
     shared = min(i, slots.shape[0] - 1)
@@ -235,7 +235,7 @@ def observe_row(rows, i, statistics, horizon, weight):  # type: ignore[no-untype
 
 
 @njit(nogil=True, **ENTRY)
-def _scale_rows(rows, statistics, exponents, out, found, of, counts):  # type: ignore[no-untyped-def]
+def _scale_rows(rows, statistics, exponents, out, found, of, counts):
     for i in range(counts.shape[0]):
         counts[i] = scale_row(rows, i, statistics, exponents, None, out, found, of, i)
 

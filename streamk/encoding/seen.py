@@ -79,14 +79,14 @@ class SeenValues:
 
 
 @njit(**INNER)
-def _place(key, hashed):  # type: ignore[no-untyped-def]
+def _place(key, hashed):
     """Return the word and the bit of one of three hashes of a key: 18 bits of it."""
     part = (key >> np.uint64(18 * hashed)) & np.uint64(64 * _WORDS - 1)
     return np.int64(part >> np.uint64(6)), np.uint64(1) << (part & np.uint64(63))
 
 
 @njit(**INNER)
-def _holds(bits, which, key):  # type: ignore[no-untyped-def]
+def _holds(bits, which, key):
     for h in range(_HASHES):
         word, bit = _place(key, h)
         if bits[which, word] & bit == np.uint64(0):
@@ -95,7 +95,7 @@ def _holds(bits, which, key):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def is_seen(seen, key):  # type: ignore[no-untyped-def]
+def is_seen(seen, key):
     """Return whether the value of a category was learned; True where no record is kept."""
     if seen is None:
         return True
@@ -103,7 +103,7 @@ def is_seen(seen, key):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def mark_seen(seen, rows, i):  # type: ignore[no-untyped-def]
+def mark_seen(seen, rows, i):
     """Record the values of categories in row ``i``."""
     if seen is not None:
         bits, state = seen

@@ -158,7 +158,7 @@ class Reservoir:
 
 
 @njit(**ENTRY)
-def _know_content(tickets, keys, values):  # type: ignore[no-untyped-def]
+def _know_content(tickets, keys, values):
     """Make numbers of events tickets of their fields, too; ``values`` are the bits of theirs."""
     for i in range(len(tickets)):
         shared, content = min(i, len(keys) - 1), np.uint64(0)

@@ -88,7 +88,7 @@ def restored(arrays: dict[str, NDArray[Any]]) -> Array:
 
 
 @njit(**INNER)
-def error_of(loss, residual, aim):  # type: ignore[no-untyped-def]
+def error_of(loss, residual, aim):
     """Return the error of an event, from 0 to 1.
 
     Of a class it is what its output lacks; of a number the distance, in standard deviations of the target.
@@ -99,7 +99,7 @@ def error_of(loss, residual, aim):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def part_to_keep(watch, error):  # type: ignore[no-untyped-def]
+def part_to_keep(watch, error):
     """Take the error of an event; return which part of its information an expert had better keep.
 
     It is 1 unless errors have risen; then the part that leaves the information of one block of events.
@@ -121,7 +121,7 @@ def part_to_keep(watch, error):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _add_block(watch, total, squares):  # type: ignore[no-untyped-def]
+def _add_block(watch, total, squares):
     """Add a bucket of level 0; join older ones where there are too many."""
     for row in range(1, LEVELS + 1):
         count = int(watch[row, 0])
@@ -139,7 +139,7 @@ def _add_block(watch, total, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _drop_oldest(watch, row, gone):  # type: ignore[no-untyped-def]
+def _drop_oldest(watch, row, gone):
     """Drop the oldest buckets of a row; those behind move up, and what is left free is 0."""
     kept = 2 * (MOST - gone)
     for j in range(1, 1 + 2 * MOST):
@@ -148,7 +148,7 @@ def _drop_oldest(watch, row, gone):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _has_risen(watch):  # type: ignore[no-untyped-def]
+def _has_risen(watch):
     """Cut the window where means differ most, if they differ; return whether the newer one is higher."""
     whole, total, squares, size = 0.0, 0.0, 0.0, float(BLOCK)
     for row in range(1, LEVELS + 1):

@@ -42,10 +42,10 @@ _SWEPT, _TURNED = (4, 8) if HERE == NARROW else (LANES, LANES)
 
 
 @intrinsic
-def _inner_product(typing_context, factor, start, x, vectors):  # type: ignore[no-untyped-def]
+def _inner_product(typing_context, factor, start, x, vectors):
     """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         column = at(b, data(context, b, signature, arguments, 0), arguments[1])
         other = data(context, b, signature, arguments, 2)
         zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
@@ -59,10 +59,10 @@ def _inner_product(typing_context, factor, start, x, vectors):  # type: ignore[n
 
 
 @intrinsic
-def _turn_column(typing_context, factor, start, gain, vectors, back, g):  # type: ignore[no-untyped-def]
+def _turn_column(typing_context, factor, start, gain, vectors, back, g):
     """Turn a column ``u`` and the gain ``b`` over so many vectors: ``u ← u + b·back`` and ``b ← b + u·g``."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         column = at(b, data(context, b, signature, arguments, 0), arguments[1])
         gains = data(context, b, signature, arguments, 2)
         back, g = spread(b, arguments[4]), spread(b, arguments[5])
@@ -159,13 +159,13 @@ def _gathered(b: Any, numbers: Sequence[Value]) -> Value:
 
 
 @intrinsic
-def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors, left):  # type: ignore[no-untyped-def]
+def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors, left):
     """Update columns ``j … j + 7`` of so many vectors, from ``start`` on; return what is ``left`` after them.
 
     ``j`` is a multiple of eight, plus 1.
     """
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         variances, packed, inputs, gains = (data(context, b, signature, arguments, k) for k in range(4))
         j, start, vectors, left = arguments[4:]
         columns, apart = [at(b, packed, start)], times(b, vectors, LANES)

@@ -68,11 +68,11 @@ class ErrorScale(LeastSquares):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not ErrorScaling:
         return None
 
-    def learn(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def learn(expert, phi, i, outputs, e, aim, known, weight, residual):
         step(expert.fitting, phi, i, outputs, e, expert.response[0], known, weight, residual)
 
     return learn

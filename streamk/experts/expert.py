@@ -64,11 +64,11 @@ def step(
 
 
 @overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+def _evaluate(expert, phi, i, outputs, e) -> Any:
     if "coefficients" not in expert.fields:
         return None
 
-    def linear(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+    def linear(expert, phi, i, outputs, e):
         coefficients = expert.coefficients
         sets, most, columns = coefficients.shape
         start = i * phi.shape[1] + expert.first
@@ -81,7 +81,7 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def
 
 
 @both()
-def count_step(clock, coefficients):  # type: ignore[no-untyped-def]
+def count_step(clock, coefficients):
     """Count one event that was learned, and move the average, if there is one, towards the iterate."""
     clock[EVENTS] += 1.0
     clock[STEPS] += 1.0

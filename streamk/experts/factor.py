@@ -90,13 +90,13 @@ def solvable(gram: Array) -> Array:
 
 
 @njit(**INNER)
-def noise_of(weight):  # type: ignore[no-untyped-def]
+def noise_of(weight):
     """Return the variance of an event of this weight, kept where a factor can hold it."""
     return min(max(1.0 / weight, _LEAST_NOISE), _LARGEST_NOISE)
 
 
 @both()
-def update(diagonal, factor, x, noise, gain):  # type: ignore[no-untyped-def]
+def update(diagonal, factor, x, noise, gain):
     """Add an event to the information; return ``noise + xᵀPx``.
 
     Parameters

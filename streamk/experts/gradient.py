@@ -204,13 +204,13 @@ def _with_room(phi: Floats) -> NDArray[Any]:
 
 
 @njit(**ENTRY)
-def _descents(loss, outputs, aims, quantile, known, out):  # type: ignore[no-untyped-def]
+def _descents(loss, outputs, aims, quantile, known, out):
     for i in range(outputs.shape[0]):
         descents(loss, outputs[i, :known], aims[i], quantile, out[i, :known])
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not Descending:
         return None
     return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None

@@ -37,10 +37,10 @@ _LANE = ir.IntType(32)
 
 
 @intrinsic
-def _any_new(typing_context, phi, start, places, count):  # type: ignore[no-untyped-def]
+def _any_new(typing_context, phi, start, places, count):
     """Return whether one of ``count`` columns, a multiple of 16, is other than 0 and has no place."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         row = at(b, data(context, b, signature, arguments, 0), arguments[1])
         places = data(context, b, signature, arguments, 2)
         found = cgutils.alloca_once_value(b, ir.Constant(vector(kind=ir.IntType(1)), [0] * LANES))
@@ -60,10 +60,10 @@ def _any_new(typing_context, phi, start, places, count):  # type: ignore[no-unty
 
 
 @intrinsic
-def _gathered(typing_context, x, phi, start, variables, count):  # type: ignore[no-untyped-def]
+def _gathered(typing_context, x, phi, start, variables, count):
     """Set ``x[j]``, float64, to ``phi[start + variables[1 + j]]``, ``count`` being a multiple of 16."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         out, row, variables = (data(context, b, signature, arguments, k) for k in (0, 1, 3))
         row, variables = at(b, row, arguments[2]), at(b, variables, index(1))
         with cgutils.for_range(b, b.ashr(arguments[4], index(4))) as loop:
@@ -85,13 +85,13 @@ def _gathered(typing_context, x, phi, start, variables, count):  # type: ignore[
 
 
 @intrinsic
-def _moved(typing_context, weights, k, gain, length, coefficients, variables, count):  # type: ignore[no-untyped-def]
+def _moved(typing_context, weights, k, gain, length, coefficients, variables, count):
     """Add ``gain · length`` to weights of output ``k`` within their bounds, and copy them to coefficients.
 
     ``count`` is a multiple of 16; coefficients are the first of two or more of shape ``(outputs, columns)``.
     """
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         own, gains, out, variables = (data(context, b, signature, arguments, k) for k in (0, 2, 4, 5))
         own = at(b, own, b.mul(arguments[1], shape(context, b, signature, arguments, 0)[1]))
         out = at(b, out, b.mul(arguments[1], shape(context, b, signature, arguments, 4)[2]))
@@ -140,7 +140,7 @@ _move: Any = _moved
 
 
 @njit(**INNER)
-def fit_event(expert, phi, i, residual, weight, part):  # type: ignore[no-untyped-def]
+def fit_event(expert, phi, i, residual, weight, part):
     """Fit least squares to row ``i`` of ``phi``, and keep a ``part`` of the information."""
     columns, variables = expert.coefficients.shape[2], expert.variables
     start = i * phi.shape[1] + expert.first
@@ -168,7 +168,7 @@ def fit_event(expert, phi, i, residual, weight, part):  # type: ignore[no-untype
 
 
 @njit(**INNER)
-def _join(expert, phi, i):  # type: ignore[no-untyped-def]
+def _join(expert, phi, i):
     """Give a variable to every column that holds a number and has none."""
     variables, places = expert.variables, expert.places
     for c in range(expert.coefficients.shape[2]):

@@ -255,11 +255,11 @@ class LeastSquares(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not Fitting:
         return None
 
-    def fit(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def fit(expert, phi, i, outputs, e, aim, known, weight, residual):
         residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         part = expert.forgetting
         if expert.watched:

@@ -96,11 +96,11 @@ class Projection(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not Projecting:
         return None
 
-    def project(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def project(expert, phi, i, outputs, e, aim, known, weight, residual):
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) / weight * expert.features
         slowness = expert.slowness
@@ -113,7 +113,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
 
 
 @njit(**INNER)
-def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-untyped-def]
+def _project(expert, phi, i, length, residual, known, rho):
     """Project an expert's coefficients onto one row's equation, as :func:`project_around` does."""
     place, columns = i * phi.shape[1] + expert.first, expert.coefficients.shape[2]
     whole = length * np.float64(inner_product(phi, place, phi, place, columns)) + rho
@@ -123,7 +123,7 @@ def _project(expert, phi, i, length, residual, known, rho):  # type: ignore[no-u
 
 
 @njit(**INNER)
-def project_around(expert, start, stop, phi, i, length, residual, rho):  # type: ignore[no-untyped-def]
+def project_around(expert, start, stop, phi, i, length, residual, rho):
     """Project the coefficients outside columns ``start … stop − 1`` of an expert onto one row's equation.
 
     ``A_k ← A_k + φ r_k/(length · φᵀφ + ρ)``, in place: ``residual`` is ``(K,)`` float64, ``length`` the
@@ -150,7 +150,7 @@ def residuals_of(loss: int, lesson: Lesson) -> Array:
 
 
 @njit(**ENTRY)
-def _residuals(loss, outputs, aims, known, out):  # type: ignore[no-untyped-def]
+def _residuals(loss, outputs, aims, known, out):
     for i in range(outputs.shape[0]):
         residuals(loss, outputs[i, :known], aims[i], out[i, :known])
 

@@ -258,11 +258,11 @@ class Recursion(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not Recursing:
         return None
 
-    def recur(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def recur(expert, phi, i, outputs, e, aim, known, weight, residual):
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         left = _pursue(expert, phi, i, residual[:known], weight)
         if expert.projected:
@@ -279,7 +279,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
 
 
 @njit(**INNER)
-def _pursue(expert, phi, i, residual, weight):  # type: ignore[no-untyped-def]
+def _pursue(expert, phi, i, residual, weight):
     """Fit the open block to the event of row ``i``; return the share of the residual that is left."""
     size, begin = expert.sums.shape[0], expert.begin
     padded = (size + LANES - 1) // LANES * LANES

@@ -104,10 +104,10 @@ class Prior(Expert):
 
 
 @overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+def _evaluate(expert, phi, i, outputs, e) -> Any:
     if expert.instance_class is Echoing:
 
-        def echo(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+        def echo(expert, phi, i, outputs, e):
             for k in range(outputs.shape[2]):
                 said = phi[i, expert.first + k % SHARED] * expert.inverse
                 if expert.classes:
@@ -117,7 +117,7 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def
         return echo
     if expert.instance_class is Counting:
 
-        def frequency(expert, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+        def frequency(expert, phi, i, outputs, e):
             total = _PRIOR
             for k in range(outputs.shape[2]):
                 total += expert.counts[k]
@@ -130,12 +130,12 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is Echoing:
         return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None
     if expert.instance_class is Counting:
 
-        def count(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+        def count(expert, phi, i, outputs, e, aim, known, weight, residual):
             expert.counts[int(aim)] += min(weight, _HEAVIEST)
 
         return count

@@ -177,7 +177,7 @@ class Subspace(Expert):
 
 
 @njit(**ENTRY)
-def _test(basis):  # type: ignore[no-untyped-def]
+def _test(basis):
     """Fill a basis with signs that follow no pattern: what the first refresh multiplies by."""
     for i in range(basis.shape[0]):
         for f in range(basis.shape[1]):
@@ -186,11 +186,11 @@ def _test(basis):  # type: ignore[no-untyped-def]
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if expert.instance_class is not Subspacing:
         return None
 
-    def move(expert, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def move(expert, phi, i, outputs, e, aim, known, weight, residual):
         length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
         _move(expert, phi, i, length, residual, known, factor.noise_of(weight))
         count_step(expert.clock, expert.coefficients)
@@ -201,7 +201,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # t
 
 
 @njit(**INNER)
-def _move(expert, phi, i, length, residual, known, noise):  # type: ignore[no-untyped-def]
+def _move(expert, phi, i, length, residual, known, noise):
     rank, columns = expert.basis.shape
     place, schedule, events = i * phi.shape[1] + expert.first, expert.schedule, expert.clock[EVENTS]
     whole, left, shrunk = np.float64(inner_product(phi, place, phi, place, columns)), 1.0, 1.0
@@ -233,7 +233,7 @@ def _move(expert, phi, i, length, residual, known, noise):  # type: ignore[no-un
 
 
 @njit(**INNER)
-def _add_rows(out, k, factors, rows):  # type: ignore[no-untyped-def]
+def _add_rows(out, k, factors, rows):
     """Add rows times factors to row ``k`` of the first of ``out``, four rows at a time, in their order."""
     columns = rows.shape[1]
     for start in range(0, columns, _TILE):
@@ -247,7 +247,7 @@ def _add_rows(out, k, factors, rows):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _refresh(expert):  # type: ignore[no-untyped-def]
+def _refresh(expert):
     """Make the sums the new basis: by Gram and Schmidt, each direction twice, in double precision."""
     rank, columns = expert.basis.shape
     basis, sums, schedule = expert.basis, expert.sums, expert.schedule

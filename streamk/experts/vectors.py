@@ -31,12 +31,12 @@ _FOUR = 4
 
 
 @intrinsic
-def _inner_product(typing_context, a, i, b, j, length):  # type: ignore[no-untyped-def]
+def _inner_product(typing_context, a, i, b, j, length):
     """Return ``Σ_l a[i + l] b[j + l]``, ``l < length``."""
     if not _are_flat(a, b):
         return None
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return _products(context, builder, signature, arguments, 1)[0]
 
     n = types.intp
@@ -45,12 +45,12 @@ def _inner_product(typing_context, a, i, b, j, length):  # type: ignore[no-untyp
 
 def _storing(count: int) -> Any:
     @intrinsic
-    def products(typing_context, a, i, b, j, length, out, k):  # type: ignore[no-untyped-def]
+    def products(typing_context, a, i, b, j, length, out, k):
         """Set ``out[k + r]`` to the inner product of row ``r < count`` of ``a, i`` with ``b, j``."""
         if not _are_flat(a, b, out):
             return None
 
-        def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, builder, signature, arguments):
             target = at(builder, data(context, builder, signature, arguments, 5), arguments[6])
             for r, total in enumerate(_products(context, builder, signature, arguments, count)):
                 builder.store(total, at(builder, target, index(r)))
@@ -63,13 +63,13 @@ def _storing(count: int) -> Any:
 
 
 @intrinsic
-def _add_scaled(typing_context, out, i, factor, values, j, length):  # type: ignore[no-untyped-def]
+def _add_scaled(typing_context, out, i, factor, values, j, length):
     """Add ``factor`` times the numbers of ``values`` from ``j`` on to those of ``out`` from ``i`` on."""
     if not _are_flat(out, values):
         return None
     n = types.intp
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         target = at(b, data(context, b, signature, arguments, 0), arguments[1])
         source = at(b, data(context, b, signature, arguments, 3), arguments[4])
         scale = spread(b, arguments[2])
@@ -90,7 +90,7 @@ _four, _one = _storing(_FOUR), _storing(1)
 
 
 @both()
-def inner_products(a, rows, b, j, length, out, k):  # type: ignore[no-untyped-def]
+def inner_products(a, rows, b, j, length, out, k):
     """Set ``out[k + r]`` (flat, float32) to the inner product of row ``r < rows`` of ``a`` and ``b, j``."""
     fours = rows - rows % _FOUR
     for r in range(0, fours, _FOUR):

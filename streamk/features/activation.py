@@ -18,7 +18,7 @@ LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 
 
 @both(nogil=True)
-def activate(kind, amplitude, angles, rows, features):  # type: ignore[no-untyped-def]
+def activate(kind, amplitude, angles, rows, features):
     """Turn the angles of some rows into features, in place; columns from ``features`` on become 0.
 
     ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` takes the

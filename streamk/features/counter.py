@@ -33,7 +33,7 @@ MASK64 = (1 << 64) - 1
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def mix64(x):  # type: ignore[no-untyped-def]
+def mix64(x):
     """Return the SplitMix64 finaliser of one ``uint64``: a bijection of 64-bit words."""
     x = np.uint64(x)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -42,13 +42,13 @@ def mix64(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def stream_key(block_key, input_key):  # type: ignore[no-untyped-def]
+def stream_key(block_key, input_key):
     """Return the key of the stream that belongs to one feature block and one input."""
     return mix64(np.uint64(block_key) ^ np.uint64(input_key))
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def bits32(low, high, i):  # type: ignore[no-untyped-def]
+def bits32(low, high, i):
     """Return 32 random bits of counter ``i`` in the stream with key ``(high << 32) | low``."""
     x = np.uint32(np.uint32(np.uint32(i) * np.uint32(0x9E3779B9)) + low)
     x = np.uint32((x ^ (x >> np.uint32(16)) ^ high) * np.uint32(0x21F0AAAD))
@@ -57,7 +57,7 @@ def bits32(low, high, i):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def fill_bits(key, out):  # type: ignore[no-untyped-def]
+def fill_bits(key, out):
     """Fill ``out`` (``uint32``) with the words of counters ``0, 1, …`` of one stream."""
     low = np.uint32(key & np.uint64(0xFFFFFFFF))
     high = np.uint32(key >> np.uint64(32))
@@ -66,7 +66,7 @@ def fill_bits(key, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def _block_keys(seed, count):  # type: ignore[no-untyped-def]
+def _block_keys(seed, count):
     keys = np.empty(count, dtype=np.uint64)
     for b in range(count):
         keys[b] = mix64(seed + np.uint64(b + 1) * np.uint64(GOLDEN64))

@@ -170,7 +170,7 @@ def _shrunk(values: Array, by: Any) -> Array:
 
 
 @njit(**INNER)
-def add_products(sections, inputs, found, count, i, unit, events, target, aim, weight):  # type: ignore[no-untyped-def]
+def add_products(sections, inputs, found, count, i, unit, events, target, aim, weight):
     """Count row ``i`` of inputs, in units of ``unit``, whose target number ``target`` is ``aim``."""
     if sections is not None and sections.learned and events >= _FIRST:
         places, values, known = np.zeros(count + 1, dtype=np.int64), np.zeros(MOST), 1

@@ -192,14 +192,14 @@ def use_of(squares: float, products: float, spread: float) -> float:
 
 
 @njit(**INNER)
-def drawn(events, count):  # type: ignore[no-untyped-def]
+def drawn(events, count):
     """Return which of ``count`` inputs is tested at the event that follows so many, −1 for none."""
     j = np.int64(mix64(np.uint64(int(events))) % np.uint64(max(count, _FEWEST)))
     return j if j < count else np.int64(-1)
 
 
 @njit(**INNER)
-def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots):  # type: ignore[no-untyped-def]
+def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots):
     """Fill ``changed``, ``keys`` and ``slots`` with row ``i``, the field of input ``j`` of an earlier event.
 
     Returns how many inputs the changed row has, −1 if it would be the same. ``unit`` are the factors of the
@@ -238,7 +238,7 @@ def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, chan
 
 
 @njit(**INNER)
-def count_test(exchanges, slot, key, squares, products, errors, weight, moved):  # type: ignore[no-untyped-def]
+def count_test(exchanges, slot, key, squares, products, errors, weight, moved):
     """Add one test of the field of an input; a field met for the first time is given a place.
 
     ``squares``, ``products`` and ``errors`` are ``d²``, ``d e`` and ``e²``. One that would not have ``moved``
@@ -255,7 +255,7 @@ def count_test(exchanges, slot, key, squares, products, errors, weight, moved): 
 
 
 @njit(**INNER)
-def pool_event(exchanges, inputs, found, of, count, i, events, unit):  # type: ignore[no-untyped-def]
+def pool_event(exchanges, inputs, found, of, count, i, events, unit):
     """Put row ``i`` into the pool, in the place of a random event, if its turn comes."""
     if count == 0:
         return

@@ -28,7 +28,7 @@ _EMPTY = np.uint64(0)
 
 
 @njit(**INNER)
-def fill_frequencies(block_keys, families, radii, input_key, out, row):  # type: ignore[no-untyped-def]
+def fill_frequencies(block_keys, families, radii, input_key, out, row):
     """Fill one row of ``out`` (float32, 64 columns per block) with the frequencies of one input."""
     for b in range(block_keys.shape[0]):
         key = stream_key(block_keys[b], input_key)
@@ -41,14 +41,14 @@ def fill_frequencies(block_keys, families, radii, input_key, out, row):  # type:
 
 
 @njit(nogil=True, **ENTRY)
-def frequency_matrix(block_keys, families, radii, input_keys, out):  # type: ignore[no-untyped-def]
+def frequency_matrix(block_keys, families, radii, input_keys, out):
     """Fill row ``j`` of ``out`` with the frequencies of input ``input_keys[j]``."""
     for j in range(input_keys.shape[0]):
         fill_frequencies(block_keys, families, radii, input_keys[j], out, j)
 
 
 @njit(**INNER)
-def find(table, key):  # type: ignore[no-untyped-def]
+def find(table, key):
     """Return the cell of ``key``, or the empty cell where it belongs (linear probing)."""
     mask = np.uint64(table.shape[1] - 1)
     cell = (key ^ (key >> np.uint64(32))) & mask
@@ -58,7 +58,7 @@ def find(table, key):  # type: ignore[no-untyped-def]
 
 
 @both()
-def frequency_rows(features, keys, where):  # type: ignore[no-untyped-def]
+def frequency_rows(features, keys, where):
     """Set ``where[i, j]`` to the row of the frequency table that holds the frequencies of ``keys[i, j]``.
 
     ``features`` is a :class:`streamk.features.map.MapRecord`. Missing rows are generated. If they do not fit,

@@ -14,12 +14,12 @@ from numba.extending import intrinsic
 
 
 @intrinsic
-def _fma(typing_context, a, b, c):  # type: ignore[no-untyped-def]
+def _fma(typing_context, a, b, c):
     """Return ``a·b + c`` of three float32 numbers, rounded once."""
     return types.float32(types.float32, types.float32, types.float32), _generate
 
 
-def _generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def _generate(context, builder, signature, arguments):
     return builder.fma(*arguments)
 
 

@@ -33,25 +33,25 @@ def groups_of(bits: int) -> NDArray[np.int64]:
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def gap_of(groups):  # type: ignore[no-untyped-def]
+def gap_of(groups):
     """Return the ``gap`` of a tile: a vector is left out after every ``2**gap`` coordinates."""
     return groups[0] if groups[0] > 3 else np.int64(MOST_BITS)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def address(coordinate, gap):  # type: ignore[no-untyped-def]
+def address(coordinate, gap):
     """Return where the vector of a coordinate begins in a tile."""
     return (coordinate + (coordinate >> gap)) * LANES
 
 
 @both()
-def tile_size(groups):  # type: ignore[no-untyped-def]
+def tile_size(groups):
     """Return the numbers in a tile, with one vector to spare behind the coordinates."""
     return address(np.int64(1) << groups.sum(), gap_of(groups)) + LANES
 
 
 @both(nogil=True)
-def transform(groups, inputs, signs, first, tile):  # type: ignore[no-untyped-def]
+def transform(groups, inputs, signs, first, tile):
     """Fill ``tile`` with ``H D₁ H D₂ H D₃ x``.
 
     Parameters
@@ -85,7 +85,7 @@ def transform(groups, inputs, signs, first, tile):  # type: ignore[no-untyped-de
 
 
 @njit(**INNER)
-def _open(size, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+def _open(size, inputs, c, gap, signs, sign, tile):
     if size == 3:
         _open3(inputs, c, gap, signs, sign, tile)
     elif size == 4:
@@ -95,7 +95,7 @@ def _open(size, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-d
 
 
 @njit(**INNER)
-def _each(size, level, bits, gap, tile):  # type: ignore[no-untyped-def]
+def _each(size, level, bits, gap, tile):
     """Apply the levels ``level … level + size − 1``."""
     step = np.int64(1) << level
     stride = address(step, gap)
@@ -110,7 +110,7 @@ def _each(size, level, bits, gap, tile):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _each_turn(size, level, bits, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+def _each_turn(size, level, bits, gap, signs, sign, tile):
     """Apply some levels, then signs, then the same levels."""
     step = np.int64(1) << level
     stride = address(step, gap) if level > 0 else np.int64(LANES)

@@ -19,7 +19,7 @@ _TILE = 256  # features worked on at once: their frequencies stay in the first c
 
 
 @both(nogil=True)
-def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):  # type: ignore[no-untyped-def]
+def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):
     """Fill ``phi`` with the angles of rows of scaled inputs.
 
     Parameters

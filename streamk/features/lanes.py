@@ -168,7 +168,7 @@ def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list
 
 
 @both()
-def empty_aligned(count):  # type: ignore[no-untyped-def]
+def empty_aligned(count):
     """Return an array of float32 numbers that begins at a multiple of 64 bytes."""
     buffer = np.empty(count + LANES, dtype=np.float32)
     skip = (-(np.int64(buffer.ctypes.data) >> 2)) & (LANES - 1)

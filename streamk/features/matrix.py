@@ -59,7 +59,7 @@ def fill(
 
 
 @njit(nogil=True, **ENTRY)
-def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
     """Do what ``featurize`` does, for no more rows at once than the cache has room for.
 
     Returns 0, or how much room the cache lacks to begin at all: how many frequencies a row has.

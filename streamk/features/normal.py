@@ -80,11 +80,11 @@ def halves(b: Any, key: Value) -> tuple[Value, Value]:
 
 
 @intrinsic
-def _fill_normals(typing_context, key, out, row, start):  # type: ignore[no-untyped-def]
+def _fill_normals(typing_context, key, out, row, start):
     """Fill columns ``start … start + 63`` of a row of ``out`` (float32) with the group of a stream key."""
     n = types.intp
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         low, high = halves(b, arguments[0])
         width = shape(context, b, signature, arguments, 1)[1]
         target = at(b, data(context, b, signature, arguments, 1), b.mul(arguments[2], width), arguments[3])

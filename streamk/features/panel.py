@@ -33,7 +33,7 @@ def pack(frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 @njit(nogil=True, **ENTRY)
-def fill_panel_angles(inputs, start, stop, panels, phases, phi):  # type: ignore[no-untyped-def]
+def fill_panel_angles(inputs, start, stop, panels, phases, phi):
     """Fill ``phi`` with the angles of rows ``start … stop − 1`` of ``inputs`` ``(n, d)``, by fours.
 
     ``inputs`` and ``phi`` must have rows up to the next multiple of four.
@@ -45,7 +45,7 @@ def fill_panel_angles(inputs, start, stop, panels, phases, phi):  # type: ignore
 
 
 @intrinsic
-def _intrinsic(typing_context, inputs, i, panels, first, d, phases, f, phi, to):  # type: ignore[no-untyped-def]
+def _intrinsic(typing_context, inputs, i, panels, first, d, phases, f, phi, to):
     """Set ``phi[to:to+4, f:f+16]`` to the angles of rows ``i … i + 3`` over one panel."""
     n = types.intp
     return types.void(inputs, n, panels, n, n, phases, n, phi, n), _generate
@@ -54,7 +54,7 @@ def _intrinsic(typing_context, inputs, i, panels, first, d, phases, f, phi, to):
 _angles: Any = _intrinsic  # Numba's annotations count the typing context among the arguments
 
 
-def _generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+def _generate(context, builder, signature, arguments):
     vector = ir.VectorType(ir.FloatType(), LANES)
     kind = ir.FunctionType(vector, [vector] * 3)
     fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")

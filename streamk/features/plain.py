@@ -64,7 +64,7 @@ def index_of(keys: Keys) -> NDArray[np.int64]:
 
 
 @njit(**INNER)
-def columns_for(sections, width):  # type: ignore[no-untyped-def]
+def columns_for(sections, width):
     """Return how many columns stand for so many features; 0 if there are no plain ones."""
     if sections is None:
         return 0
@@ -72,7 +72,7 @@ def columns_for(sections, width):  # type: ignore[no-untyped-def]
 
 
 @njit(**CALLED)
-def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
+def column_of(keys, index, key, learned):
     """Return the column of an input, given one now if it is learned and there is room; 0 if it has none."""
     places = np.uint64(index.shape[0])
     place = key % places
@@ -89,19 +89,19 @@ def column_of(keys, index, key, learned):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def has_room(keys, slot):  # type: ignore[no-untyped-def]
+def has_room(keys, slot):
     """Return whether there is a column for one more input of this slot."""
     return keys[_COUNT] < np.uint64(keys.shape[0] if slot > CATEGORY else _VALUES)
 
 
 @njit(**INNER)
-def tag_of(slot, key):  # type: ignore[no-untyped-def]
+def tag_of(slot, key):
     """Return the tag of the field of an input: its key, or what stands as the slot of a category."""
     return np.uint64(np.int64(slot)) if slot <= CATEGORY else key
 
 
 @njit(**CALLED)
-def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):  # type: ignore[no-untyped-def]
+def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
     """Fill row ``i`` of ``phi``: before each part of its ``features`` a constant, inputs, room for labels."""
     if sections is not None:
         row, source = i * phi.shape[1], i * features.shape[1]
@@ -125,7 +125,7 @@ def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):  
 
 
 @njit(**INNER)
-def fill_labels(sections, memory, when, phi, i):  # type: ignore[no-untyped-def]
+def fill_labels(sections, memory, when, phi, i):
     """Put the memory of labels into row ``i`` of ``phi``."""
     if sections is not None:
         recall(memory, when, sections.amplitude, phi, i, LINEAR)

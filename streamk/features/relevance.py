@@ -117,7 +117,7 @@ def transform_of(
 
 
 @njit(**INNER)
-def inputs_for(sections):  # type: ignore[no-untyped-def]
+def inputs_for(sections):
     """Return how many kinds of inputs there are: as they are, and under the relevance of every block."""
     if sections is None:
         return 1
@@ -125,7 +125,7 @@ def inputs_for(sections):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
+def is_due(sections, events, inputs):
     """Return whether gradients are taken at the event that follows so many."""
     if sections is None:
         return False
@@ -133,7 +133,7 @@ def is_due(sections, events, inputs):  # type: ignore[no-untyped-def]
 
 
 @njit(**CALLED)
-def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-untyped-def]
+def transform_row(sections, inputs, found, of, count, i):
     """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``.
 
     Returns whether an input will get a column if the row is learned, by which later rows are transformed.
@@ -164,7 +164,7 @@ def transform_row(sections, inputs, found, of, count, i):  # type: ignore[no-unt
 
 
 @njit(**INNER)
-def add_gradients(sections, slopes, found, count, i, weight):  # type: ignore[no-untyped-def]
+def add_gradients(sections, slopes, found, count, i, weight):
     """Add the outer products of the slopes ``(inputs, outputs)`` of row ``i`` to the moments, and count."""
     if sections is not None:
         sections.moments[0, 0] += weight
@@ -178,7 +178,7 @@ def add_gradients(sections, slopes, found, count, i, weight):  # type: ignore[no
 
 
 @njit(**INNER)
-def follow_gaps(sections, rows, r, inputs, found, count, i, unit):  # type: ignore[no-untyped-def]
+def follow_gaps(sections, rows, r, inputs, found, count, i, unit):
     """Note the numbers of row ``r``, of which row ``i`` of ``inputs``, in ``unit``, are the scaled ones."""
     if sections is not None and sections.learned:
         slots, keys, values = rows
@@ -199,7 +199,7 @@ def follow_gaps(sections, rows, r, inputs, found, count, i, unit):  # type: igno
 
 
 @njit(**INNER)
-def step_of(sections, key, value):  # type: ignore[no-untyped-def]
+def step_of(sections, key, value):
     """Return by how much an input is changed to see what it does, 0 if it cannot be said.
 
     In deviations, as ``value`` is; its mean is at 1. What has no gap is no number, or has never changed.

@@ -160,7 +160,7 @@ def _arrays(inputs: Any) -> list[NDArray[Any]]:
 
 
 @njit(**INNER)
-def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):  # type: ignore[no-untyped-def]
+def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
     """Store row ``r``, whose columns are row ``i`` of ``phi``, as the event that follows so many.
 
     ``target`` is learned where ``said`` was predicted and ``came``.
@@ -176,7 +176,7 @@ def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
 
 
 @njit(**INNER)
-def _inputs_of(rows, r):  # type: ignore[no-untyped-def]
+def _inputs_of(rows, r):
     """Return how many inputs row ``r`` has."""
     keys = rows[1]
     shared, count = min(r, keys.shape[0] - 1), 0
@@ -186,7 +186,7 @@ def _inputs_of(rows, r):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _store(sample, rows, r, p):  # type: ignore[no-untyped-def]
+def _store(sample, rows, r, p):
     """Store the inputs of row ``r`` in place ``p``, in the order of their keys."""
     slots, keys, values = rows
     shared, count = min(r, slots.shape[0] - 1), 0

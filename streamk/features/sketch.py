@@ -81,7 +81,7 @@ def sketch_of(
 
 
 @both(nogil=True)
-def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):  # type: ignore[no-untyped-def]
+def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):
     """Fill ``phi`` with the features of rows of scaled inputs.
 
     Parameters
@@ -126,7 +126,7 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):  # t
 
 
 @njit(**INNER)
-def _count_sketch(source, s, d, inputs, found, i, count, cells):  # type: ignore[no-untyped-def]
+def _count_sketch(source, s, d, inputs, found, i, count, cells):
     """Fill ``cells`` with the count sketch of a row and the constant."""
     cells[:] = np.float32(0.0)
     mask = np.uint64(cells.shape[0] - 1)
@@ -142,12 +142,12 @@ def _count_sketch(source, s, d, inputs, found, i, count, cells):  # type: ignore
 
 
 @njit(cache=True, inline="always", error_model="numpy")
-def _within(value, most):  # type: ignore[no-untyped-def]
+def _within(value, most):
     return min(max(value, -most), most)
 
 
 @njit(**INNER)
-def _transform(real, imaginary, cosines, sines, work):  # type: ignore[no-untyped-def]
+def _transform(real, imaginary, cosines, sines, work):
     """Transform in place: ``X_t = Σ_k x_k e^{−2πi kt/D}``, ``D`` a power of two (in Stockham's order)."""
     size = real.shape[0]
     length, step = size // 2, 1

@@ -52,7 +52,7 @@ def room_for_row(source: Any, keys: Any) -> int:
 
 
 @overload(room_for_row, jit_options=INNER)
-def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
+def _room_for_row(source, keys) -> Any:
     if isinstance(source, types.NoneType):
         return lambda source, keys: _most_above(keys, np.uint64(ABSENT))
     if source.instance_class is Structured:
@@ -61,7 +61,7 @@ def _room_for_row(source, keys) -> Any:  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _most_above(keys, least):  # type: ignore[no-untyped-def]
+def _most_above(keys, least):
     most = 0
     for i in range(keys.shape[0]):
         fields = 0
@@ -72,7 +72,7 @@ def _most_above(keys, least):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
+def rows_at_once(room, keys, frequencies):
     """Return how many rows ``featurize`` may be given, at most 16: those whose frequencies fit the cache.
 
     ``room`` is what :func:`room_for_row` returns, at most the rows of ``frequencies``.
@@ -83,20 +83,20 @@ def rows_at_once(room, keys, frequencies):  # type: ignore[no-untyped-def]
 
 
 @overload(featurize, jit_options=INNER)
-def _featurize(source, features, inputs, found, counts, amplitude, phi) -> Any:  # type: ignore[no-untyped-def]
+def _featurize(source, features, inputs, found, counts, amplitude, phi) -> Any:
     if isinstance(source, types.NoneType):
         return _keyed
     return {Structured: _structured, Sketch: _sketch}[source.instance_class]
 
 
-def _keyed(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+def _keyed(source, features, inputs, found, counts, amplitude, phi):
     where = np.empty(found.shape, dtype=np.int32)
     frequency_rows(features, found, where)
     fill_angles(inputs, where, counts, features.frequencies, features.waves, features.runs, phi)
     activate(features.kind, amplitude, phi, counts.shape[0], features.features)
 
 
-def _structured(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+def _structured(source, features, inputs, found, counts, amplitude, phi):
     rows, waves = counts.shape[0], features.waves
     keyed = _without_slots(inputs, found, counts)
     if keyed[2].max() > 0:
@@ -120,12 +120,12 @@ def _structured(source, features, inputs, found, counts, amplitude, phi):  # typ
         activate(features.kind, amplitude, phi, rows, features.features)
 
 
-def _sketch(source, features, inputs, found, counts, amplitude, phi):  # type: ignore[no-untyped-def]
+def _sketch(source, features, inputs, found, counts, amplitude, phi):
     tensor_sketch(source, inputs[0], found, counts, features.features, amplitude, phi)
 
 
 @njit(**INNER)
-def _without_slots(inputs, found, counts):  # type: ignore[no-untyped-def]
+def _without_slots(inputs, found, counts):
     """Return the inputs that have no slot, their keys (0 after the last), and how many there are."""
     values, keys = np.zeros_like(inputs), np.zeros_like(found)
     kept = np.zeros_like(counts)

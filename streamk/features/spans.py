@@ -20,10 +20,10 @@ _INDEX, _NUMBER = types.intp, types.float32
 
 
 @intrinsic
-def _copy(typing_context, out, to, source, start, count):  # type: ignore[no-untyped-def]
+def _copy(typing_context, out, to, source, start, count):
     """Copy ``count`` float32 numbers from ``source``, that do not overlap with where they go."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         there = at(b, data(context, b, signature, arguments, 0), arguments[1])
         here = at(b, data(context, b, signature, arguments, 2), arguments[3])
         cgutils.raw_memcpy(b, there, here, arguments[4], _BYTES)
@@ -33,10 +33,10 @@ def _copy(typing_context, out, to, source, start, count):  # type: ignore[no-unt
 
 
 @intrinsic
-def _clear(typing_context, out, to, count):  # type: ignore[no-untyped-def]
+def _clear(typing_context, out, to, count):
     """Make ``count`` float32 numbers 0."""
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         there = at(b, data(context, b, signature, arguments, 0), arguments[1])
         cgutils.memset(b, there, times(b, arguments[2], _BYTES), 0)
         return context.get_dummy_value()
@@ -45,13 +45,13 @@ def _clear(typing_context, out, to, count):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _add_rows(typing_context, out, rows, start, places, values, first, count):  # type: ignore[no-untyped-def]
+def _add_rows(typing_context, out, rows, start, places, values, first, count):
     """Fill the 64 numbers of ``out`` with ``Σ_m rows[start + 64 places[m] :] values[first + m]``, float32.
 
     The sums begin at 0 and run over ``m < count`` in order; where a place is 0, 0 is added.
     """
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         out, rows, places, values = (data(context, b, signature, arguments, k) for k in (0, 1, 3, 4))
         rows, values = at(b, rows, arguments[2]), at(b, values, arguments[5])
         zero = ir.Constant(vector(), [0.0] * LANES)
@@ -73,13 +73,13 @@ def _add_rows(typing_context, out, rows, start, places, values, first, count):  
 
 
 @intrinsic
-def _add_products(typing_context, sums, start, values, last, factor):  # type: ignore[no-untyped-def]
+def _add_products(typing_context, sums, start, values, last, factor):
     """Add ``factor · (values[last] values[k])`` to ``sums[start + k]`` for ``k ≤ last``, float64.
 
     ``sums`` and ``values`` are read up to the next multiple of 16; what is beyond ``last`` stays.
     """
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         sums, values = (data(context, b, signature, arguments, k) for k in (0, 2))
         sums, last = at(b, sums, arguments[1]), arguments[3]
         value, factor = spread(b, b.load(at(b, values, last))), spread(b, arguments[4])

@@ -18,7 +18,7 @@ from streamk.features.tiles import Finish, Target, emit_angles, emit_cosines, ga
 
 
 @njit(**INNER)
-def groups_in(source, s):  # type: ignore[no-untyped-def]
+def groups_in(source, s):
     """Return the groups of levels of a segment."""
     count = 0
     for g in range(MOST_GROUPS):
@@ -27,7 +27,7 @@ def groups_in(source, s):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _emit(tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
+def _emit(tile, start, f, step, finish, target):
     if finish.amplitude > 0.0:
         emit_cosines(tile, start, f, step, finish, target)
     else:
@@ -35,7 +35,7 @@ def _emit(tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-untyped-def]
+def project_tile(source, s, inputs, tile, finish, target):
     """Add the projections of sixteen rows on a segment to their angles.
 
     Parameters
@@ -60,7 +60,7 @@ def project_tile(source, s, inputs, tile, finish, target):  # type: ignore[no-un
 
 
 @njit(**INNER)
-def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-untyped-def]
+def project_row(source, s, inputs, tile, finish, out, to):
     """Add the projections of one row, ``inputs`` ``(n,)``, to its angles, ``out[to:]``.
 
     The lanes are sixteen blocks of features, not rows; the operations on a number are the same.
@@ -79,7 +79,7 @@ def project_row(source, s, inputs, tile, finish, out, to):  # type: ignore[no-un
 
 
 @njit(**INNER)
-def by_rows(source, s, features, rows):  # type: ignore[no-untyped-def]
+def by_rows(source, s, features, rows):
     """Return whether so many rows are done sooner one by one than sixteen at once."""
     n = np.int64(1) << groups_in(source, s).sum()
     blocks = -(-features // (n * source.copies))
@@ -87,7 +87,7 @@ def by_rows(source, s, features, rows):  # type: ignore[no-untyped-def]
 
 
 @both()
-def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi):  # type: ignore[no-untyped-def]
+def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi):
     """Add the projections of rows of scaled inputs to their angles, and take the cosines.
 
     Parameters
@@ -143,7 +143,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
 
 
 @njit(**INNER)
-def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):  # type: ignore[no-untyped-def]
+def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):
     """Write up to sixteen rows into a tile of zeros: the inputs whose keys are ``low … low + n − 1``."""
     fields = counts[start]
     alike = fields >= LANES
@@ -170,7 +170,7 @@ def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):  # type:
 
 
 @njit(**INNER)
-def _any_in(source, s, found, counts):  # type: ignore[no-untyped-def]
+def _any_in(source, s, found, counts):
     low = np.uint64(source.segments[s, FIRST] + 1)
     n = np.uint64(1) << np.uint64(groups_in(source, s).sum())
     for i in range(counts.shape[0]):
@@ -181,7 +181,7 @@ def _any_in(source, s, found, counts):  # type: ignore[no-untyped-def]
 
 
 @both(nogil=True)
-def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, to):  # type: ignore[no-untyped-def]
+def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, to):
     """Write the features of some rows of a matrix whose slots are all in the first segment.
 
     Parameters
@@ -231,7 +231,7 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
 
 
 @njit(nogil=True, parallel=True, **ENTRY)
-def project_chunks(source, rows, size, places, limit, waves, amplitude, out):  # type: ignore[no-untyped-def]
+def project_chunks(source, rows, size, places, limit, waves, amplitude, out):
     """Do :func:`project_matrix` for all rows, chunks of ``size`` rows at a time, on Numba's threads."""
     count = rows.shape[0]
     chunks = -(-count // size)

@@ -24,11 +24,11 @@ def opening(size: int, registers: Registers) -> Any:
     lanes = registers.lanes
 
     @intrinsic
-    def sweep(typing_context, inputs, c, gap, signs, sign, tile):  # type: ignore[no-untyped-def]
+    def sweep(typing_context, inputs, c, gap, signs, sign, tile):
         """Fill the vectors of ``c … c + 2^size − 1`` with the transform of the signed inputs."""
         n = types.intp
 
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, b, signature, arguments):
             source, out = (data(context, b, signature, arguments, k) for k in (0, 5))
             c, gap = arguments[1], arguments[2]
             start = times(b, b.add(c, b.lshr(c, gap)), LANES)
@@ -53,10 +53,10 @@ def plain(size: int, registers: Registers) -> Any:
     """Return the sweep that only transforms."""
 
     @intrinsic
-    def sweep(typing_context, tile, start, stride):  # type: ignore[no-untyped-def]
+    def sweep(typing_context, tile, start, stride):
         """Transform ``2^size`` vectors in place."""
 
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, b, signature, arguments):
             base = data(context, b, signature, arguments, 0)
             places = _vectors(b, base, arguments[1], arguments[2], size)
             _transform(b, registers, _reader(b, places, registers.lanes), places)
@@ -71,11 +71,11 @@ def turning(size: int, registers: Registers) -> Any:
     """Return the sweep that transforms, multiplies by signs, and transforms again."""
 
     @intrinsic
-    def sweep(typing_context, tile, start, stride, signs, sign, step):  # type: ignore[no-untyped-def]
+    def sweep(typing_context, tile, start, stride, signs, sign, step):
         """Transform ``2^size`` vectors, multiply by signs ``step`` apart, and transform again, in place."""
         n = types.intp
 
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, b, signature, arguments):
             base = data(context, b, signature, arguments, 0)
             places = _vectors(b, base, arguments[1], arguments[2], size)
             read = _reader(b, places, registers.lanes)

@@ -68,7 +68,7 @@ def gathering(registers: Registers) -> Any:
     lanes = registers.lanes
 
     @intrinsic
-    def gather(typing_context, rows, first, last, column, places, tile, limit):  # type: ignore[no-untyped-def]
+    def gather(typing_context, rows, first, last, column, places, tile, limit):
         """Write columns ``column … column + 15`` of sixteen rows of a matrix into a tile.
 
         The rows are ``first … first + 15``, those after ``last`` being ``last`` again, and column ``j`` goes
@@ -76,7 +76,7 @@ def gathering(registers: Registers) -> Any:
         """
         n = types.intp
 
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, b, signature, arguments):
             source, place, out = (data(context, b, signature, arguments, k) for k in (0, 4, 5))
             _, first, last, column, _, _, limit = arguments
             columns = shape(context, b, signature, arguments, 0)[1]
@@ -110,7 +110,7 @@ def emitting(finished: bool, registers: Registers) -> Any:
     lanes = registers.lanes
 
     @intrinsic
-    def emit(typing_context, tile, start, f, step, finish, target):  # type: ignore[no-untyped-def]
+    def emit(typing_context, tile, start, f, step, finish, target):
         """Turn sixteen coordinates of a tile into features.
 
         The sixteen vectors from ``start`` on are transposed: lane ``l`` has the projections of features
@@ -120,7 +120,7 @@ def emitting(finished: bool, registers: Registers) -> Any:
         """
         n = types.intp
 
-        def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+        def generate(context, b, signature, arguments):
             source = data(context, b, signature, arguments, 0)
             _, start, f, step, _, _ = arguments
             waves, radius, copies, begin, amplitude = members(context, b, signature, arguments, 4)
@@ -162,11 +162,11 @@ def emitting(finished: bool, registers: Registers) -> Any:
 
 
 @intrinsic
-def _cosines(typing_context, angles, i, f, amplitude):  # type: ignore[no-untyped-def]
+def _cosines(typing_context, angles, i, f, amplitude):
     """Turn ``angles[i, f:f+16]`` into ``amplitude · cos``, in place."""
     n = types.intp
 
-    def generate(context, b, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, b, signature, arguments):
         width = shape(context, b, signature, arguments, 0)[1]
         row = b.mul(arguments[1], width)
         pointer = at(b, data(context, b, signature, arguments, 0), row, arguments[2])

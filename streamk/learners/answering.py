@@ -51,7 +51,7 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
 
 
 @njit(**ENTRY)
-def _answer_rows(loan, rows, labels, phi, outputs, out):  # type: ignore[no-untyped-def]
+def _answer_rows(loan, rows, labels, phi, outputs, out):
     """Fill ``phi``, ``outputs`` and ``out``; return as :func:`streamk.learners.events.run` does."""
     coding, source, features = borrowed(loan.coding), borrowed(loan.source), borrowed(loan.features)
     sections = features.sections

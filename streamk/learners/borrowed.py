@@ -22,10 +22,10 @@ from streamk.compiling import ENTRY, INNER
 
 
 @intrinsic
-def _borrowed(typing_context, value):  # type: ignore[no-untyped-def]
+def _borrowed(typing_context, value):
     """Return the same array, or the same tuple of arrays and other values, without counts."""
 
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, arguments):
         return _without_counts(context, builder, signature.args[0], arguments[0])
 
     return value(value), generate
@@ -48,7 +48,7 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 
 
 @intrinsic
-def _keep(typing_context, value):  # type: ignore[no-untyped-def]
+def _keep(typing_context, value):
     """Do nothing, but let a value live until here."""
     return types.void(value), lambda context, builder, signature, arguments: context.get_dummy_value()
 
@@ -89,11 +89,11 @@ def _lend(value: Any) -> Any:
 
 
 @overload(_lend, jit_options=INNER)
-def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
+def _make_loan(value) -> Any:
     if getattr(value, "instance_class", None) is Whole:
         whole = LoanType(list(zip(value.fields, value.types, strict=True)))
 
-        def make_whole(value):  # type: ignore[no-untyped-def]
+        def make_whole(value):
             loan = new(whole)
             loan.coding = borrowed(value.coding)
             loan.source = borrowed(value.source)
@@ -106,7 +106,7 @@ def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
         return make_whole
     kind = LoanType([("value", value)])
 
-    def make(value):  # type: ignore[no-untyped-def]
+    def make(value):
         loan = new(kind)
         loan.value = borrowed(value)
         return loan
@@ -115,6 +115,6 @@ def _make_loan(value) -> Any:  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY)
-def lend(value):  # type: ignore[no-untyped-def]
+def lend(value):
     """Return a loan of a tuple, whose ``value`` compiled code reads, or the members of a :class:`Whole`."""
     return _lend(value)

@@ -59,11 +59,11 @@ def step_all(
 
 
 @overload(evaluate_all, jit_options=INNER)
-def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped-def]
+def _evaluate_all(groups, phi, i, outputs, e) -> Any:
     if not len(groups):
         return lambda groups, phi, i, outputs, e: None
 
-    def each(groups, phi, i, outputs, e):  # type: ignore[no-untyped-def]
+    def each(groups, phi, i, outputs, e):
         group = groups[0]
         for g in range(len(group)):
             evaluate(borrowed(group[g].value), phi, i, outputs, e + g)
@@ -73,11 +73,11 @@ def _evaluate_all(groups, phi, i, outputs, e) -> Any:  # type: ignore[no-untyped
 
 
 @overload(step_all, jit_options=INNER)
-def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:  # type: ignore[no-untyped-def]
+def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     if not len(groups):
         return lambda groups, phi, i, outputs, e, aim, known, weight, residual: None
 
-    def each(groups, phi, i, outputs, e, aim, known, weight, residual):  # type: ignore[no-untyped-def]
+    def each(groups, phi, i, outputs, e, aim, known, weight, residual):
         group = groups[0]
         for g in range(len(group)):
             step(borrowed(group[g].value), phi, i, outputs, e + g, aim, known, weight, residual)
@@ -92,13 +92,13 @@ def count_all(groups: Any) -> int:
 
 
 @overload(count_all, jit_options=INNER)
-def _count_all(groups) -> Any:  # type: ignore[no-untyped-def]
+def _count_all(groups) -> Any:
     count = sum(len(group) for group in groups)
     return lambda groups: count
 
 
 @njit(nogil=True, **ENTRY)
-def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: ignore[no-untyped-def]
+def run(learning, late, rarely, rows, loan, before, stale, goal, out):
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -208,7 +208,7 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):  # type: 
 
 
 @njit(**INNER)
-def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-untyped-def]
+def _scratch(tile, w, width, columns, kinds, experts, most):
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
         np.empty((tile, w), dtype=np.uint64),
@@ -223,13 +223,13 @@ def _scratch(tile, w, width, columns, kinds, experts, most):  # type: ignore[no-
 
 
 @njit(**CALLED)
-def _featurize(loan, inputs, found, widths, raw):  # type: ignore[no-untyped-def]
+def _featurize(loan, inputs, found, widths, raw):
     """Fill ``raw`` with the features of rows of scaled inputs."""
     featurize(borrowed(loan.source), borrowed(loan.features), inputs, found, widths, AMPLITUDE, raw)
 
 
 @njit(**CALLED)
-def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped-def]
+def _answer(loan, when, phi, i, outputs, mixed, out):
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     fill_labels(features.sections, coding.memory, when, phi, i)
@@ -238,14 +238,14 @@ def _answer(loan, when, phi, i, outputs, mixed, out):  # type: ignore[no-untyped
 
 
 @njit(**CALLED)
-def _adapt(loan, before, outputs, mixed, given, target, weight):  # type: ignore[no-untyped-def]
+def _adapt(loan, before, outputs, mixed, given, target, weight):
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
     combiner, asked = borrowed(loan.combiner), borrowed(before.combiner)
     adapt(combiner, asked, borrowed(loan.coding), outputs, mixed, given, target, weight)
 
 
 @njit(**CALLED)
-def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual):  # type: ignore[no-untyped-def]
+def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual):
     """Let relevance and the experts learn row ``i`` of ``count`` inputs, of which they said ``outputs``."""
     coding = borrowed(loan.coding)
     if is_learned(coding, target):
@@ -257,7 +257,7 @@ def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual
 
 
 @njit(**CALLED)
-def _take_products(loan, inputs, found, count, i, aim, weight):  # type: ignore[no-untyped-def]
+def _take_products(loan, inputs, found, count, i, aim, weight):
     """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
@@ -268,7 +268,7 @@ def _take_products(loan, inputs, found, count, i, aim, weight):  # type: ignore[
 
 
 @njit(**CALLED)
-def _answer_changed(loan, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):  # type: ignore[no-untyped-def]
+def _answer_changed(loan, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):
     """Predict one row of changed inputs, which is not learned, into ``out``."""
     sections, row = borrowed(loan.features).sections, np.int64(0)
     transform_row(sections, inputs, keys, slots, counts[0], row)
@@ -278,7 +278,7 @@ def _answer_changed(loan, inputs, keys, slots, counts, raw, phi, outputs, mixed,
 
 
 @njit(**CALLED)
-def _take_gradients(loan, inputs, found, of, count, i, given, weight):  # type: ignore[no-untyped-def]
+def _take_gradients(loan, inputs, found, of, count, i, given, weight):
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
     ``count`` is that of its inputs, ``given`` its prediction.
@@ -311,14 +311,14 @@ def _take_gradients(loan, inputs, found, of, count, i, given, weight):  # type: 
 
 
 @njit(**CALLED)
-def _take_test(loan, exchanges, inputs, found, of, count, i, given, target, weight):  # type: ignore[no-untyped-def]
+def _take_test(loan, exchanges, inputs, found, of, count, i, given, target, weight):
     """Let relevance see whether a field of row ``i`` helps to predict its target, if its turn comes."""
     if exchanges is not None:
         _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight)
 
 
 @njit(**CALLED)
-def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight):  # type: ignore[no-untyped-def]
+def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
     coding, features = borrowed(loan.coding), borrowed(loan.features)
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
@@ -356,7 +356,7 @@ def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, wei
 
 
 @njit(**ENTRY)
-def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def]
+def combine_many(coding, combiner, outputs, out):
     """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
     experts, _, rows, most = outputs.shape
     mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
@@ -366,7 +366,7 @@ def combine_many(coding, combiner, outputs, out):  # type: ignore[no-untyped-def
 
 
 @njit(**ENTRY)
-def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: ignore[no-untyped-def]
+def adapt_many(coding, combiner, outputs, targets, weights, aims):
     """Let the combiner learn from a block; fill ``aims``, and take the weight of strays."""
     experts, _, rows, most = outputs.shape
     mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
@@ -384,7 +384,7 @@ def adapt_many(coding, combiner, outputs, targets, weights, aims):  # type: igno
 
 
 @njit(**ENTRY)
-def observe_block(coding, rows, targets, weights):  # type: ignore[no-untyped-def]
+def observe_block(coding, rows, targets, weights):
     """Let scales and counters learn from a block."""
     for i in range(targets.shape[0]):
         observe_row(rows, i, coding.statistics, coding.horizon, weights[i])

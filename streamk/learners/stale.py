@@ -180,6 +180,6 @@ def unlabelled_before(
 
 
 @njit(**INNER)
-def is_drawn(rarely, events):  # type: ignore[no-untyped-def]
+def is_drawn(rarely, events):
     """Return whether the event that follows so many is one in ``rarely``, at random; never if that is 0."""
     return rarely > 0 and mix64(np.uint64(int(events)) ^ np.uint64(0x7374616C65)) % np.uint64(rarely) == 0

@@ -27,7 +27,7 @@ def decisions(probabilities: Floats) -> Integers:
 
 
 @njit(**ENTRY, nogil=True)
-def decide_rows(probabilities, said):  # type: ignore[no-untyped-def]
+def decide_rows(probabilities, said):
     """Fill in the first of the most probable classes of each row, -1 where there is no prediction.
 
     Return how many rows have one, and how many classes these give a probability that is not 0: one more than
@@ -53,7 +53,7 @@ def decide_rows(probabilities, said):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY, nogil=True)
-def count(targets, probabilities, said, edges, fine, counts, bins, own, squares):  # type: ignore[no-untyped-def]
+def count(targets, probabilities, said, edges, fine, counts, bins, own, squares):
     """Count the rows of events that have a prediction; say what they gave their classes, and its errors.
 
     Parameters

@@ -40,7 +40,7 @@ _MOST = 2**35  # values added at once, so that no bin reaches 2**63
 
 
 @njit(**ENTRY, nogil=True)
-def _add_halves(bits, halves):  # type: ignore[no-untyped-def]
+def _add_halves(bits, halves):
     """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits, and their lower 26.
 
     What is not finite is left out. Return the least and the greatest exponent, of it as well.

@@ -30,7 +30,7 @@ _SCALE = _HALF / 0.5**0.25
 
 
 @both()
-def score_cell(score):  # type: ignore[no-untyped-def]
+def score_cell(score):
     """Return the cell of a score from 0 to 1; a higher score is never in a lower cell.
 
     Examples
@@ -44,7 +44,7 @@ def score_cell(score):  # type: ignore[no-untyped-def]
 
 
 @njit(**ENTRY, nogil=True)
-def count_cells(targets, probabilities, said, ranks):  # type: ignore[no-untyped-def]
+def count_cells(targets, probabilities, said, ranks):
     """Count which cells are hit, ``(C, 2, cells)``: for each class by others' events, and by its own."""
     for row in range(len(targets)):
         if said[row] < 0:
@@ -73,7 +73,7 @@ def area(own: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[float, float
 
 
 @njit(**ENTRY, nogil=True)
-def _pairs(own, other):  # type: ignore[no-untyped-def]
+def _pairs(own, other):
     """Return both totals, twice the pairs whose first is higher, ties counted half, and the ties."""
     total, below, doubled, ties = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for cell in range(len(own)):

@@ -17,7 +17,7 @@ SIZES = [*range(1, 71), 269, 653]
 
 
 @intrinsic
-def _fused(typing_context, x, y, z):  # type: ignore[no-untyped-def]
+def _fused(typing_context, x, y, z):
     """Return ``xy + z`` of numbers, rounded once."""
 
     def generate(context: Any, b: Any, signature: Any, arguments: Any) -> Any:
@@ -28,7 +28,7 @@ def _fused(typing_context, x, y, z):  # type: ignore[no-untyped-def]
 
 
 @njit
-def one_column_at_a_time(diagonal, packed, x, noise, gain):  # type: ignore[no-untyped-def]
+def one_column_at_a_time(diagonal, packed, x, noise, gain):
     left, at = noise, 0
     for j in range(len(diagonal)):
         numbers = (j + LANES - 1) // LANES * LANES
