@@ -8,7 +8,7 @@ from typing import Any
 
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
-from streamk.learners.merge import joined, merge
+from streamk.learners.merging import joined, merge
 from streamk.threads import one_blas_thread
 
 Join = Callable[[list[Learner], Learner], Learner]

@@ -320,6 +320,12 @@ class Codec:
         before = None if base is None or place is None else base.inputs.statistics[place]
         return pooled(seen, self.horizon, before)
 
+    def label_codes_in(self, other: Codec) -> list[int]:
+        """Return the codes that another codec, which knows all labels of this one, has for them."""
+        if self.labels is None or other.labels is None:
+            return [0]
+        return [other.labels.codes[label] for label in self.labels.values]
+
     def _known_of(self, others: Sequence[Codec]) -> int:
         """Return how many labels, in this codec's order, some other has learned; others come last."""
         assert self.labels is not None

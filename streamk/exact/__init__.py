@@ -1,5 +1,6 @@
 """The papers' own solvers: they keep events or centers, where the other learners keep a seed."""
 
+from streamk.exact import merging as _merging  # noqa: F401  registers how exact learners merge
 from streamk.exact.eigenpro import EigenProClassifier, EigenProRegressor
 from streamk.exact.learner import ExactLearner
 from streamk.exact.low_rank import LowRankKernelClassifier, LowRankKernelRegressor

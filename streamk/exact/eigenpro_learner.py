@@ -15,7 +15,6 @@ from streamk.exact.bandwidth import bandwidth_for
 from streamk.exact.centers import Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, EigenPro, Settings
 from streamk.exact.expansion import Columns, Expansion
-from streamk.exact.joining import expansion_in
 from streamk.exact.learner import ExactLearner
 from streamk.exact.sampling import permutation
 from streamk.exact.similarities import Similarities
@@ -84,9 +83,8 @@ class EigenProLearner(ExactLearner):
             columns = self._columns([rows])
             X = self._dense(columns, rows)
             self._make(columns, X)
-        assert self._expansion is not None
-        if not fresh:
-            X = self._dense(self._expansion.columns, rows)
+        else:
+            X = self._dense(self._current_expansion.columns, rows)
         targets = self._wanted(goal[0])
         solver, coefficients = self._ready(), self._wide(targets.shape[1])
         for part in slices(len(X), solver.together):
@@ -119,8 +117,7 @@ class EigenProLearner(ExactLearner):
     def _ready(self) -> EigenPro:
         """Return the solver of the centers, which a model file does not hold."""
         if self._solver is None:
-            now = self._expansion
-            assert now is not None
+            now = self._current_expansion
             self._solver = EigenPro(
                 self._kernel, now.bandwidth, Centers(now.centers, self._masses),
                 Settings(self.projection, self.subsample, self.rank, self.batch),
@@ -138,46 +135,35 @@ class EigenProLearner(ExactLearner):
 
     def _wide(self, outputs: int) -> Array:
         """Return the coefficients, with zeros for outputs that are new."""
-        assert self._expansion is not None
-        now = self._expansion.coefficients
+        now = self._current_expansion.coefficients
         return np.pad(now, ((0, 0), (0, max(0, outputs - now.shape[1]))))
 
     def _set(self, coefficients: Array) -> None:
-        assert self._expansion is not None
-        bias = np.resize(self._expansion.bias, coefficients.shape[1])  # all zeros, or one centre
-        self._expansion = self._expansion._replace(coefficients=coefficients, bias=bias)
+        now = self._current_expansion
+        bias = np.resize(now.bias, coefficients.shape[1])  # all zeros, or one centre
+        self._expansion = now._replace(coefficients=coefficients, bias=bias)
+
+    def _take_centers(self, other: EigenProLearner, expansion: Expansion, coefficients: Array) -> None:
+        """Continue with the centers of another learner, and these coefficients."""
+        self._drawn, self._masses, self._scale = other._drawn, other._masses.copy(), other._scale
+        self._together, self._expansion = other._together, expansion
+        self._set(coefficients)
+
+    def has_centers_of(self, other: EigenProLearner) -> bool:
+        """Return whether coefficients of both belong to the same centers."""
+        a, b = self._current_expansion, other._current_expansion
+        return (
+            self._drawn == other._drawn
+            and self._scale == other._scale
+            and a.bandwidth == b.bandwidth
+            and np.array_equal(a.columns.keys, b.columns.keys)
+            and np.array_equal(a.columns.statistics, b.columns.statistics, equal_nan=True)
+            and np.array_equal(a.centers, b.centers)
+        )
 
     def _must_lead(self) -> int:
         """Return how many events make the centers, without which nothing can be put together."""
         return 0 if self._together else self._gathered
-
-    def _check_mergeable(self, name: str) -> None:
-        if self.events and not self._together:
-            raise ValueError(
-                f"{name} was closed, and has forgotten its centers' masses; merge models as they were before "
-                "closed()"
-            )
-
-    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
-        for model, name in zip(models, called, strict=True):
-            if not _same_centers(model, self):
-                raise ValueError(
-                    f"{name} has other centers than {called[0]}, so their coefficients mean different "
-                    "things; let all go on from one model that has centers"
-                )
-
-    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
-        """Have the weighted mean of coefficients over the same centers."""
-        self._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
-        first = parts[0]
-        self._drawn, self._masses, self._scale = first._drawn, first._masses.copy(), first._scale
-        self._together = first._together
-        found = [expansion_in(part._expansion, part._codec, self._codec) for part in parts]
-        self._expansion = found[0]
-        total = np.zeros((len(found[0].centers), max(len(each.bias) for each in found)))
-        for share, expansion in zip(shares, found, strict=True):
-            total[:, : len(expansion.bias)] += share * expansion.coefficients
-        self._set(total)
 
     def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
         self._gathered = _NEVER
@@ -202,10 +188,9 @@ class EigenProLearner(ExactLearner):
 
     def _learn_all(self, X: Floats, goal: Array, bar: Progress) -> None:
         """Pass over the rows in random orders, and keep the mean of the coefficients after the last steps."""
-        assert self._expansion is not None
         solver = self._ready()
         targets = self._wanted(goal[0])
-        similar = Similarities(self._kernel, self._expansion.bandwidth, X, solver.centers)
+        similar = Similarities(self._kernel, self._current_expansion.bandwidth, X, solver.centers)
         coefficients = self._wide(targets.shape[1])
         total, counted = np.zeros_like(coefficients), 0
         rounds = self.epochs * -(-len(X) // solver.together)
@@ -265,18 +250,3 @@ class EigenProLearner(ExactLearner):
         ):
             raise ValueError("its masses or its scale are impossible")
         self._masses, self._scale = masses.copy(), (centre, unit)
-
-
-def _same_centers(one: EigenProLearner, other: EigenProLearner) -> bool:
-    """Return whether coefficients of both mean the same."""
-    a, b = one._expansion, other._expansion
-    assert a is not None
-    assert b is not None
-    return (
-        one._drawn == other._drawn
-        and one._scale == other._scale
-        and a.bandwidth == b.bandwidth
-        and np.array_equal(a.columns.keys, b.columns.keys)
-        and np.array_equal(a.columns.statistics, b.columns.statistics, equal_nan=True)
-        and np.array_equal(a.centers, b.centers)
-    )

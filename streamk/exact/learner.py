@@ -103,6 +103,13 @@ class ExactLearner(Learner):
         return 0 if self._expansion is None else len(self._expansion.centers)
 
     @property
+    def _current_expansion(self) -> Expansion:
+        """The expansion of a learner that has one."""
+        if self._expansion is None:
+            raise ValueError("the learner has no expansion")
+        return self._expansion
+
+    @property
     def _has_begun(self) -> bool:
         return self.events > 0
 

@@ -14,7 +14,6 @@ from streamk.encoding.codec import EVENTS
 from streamk.encoding.rows import Rows
 from streamk.exact.bandwidth import bandwidth_for
 from streamk.exact.expansion import Expansion
-from streamk.exact.joining import expansion_in, sample_in
 from streamk.exact.learner import ExactLearner
 from streamk.exact.reservoir import Reservoir
 from streamk.kernel_blocks import Floats
@@ -77,10 +76,16 @@ class ReservoirLearner(ExactLearner):
         return self._due() - int(self._codec.counts[EVENTS])
 
     @property
+    def _kept_events(self) -> Reservoir:
+        """The reservoir of a learner that has learned."""
+        if self._reservoir is None:
+            raise ValueError("the learner keeps no events")
+        return self._reservoir
+
+    @property
     def _drawn_seed(self) -> int:
         """The seed in use."""
-        assert self._reservoir is not None
-        return self._reservoir.seed
+        return self._kept_events.seed
 
     def _make_reservoir(self, most: int) -> Reservoir:
         return Reservoir(most, self._draw_seed())
@@ -105,41 +110,6 @@ class ReservoirLearner(ExactLearner):
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events of each copy make the next solution due, so that none solves by itself."""
         return math.ceil(self._until_due() / copies) if self.events else math.inf
-
-    def _check_mergeable(self, name: str) -> None:
-        if self.events and self._reservoir is None:
-            raise ValueError(
-                f"{name} was closed, and has no events any more; merge models as they were before closed()"
-            )
-
-    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
-        for model, name in zip(models, called, strict=True):
-            if model._drawn_seed != self._drawn_seed:
-                raise ValueError(
-                    f"{name} has seed {model._drawn_seed} and {called[0]} {self._drawn_seed}; "
-                    "give all models the same seed before they learn"
-                )
-
-    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
-        """Keep a uniform sample of all events, and answer as the one does that has solved the most."""
-        everybody = parts if base is None else [base, *parts]
-        whole = sum(part.events for part in parts)
-        if base is None and not np.allclose(shares, [part.events / whole for part in parts]):
-            raise ValueError(
-                f"{type(self).__name__} keeps a sample, in which every event counts the same; leave out "
-                "weights, or leave out models"
-            )
-        self._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
-        samples = [sample_in(part._reservoir.sample(), part._codec, self._codec) for part in everybody]
-        if base is not None:  # what a part still has of it is counted once
-            known, *since = samples
-            samples = [known, *(s.select(np.flatnonzero(~np.isin(s.tickets, known.tickets))) for s in since)]
-        self._reservoir = Reservoir(max(part._reservoir.most for part in parts), parts[0]._drawn_seed)
-        self._reservoir.take(samples, self.events)
-        best = max(everybody, key=lambda part: int(part._solved))
-        self._solved = best._solved
-        if best._expansion is not None:
-            self._expansion = expansion_in(best._expansion, best._codec, self._codec)
 
     def _settle(self) -> None:
         if self.events and self._until_due() <= 0:

@@ -1,16 +1,16 @@
-"""Learners: one algorithm a file, on the river face of :mod:`streamk.learners.base`."""
+"""Learners: one algorithm a file, on the river face of :mod:`streamk.learners.streaming`."""
 
-from streamk.learners.base import KernelLearner
 from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, DoublyStochasticRegressor
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
 from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, KaczmarzPursuitRegressor
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
 from streamk.learners.learner import Learner
 from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
-from streamk.learners.merge import merge
+from streamk.learners.merging import merge
+from streamk.learners.streaming import StreamingLearner
 from streamk.learners.subspace_pursuit import SubspacePursuitClassifier, SubspacePursuitRegressor
 
-LEARNERS: dict[str, type[KernelLearner]] = {
+LEARNERS: dict[str, type[StreamingLearner]] = {
     cls.__name__: cls
     for cls in (
         KernelClassifier,
@@ -37,11 +37,11 @@ __all__ = [
     "KaczmarzPursuitRegressor",
     "KaczmarzRegressor",
     "KernelClassifier",
-    "KernelLearner",
     "KernelRegressor",
     "Learner",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
+    "StreamingLearner",
     "SubspacePursuitClassifier",
     "SubspacePursuitRegressor",
     "merge",

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamk.experts.gradient import Gradient
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _DoublyStochastic(KernelLearner):
+class _DoublyStochastic(StreamingLearner):
     """The parameters of doubly stochastic learners: one gradient."""
 
     kernel: str | tuple[str, ...] = "gaussian"

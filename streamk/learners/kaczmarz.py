@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamk.experts.projection import Projection
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _Kaczmarz(KernelLearner):
+class _Kaczmarz(StreamingLearner):
     """The parameters of the Kaczmarz learners: one projection over all features."""
 
     kernel: str | tuple[str, ...] = "gaussian"

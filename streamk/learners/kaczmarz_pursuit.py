@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamk.experts.recursion import Recursion
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _KaczmarzPursuit(KernelLearner):
+class _KaczmarzPursuit(StreamingLearner):
     """The parameters of Kaczmarz pursuit: one recursion, the other blocks projected."""
 
     kernel: str | tuple[str, ...] = "gaussian"

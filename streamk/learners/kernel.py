@@ -24,11 +24,12 @@ from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import spread
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.sections import COARSE, UNIT, Sections
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
+from streamk.learners.merging import merge_into, merge_streaming
 from streamk.learners.mixture import RELEVANT, error_scale, experts_on
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts, unlabelled_before
+from streamk.learners.streaming import StreamingLearner
 from streamk.learners.tails import EARLY, look
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
@@ -44,7 +45,7 @@ _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
 
 
 @dataclass(eq=False, repr=False)
-class _Kernel(KernelLearner):
+class _Kernel(StreamingLearner):
     features: int = 1536
     label_memory: bool = True
     relevance: bool = True
@@ -192,10 +193,6 @@ class _Kernel(KernelLearner):
         made._looked = made.events
         return made
 
-    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
-        super()._absorb(parts, shares, base)
-        self._looked = self.events
-
     def _until_due(self) -> float:
         until, events = super()._until_due(), self._codec.counts[EVENTS]
         return min(until, EARLY - events) if events < EARLY else until
@@ -251,6 +248,14 @@ class _Kernel(KernelLearner):
     def _unit_test_params(cls) -> Any:
         yield {"features": 768, "seed": 7}
         yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
+
+
+@merge_into.register
+def _merge_mixtures(
+    merged: _Kernel, parts: Sequence[_Kernel], shares: Sequence[float], base: _Kernel | None
+) -> None:
+    merge_streaming(merged, parts, shares, base)
+    merged._looked = merged.events
 
 
 @dataclass(eq=False, repr=False)

@@ -84,21 +84,6 @@ class Learner(base.Estimator):
         """Return how many events each copy may learn before what all know should be put together."""
         return math.inf
 
-    @abstractmethod
-    def _check_mergeable(self, name: str) -> None:
-        """Raise a ValueError, which calls this learner so, if it has forgotten what merging needs."""
-
-    @abstractmethod
-    def _check_same(self, models: Sequence[Any], called: Sequence[str]) -> None:
-        """Raise a ValueError, which calls models so, unless coefficients of all of them mean the same."""
-
-    @abstractmethod
-    def _absorb(self, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
-        """Know what others know together (:func:`streamk.merge`); this one knows nothing.
-
-        ``shares`` are what each counts in means, and sum to 1; ``base`` is what all of them know, or None.
-        """
-
     def _settle(self) -> None:
         """Do what is due after merging."""
 

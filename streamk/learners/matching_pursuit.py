@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamk.experts.recursion import Recursion
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _MatchingPursuit(KernelLearner):
+class _MatchingPursuit(StreamingLearner):
     """The parameters of matching pursuit: one recursion on the open block."""
 
     kernel: str | tuple[str, ...] = "gaussian"

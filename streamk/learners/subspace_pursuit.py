@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streamk.experts.subspace import Subspace
-from streamk.learners.base import KernelLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _SubspacePursuit(KernelLearner):
+class _SubspacePursuit(StreamingLearner):
     """The parameters of subspace pursuit."""
 
     kernel: str | tuple[str, ...] = ("laplacian", "gaussian")

@@ -1,7 +1,7 @@
 import pytest
 
 from streamk.exact import ExactLearner
-from streamk.learners import KernelLearner
+from streamk.learners import StreamingLearner
 from streamk.learners.classifier import Classifier
 
 from .subjects import LEARNERS, build
@@ -13,7 +13,7 @@ def make(request):
     return maker(request.param)
 
 
-@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, KernelLearner)])
+@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, StreamingLearner)])
 def make_kernel(request):
     """The same, of learners that keep coefficients and no events."""
     return maker(request.param)

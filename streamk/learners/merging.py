@@ -1,0 +1,422 @@
+"""Merging learners: several that learned parts of a stream become one.
+
+:func:`merge` decides which models count, and how much. Each kind of learner registers how its state is merged
+(:func:`merge_into`). Of streaming learners, each of the four values merges by its own rule: the codec pools
+names, scales and labels; the map is the same; experts merge coefficients (first order: their weighted mean;
+second order: by information, exactly); the combiner averages its calibration. Outputs are matched by label,
+features by name; what a model lacks is 0.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from functools import singledispatch
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamk.encoding.codec import Unit
+from streamk.encoding.given import given_scales
+from streamk.encoding.recall import MEAN, NUMBERS, SHARED
+from streamk.encoding.targets import check_weights
+from streamk.experts.expert import Columns, Expert
+from streamk.experts.least_squares import LeastSquares
+from streamk.features.plain import LINEAR, PLAIN, in_use
+from streamk.features.relevance import BLOCKS
+from streamk.features.sections import Sections
+from streamk.features.segments import slots_of_first
+from streamk.learners.learner import Learner
+from streamk.learners.refitting import pooled, refit, share_sample
+from streamk.learners.streaming import StreamingLearner
+from streamk.learners.tails import restarted_since
+
+_Learner = TypeVar("_Learner", bound=Learner)
+
+
+def merge(
+    models: Sequence[_Learner],
+    weights: Sequence[float] | None = None,
+    base: _Learner | None = None,
+) -> _Learner:
+    """Return one learner that knows what several know together.
+
+    If numbers and targets are not scaled (``scale_inputs=False``, ``scale_target=False``), the outputs of
+    Kaczmarz and doubly stochastic learners are the weighted mean of the models' outputs, and an open block of
+    least squares is that of one learner which saw all events, but for rounding. Running scales differ from
+    model to model; they are pooled, and the merged model is as close as the scales are to one another. Of
+    learners that keep a sample of events, the samples become a uniform one of all events, which is solved if
+    there are half as many again as were solved. Of EigenPro, which must have the same centers, the
+    coefficients become their mean. The learners must have the same parameters and the same seed; they are
+    left as they are.
+
+    Parameters
+    ----------
+    models
+        Learners of one class. One that has learned nothing adds nothing.
+    weights
+        How much each counts, at least 0 and not all 0; by default the number of events it learned. One of
+        weight 0 is left out.
+    base
+        What all of them knew before they learned apart: each is a copy of it that has learned on. What it
+        knows is then counted once, and what adds up is ``base + Σ (model − base)``; means are weighed by the
+        events learned since. Merged models of the same base can be merged again.
+
+    Raises
+    ------
+    ValueError
+        If the models are of different classes, parameters or seeds, if events wait for their block in one of
+        them, if a learner was closed that then forgets what merging needs, if positions of numbers differ
+        where directions are tied to them, if a model has learned less than ``base``, if there are both
+        weights and a base, or weights of samples.
+
+    Examples
+    --------
+    >>> import streamk
+    >>> halves = [streamk.KaczmarzClassifier(seed=7) for _ in range(2)]
+    >>> for i in range(200):
+    ...     halves[i % 2].learn_one({"x": i % 5}, i % 5 > 2)
+    >>> whole = streamk.merge(halves)
+    >>> whole.events, whole.predict_one({"x": 4})
+    (200, True)
+    """
+    if not isinstance(models, Sequence) or not all(isinstance(model, Learner) for model in models):
+        raise ValueError("models must be a list of streamk learners")
+    if not models:
+        raise ValueError("there is no model to merge; give at least one")
+    merged = joined(models, weights, base)
+    merged._settle()
+    return merged
+
+
+def joined(
+    models: Sequence[_Learner], weights: Sequence[float] | None = None, base: _Learner | None = None
+) -> _Learner:
+    """Return what :func:`merge` does, but for what is then due: the merged model may be merged again."""
+    if base is not None:
+        return _merged_since(models, weights, base)
+    shares, called = _shares(models, weights), [f"model {k}" for k in range(len(models))]
+    _check_alike(models, called)
+    learned = [k for k, model in enumerate(models) if model._has_begun]
+    _check_same([models[k] for k in learned], [called[k] for k in learned])
+    chosen = [k for k in learned if shares[k] > 0.0]
+    if len(chosen) < 2:
+        only = chosen[0] if chosen else shares.index(max(shares))
+        return models[only]._from_parts(*models[only]._to_parts())
+    total = sum(shares[k] for k in chosen)
+    return _absorbed([models[k] for k in chosen], [shares[k] / total for k in chosen], None)
+
+
+def _merged_since(models: Sequence[_Learner], weights: Sequence[float] | None, base: _Learner) -> _Learner:
+    if weights is not None:
+        raise ValueError(
+            "models that have learned on from a base are weighed by the events since; leave out weights"
+        )
+    if not isinstance(base, Learner):
+        raise ValueError("the base must be a streamk learner that can be merged")
+    if not base._has_begun:
+        return joined(models)
+    called = ["the base", *(f"model {k}" for k in range(len(models)))]
+    _check_alike([base, *models], called)
+    for k, model in enumerate(models):
+        if model.events < base.events:
+            raise ValueError(
+                f"model {k} has learned {model.events} events and the base {base.events}: it has not gone on "
+                "from the base"
+            )
+    _check_same([base, *models], called)
+    chosen = [model for model in models if model.events > base.events]
+    if len(chosen) < 2:
+        only = chosen[0] if chosen else base
+        return only._from_parts(*only._to_parts())
+    total = sum(model.events - base.events for model in chosen)
+    return _absorbed(chosen, [(model.events - base.events) / total for model in chosen], base)
+
+
+def _check_same(models: Sequence[Learner], called: Sequence[str]) -> None:
+    if models:
+        _check_codecs(models, called)
+        check_features(models[0], models, called)
+
+
+def _absorbed(parts: Sequence[_Learner], shares: Sequence[float], base: _Learner | None) -> _Learner:
+    merged = type(parts[0])(**parts[0]._get_params())
+    merge_into(merged, parts, shares, base)
+    return merged
+
+
+def _shares(models: Sequence[Learner], weights: Sequence[float] | None) -> list[float]:
+    if weights is None:
+        return [float(model.events) for model in models]
+    given = check_weights(weights, len(models), "weights").tolist()
+    if not any(given):
+        raise ValueError("all weights are 0; at least one model must count")
+    return [weight / max(given) for weight in given]
+
+
+@singledispatch
+def check_mergeable(model: Learner, name: str) -> None:
+    """Raise a ValueError, which calls the model ``name``, if it lacks what merging needs."""
+
+
+@singledispatch
+def check_features(first: Learner, models: Sequence[Any], called: Sequence[str]) -> None:
+    """Raise a ValueError, which calls models so, unless coefficients of all of them mean the same."""
+
+
+@singledispatch
+def merge_into(merged: Learner, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+    """Make a learner without events the merge of others.
+
+    ``shares`` weigh the parts in means, and sum to 1; ``base`` is what all of them started from, or None.
+    """
+    raise TypeError(f"{type(merged).__name__} cannot be merged")
+
+
+def _check_alike(models: Sequence[Learner], called: Sequence[str]) -> None:
+    """Raise a ValueError, which calls models so, unless they have the same parameters and can be merged."""
+    first, name_of_first = models[0], called[0]
+    for model, name in zip(models, called, strict=True):
+        if type(model) is not type(first):
+            raise ValueError(
+                f"{name} is a {type(model).__name__} and {name_of_first} a {type(first).__name__}"
+            )
+        ours, theirs = ({**m._get_params(), "seed": None} for m in (first, model))
+        for key in ours:
+            if ours[key] != theirs[key]:
+                raise ValueError(f"{name} has {key}={theirs[key]!r} and {name_of_first} {key}={ours[key]!r}")
+        if model.pending:
+            raise ValueError(
+                f"{model.pending} events of {name} wait for their block to fill; flush() it first"
+            )
+        check_mergeable(model, name)
+
+
+def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
+    """Raise a ValueError, which calls models so, unless labels are of one type and given scales the same."""
+    first = models[0]._codec
+    for model, name in zip(models[1:], called[1:], strict=True):
+        known = [codec.labels for codec in (first, model._codec)]
+        kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
+        if len(set(kinds)) > 1:
+            raise ValueError(f"{name} has labels of type {kinds[1]} and {called[0]} {kinds[0]}")
+        given = [given_scales(codec) for codec in (first, model._codec)]
+        if odd := [n for n in {**given[0], **given[1]} if not np.array_equal(*_rows(given, n))]:
+            what = "its targets" if odd[0] is None else f"{odd[0]!r}"
+            raise ValueError(
+                f"{name} has other given scales of {what} than {called[0]}, so their coefficients "
+                "mean different things; merge models that were given the same scales"
+            )
+
+
+def _rows(given: Sequence[dict[str | None, Any]], name: str | None) -> list[Any]:
+    """Return what is given of a name in each."""
+    return [found.get(name) for found in given]
+
+
+@merge_into.register
+def merge_streaming(
+    merged: StreamingLearner,
+    parts: Sequence[StreamingLearner],
+    shares: Sequence[float],
+    base: StreamingLearner | None = None,
+) -> None:
+    """Make a streaming learner without events the merge of others."""
+    first = parts[0]._map
+    assert first is not None
+    merged._codec.absorb([part._codec for part in parts], None if base is None else base._codec)
+    if base is not None and any(restarted_since(part, base) for part in parts):
+        base = None
+    latest = max(parts, key=lambda part: part._growth.openings)._growth
+    merged._growth.count(latest.openings)
+    made = merged._make_map(first.seed, first.slots)
+    columns = [_places(part, merged) for part in parts]
+    _share_memory(merged, parts, shares, columns)
+    if made.sections is not None:
+        made.sections.take([_sections(part) for part in parts], columns, base is not None)
+        made.renew()
+    counts = None
+    if base is not None:
+        counts = [1.0] * len(parts) + [1.0 - len(parts)]
+        parts, shares, columns = [*parts, base], [*shares, 0.0], [*columns, _places(base, merged)]
+    merged._grow(merged._codec.outputs, latest.blocks * latest.size)
+    moves = [_moves(part, merged) for part in parts] if made.sections is not None else []
+    for k, expert in enumerate(merged._experts):
+        experts = [part._experts[k] for part in parts]
+        if moves:
+            experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
+        expert.take(experts, shares, columns, None if base is None else _counts(k, parts, merged))
+    if not all(expert.is_open for expert in merged._experts):
+        merged._growth.open_again()
+    merged._combiner.take([part._combiner for part in parts], shares, counts)
+    apart = base is None and _are_apart(parts, merged)
+    if apart:
+        pool = pooled(merged, parts, shares, columns)
+        refit(merged, parts, shares, columns, pool)
+        share_sample(merged, pool, shares)
+        merged._growth.count(merged._growth.openings_at(merged.events))
+    if merged._asked is not None:
+        merged._asked.begin(merged._live(), merged.events)
+    if merged._stale is not None and not apart:
+        combiners = [part._stale.combiner for part in parts if part._stale is not None]
+        if any(combiner.has_learned for combiner in combiners):
+            merged._stale.combiner.take(combiners, shares, counts)
+        merged._stale.forget()
+
+
+def _share_memory(
+    merged: StreamingLearner, parts: Sequence[StreamingLearner], shares: Sequence[float], columns: Columns
+) -> None:
+    """Let the label memory begin as the mean of what the parts have in it on average.
+
+    Experts have never seen an empty one: of classes, it would be an event of no class.
+    """
+    memory = merged._codec.memory
+    for part, share, (codes, unit) in zip(parts, shares, columns, strict=True):
+        if memory is None or part._codec.memory is None:
+            return
+        mean = part._codec.memory[MEAN]
+        if not merged._classifies:
+            memory[:, :NUMBERS] += share * (unit.scale * mean[:NUMBERS] + unit.offset)
+            continue
+        for k, code in enumerate(codes[:SHARED]):
+            if code < SHARED:
+                memory[:, [code, SHARED + code]] += share * mean[[k, SHARED + k]]
+
+
+def _are_apart(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> bool:
+    """Return whether blocks under relevance of some parts are different, and all have samples of events."""
+    if merged._map is None or merged._map.sections is None:
+        return False
+    ours, theirs = _sections(merged), [_sections(part) for part in parts]
+    alike = all(ours.has_block_of(other, block) for other in theirs for block in range(BLOCKS))
+    return not alike and all(len(other.sample) for other in theirs)
+
+
+def _counts(k: int, parts: Sequence[StreamingLearner], merged: StreamingLearner) -> list[float]:
+    """Return how often what experts number ``k`` know is added up; the others have gone on from the last one.
+
+    What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
+    forgotten it, and so has one on a block of features under relevance that has, be it under the same one.
+    """
+    assert merged._map is not None
+    *models, base = parts
+    still = [m._experts[k].goes_on_from(base._experts[k]) for m in models]
+    if merged._map.sections is not None:
+        sections, before = merged._map.sections, _sections(base)
+        for block in range(BLOCKS):
+            if merged._experts[k].within(sections.columns_of_part(1 + block)):
+                still = [
+                    goes_on and not _begun_anew(block, m, base) and before.has_block_of(_sections(m), block)
+                    for goes_on, m in zip(still, models, strict=True)
+                ]
+    return [*[1.0] * len(models), float(any(still)) - sum(still)]
+
+
+def _begun_anew(block: int, part: StreamingLearner, base: StreamingLearner) -> bool:
+    """Return whether a block under relevance has begun anew since a learner went on from another."""
+    return any(opening % BLOCKS == block for opening in part._growth.since(base._growth, base.events))
+
+
+def _sections(part: StreamingLearner) -> Sections:
+    assert part._map is not None
+    assert part._map.sections is not None
+    return part._map.sections
+
+
+def _moved(expert: Expert, places: NDArray[np.int64]) -> Expert:
+    """Return an expert whose columns have moved, a copy if any has."""
+    if np.array_equal(places, np.arange(len(places))):
+        return expert
+    copied = copy.deepcopy(expert)
+    copied.rearrange(places)
+    return copied
+
+
+def _moves(part: StreamingLearner, merged: StreamingLearner) -> NDArray[np.int64]:
+    """Return where the columns of a part's map stand in the merged learner's, −1 for nowhere.
+
+    Features under another relevance than the merged learner's are other features: it knows nothing of them.
+    """
+    ours, theirs = _sections(merged), _sections(part)
+    columns = {key: column for column, key in enumerate(in_use(ours.keys), 1)}
+    moved = {column: columns.get(key, -1) for column, key in enumerate(in_use(theirs.keys), 1)}
+    moved[0] = 0
+    if not part._classifies:
+        moved |= {column: column for column in range(LINEAR, PLAIN)}
+    else:
+        rows, _ = _places(part, merged)
+        for k, row in enumerate(rows[:SHARED]):
+            for first in (LINEAR, LINEAR + SHARED):
+                moved[first + k] = first + row if row < SHARED else -1
+    plain = np.arange(PLAIN)
+    if any(column != place for column, place in moved.items()):  # what is not in use has no place
+        plain[:] = -1
+        plain[list(moved)] = list(moved.values())
+    places = np.arange(ours.width)
+    for part_of in range(1 + BLOCKS):
+        start = ours.columns_of_part(part_of).start
+        places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
+        if part_of and not ours.has_block_of(theirs, part_of - 1):
+            places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
+    return places
+
+
+def _places(part: StreamingLearner, merged: StreamingLearner) -> tuple[list[int], Unit]:
+    """Return where the outputs of a part go, and the unit of its targets."""
+    codec = merged._codec
+    return part._codec.label_codes_in(codec)[: part._outputs], part._codec.unit_in(codec)
+
+
+@check_mergeable.register
+def _check_closed(model: StreamingLearner, name: str) -> None:
+    """Raise a ValueError if the learner forgot how well it knows its coefficients."""
+    if any(_is_closed(expert) for expert in model._experts):
+        raise ValueError(
+            f"{name} was closed, and does not know any more how well it knows its coefficients; "
+            "merge models as they were before closed()"
+        )
+
+
+def _is_closed(expert: Expert) -> bool:
+    """Return whether least squares have coefficients, and no knowledge of how well these are known."""
+    return isinstance(expert, LeastSquares) and not len(expert.joined) and bool(expert.coefficients.any())
+
+
+@check_features.register
+def _check_maps(first: StreamingLearner, models: Sequence[StreamingLearner], called: Sequence[str]) -> None:
+    """Raise a ValueError unless the models have the same features; all have learned."""
+    ours, numbers = _identity(first), list(first._codec.inputs.numbers)
+    for model, name in zip(models[1:], called[1:], strict=True):
+        theirs = _identity(model)
+        for what, remedy in _REMEDIES.items():
+            if ours[what] != theirs[what]:
+                raise ValueError(
+                    f"{name} has {what} {theirs[what]!r} and {called[0]} {ours[what]!r}: "
+                    f"their features differ, so they cannot be merged; {remedy}"
+                )
+        if model._codec.inputs.positional:
+            shared = min(len(numbers), len(model._codec.inputs.numbers))
+            if numbers[:shared] != list(model._codec.inputs.numbers)[:shared]:
+                raise ValueError(
+                    f"{name} met its numbers in another order than {called[0]}, and "
+                    f"{ours['directions']} directions are tied to their positions; use directions='keyed'"
+                )
+
+
+_REMEDIES = {
+    "seed": "give all models the same seed before they learn",
+    "directions": "use directions='keyed', which do not depend on the first event",
+    "slots": "use directions='keyed', or let the first events have as many numbers",
+}
+
+
+def _identity(model: StreamingLearner) -> dict[str, Any]:
+    assert model._map is not None
+    slots = model._map.slots
+    return {
+        "seed": model._map.seed,
+        "directions": model._codec.inputs.directions,
+        "slots": None if slots is None else slots_of_first(slots),
+    }

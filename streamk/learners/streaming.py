@@ -1,0 +1,704 @@
+"""The streaming learner: a codec, a map, experts and a combiner, and how events pass through them.
+
+An event passes codec → map → experts → combiner once, in one compiled loop
+(:mod:`streamk.learners.kernel_loop`). Learners of blocks gather events and learn from matrix products.
+
+A model file holds a seed, coefficients, the names and scales of inputs, and a few counters. Features are
+regenerated from the seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numba import typeof
+from numpy.typing import NDArray
+
+from streamk.combining.calibration import Calibration
+from streamk.combining.mean import Mean
+from streamk.encoding.batches import Batch, portions, prepare_whole
+from streamk.encoding.codec import EVENTS, KNOWN, Codec, outputs_after
+from streamk.encoding.fields import Event
+from streamk.encoding.inputs import Inputs
+from streamk.encoding.labels import Labels
+from streamk.encoding.pending import Pending
+from streamk.encoding.recall import MEAN
+from streamk.encoding.rows import MOST_SLOTS, Rows, slices
+from streamk.encoding.scaling import horizon_of, kept_numbers
+from streamk.experts.blocks import HEAVIEST, look
+from streamk.experts.expert import FINAL, Expert, Lesson
+from streamk.features.choice import KEYED, STRUCTURED, choose_for
+from streamk.features.map import FeatureMap, largest_unscaled
+from streamk.features.sections import Sections
+from streamk.learners.asked import Asked
+from streamk.learners.borrowed import Whole, lend
+from streamk.learners.events import DONE, LACKING, OVERFLOWED, adapt_many, combine_many, observe_block, run
+from streamk.learners.learner import Learner, with_prefix
+from streamk.learners.stale import StaleExperts
+from streamk.losses import CODES
+from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
+from streamk.schedules import Growth
+from streamk.threads import on_threads, one_blas_thread
+
+Array = NDArray[np.float64]
+_OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
+_SCRATCH = ("_arguments", "_loans", "_entry", "_goal", "_out")
+compiled: Any = run
+_PIECE = 4096  # rows encoded at once
+_NOTHING = np.zeros(0)
+_ROWS = 64  # rows a thread predicts at once
+
+
+class StreamingLearner(Learner):
+    """A learner of events one by one, many at once, or gathered into blocks.
+
+    A public learner is a dataclass of parameters whose ``__post_init__`` names its experts to :meth:`_begin`.
+    The map is made with the first event that is learned.
+    """
+
+    kernel: str | tuple[str, ...]
+    bandwidth: float | None
+    scales: tuple[float, ...]
+    features: int
+    growth: str
+    max_features: int
+    loss: str
+    regularization: float
+    average: bool
+    scale_inputs: bool
+    directions: str
+    scale_target = True  # a parameter of regressors
+    _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
+    _is_frozen = False
+    _arguments: tuple[Any, ...] | None = None  # that the compiled loop is lent; None: to be made anew
+    _loans: Any = None  # of these, and of what was known when events were asked for
+    _entry: Any = None  # the compiled loop for arguments of these types
+    _goal: Array
+    _out: Array
+
+    def _check(self) -> int:
+        """Check the parameters; return the code of the loss."""
+        self._make_plain()
+        check_parameters(self._get_params(), self._losses[self._classifies])
+        return CODES["class" if self._classifies else "number", self.loss]
+
+    def _begin(
+        self,
+        experts: Sequence[Expert],
+        growth: Growth,
+        together: int = 1,
+        gathers: bool = False,
+        memory: int | None = None,
+        combiner: Any = None,
+        label_memory: bool = False,
+        delay: int = 0,
+        records: bool = False,
+    ) -> None:
+        """Begin with what knows nothing.
+
+        Parameters
+        ----------
+        experts
+            At least one; those of one rule stand side by side.
+        growth
+            The schedule of features.
+        together, gathers
+            Events learned at a time, and whether they wait for one another even if it is one.
+        memory
+            Events after which scales forget; None never does.
+        combiner
+            Of their outputs; by default calibrated for the first one's loss, or their mean.
+        label_memory
+            Whether labels are inputs.
+        delay
+            How many events late they come.
+        records
+            Whether values of categories that were never learned are left out.
+        """
+        kernels = kernels_of(self.kernel)
+        largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
+        kept = kept_numbers(horizon_of(memory))
+        inputs = Inputs(
+            directions_of(kernels, self.directions), self.scale_inputs, largest, kept, evicts=True
+        )
+        self._growth, self._together, self._gathers = growth, together, gathers or together > 1
+        self._experts = list(experts)
+        if combiner is None:
+            combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
+        self._combiner = combiner
+        self._map: FeatureMap | None = None
+        self._pending = inputs.waiting = Pending()
+        labels = Labels() if self._classifies else None
+        self._codec = Codec(
+            inputs, labels, memory, self.scale_target, delay if label_memory else None, records
+        )
+        self._asked = Asked(delay) if delay else None
+        self._stale: StaleExperts | None = None
+
+    def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
+        made = FeatureMap(
+            kernels_of(self.kernel), self.bandwidth, tuple(self.scales), self.features, seed, slots,
+            self._make_sections(),
+        )  # fmt: skip
+        self._map = made
+        if made.sections is not None:
+            self._codec.inputs.sample = made.sections.sample
+        return made
+
+    def _make_sections(self) -> Sections | None:
+        """Return the sections of the map, if it has several."""
+        return None
+
+    def _grow(self, outputs: int, features: int) -> None:
+        """Make room for outputs and features, everywhere."""
+        assert self._map is not None
+        self._map.grow(features)
+        self._map.follow(outputs)
+        for expert in self._experts:
+            before = self._map.columns - self._map.width
+            expert.grow(outputs, before + self._map.features, self._map.columns)
+        if self._asked is not None:
+            self._asked.grow(self._live())
+        if self._stale is not None:
+            self._stale.grow(self._coefficients())
+
+    def _live(self) -> list[NDArray[Any]]:
+        """Return the arrays that must be known as they were, if labels come late."""
+        return [*self._coefficients(), *self._combiner.live]
+
+    def _coefficients(self) -> list[NDArray[Any]]:
+        """Return the coefficients of all experts."""
+        return [expert.coefficients for expert in self._experts]
+
+    @property
+    def _outputs(self) -> int:
+        """Outputs that there is room for."""
+        return int(self._experts[0].coefficients.shape[1])
+
+    @property
+    def feature_count(self) -> int:
+        """Random features in use now: 0 before any learning, then ``features`` and more if they grow."""
+        return 0 if self._map is None else self._map.features
+
+    @property
+    def pending(self) -> int:
+        """Events waiting for their block to fill; always 0 for ``block_size=1``."""
+        return len(self._pending)
+
+    def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
+        """Return the compiled prediction of one event, ``(K,)``, or None before any learning.
+
+        ``out`` ``(1, ·)`` is filled with it, if there is one.
+        """
+        rows = self._codec.inputs.encode(x, False)
+        made = self._map
+        if made is None:
+            self._codec.inputs.check(x)
+            return None
+        if self._run_event(made, False, rows, out=out) >= 0:
+            self._run_event(made, False, self._codec.inputs.with_missing(x, rows), out=out)
+        prediction: Array = (self._out if out is None else out)[0]
+        return prediction
+
+    def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
+        """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+        if self._is_frozen:
+            self._check_learns()
+        if self._gathers:
+            self._pending.put(self._encode_learned(x).copy(), np.array([[target], [weight]]))
+            if len(self._pending) == self._together:
+                self.flush()
+            return
+        made = self._map
+        if made is None or outputs > self._outputs or self._growth.due(self._codec.counts[EVENTS]):
+            rows = self._encode_learned(x)
+            made = self._ready(rows, outputs)
+        else:
+            rows = self._codec.inputs.encode(x, True)
+        if self._run_event(made, True, rows, target, weight) >= 0:
+            self._run_event(made, True, self._codec.inputs.with_missing(x, rows), target, weight)
+        self._learned()
+
+    def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
+        """Return predictions of every row, ``(n, K + more)``; K is 0 before any learning."""
+        inputs = self._codec.inputs
+        rows.prepare(inputs, None)
+        if self._map is None:
+            return np.zeros((len(rows), 0))
+        out = np.zeros((len(rows), self._outputs + more))
+        for part in slices(len(rows), _PIECE):
+            self._predict_rows(rows.rows(inputs, part.start, part.stop), out[part])
+        return out
+
+    def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        """Learn the rows in order and, if ``wanted``, return the predictions made before each.
+
+        ``goal`` is ``(2, n)``: target and weight. Targets and rows have been checked.
+        """
+        most = max(outputs, self._outputs)
+        out = np.zeros((len(rows) if wanted else 0, most))
+        for where, portion in portions(rows, self._codec.inputs, goal[1] > 0.0):
+            self._learn_portion(portion, goal[:, where], most, out[where] if wanted else out)
+        return out
+
+    def _learn_portion(self, rows: Batch, goal: Array, outputs: int, out: Array) -> None:
+        """Learn rows whose names are registered, and fill ``out`` with predictions unless it is empty."""
+        wanted = len(out) > 0
+        for part in slices(len(rows), _PIECE):
+            piece = rows.rows(self._codec.inputs, part.start, part.stop)
+            goals = goal[:, part]
+            if self._gathers:
+                self._gather(piece, goals, out[part] if wanted else None)
+                continue
+            learned = np.flatnonzero(goals[1] > 0.0)
+            if len(learned):
+                self._ready(piece.select(learned[:1]), outputs, opens=False)
+            elif self._map is None:
+                continue
+            self._learn_rows(piece, goals, learned, out[part])
+
+    def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
+        """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
+        start, done, growth = 0, 0.0, self._growth
+        while start < goal.shape[1]:
+            stop, given = goal.shape[1], out
+            if done < len(learned):
+                if len(out) and growth.openings and growth.due(self._codec.counts[EVENTS]):
+                    # the event with which a block of features opens is predicted without it
+                    stop, given, done = int(learned[int(done)]) + 1, out[:0], done + 1.0
+                    self._predict_rows(rows.select(slice(start, stop)), out[start:stop])
+                    self._open_due()
+                else:
+                    self._open_due()
+                    done += self._until_due()
+                    if done < len(learned):
+                        stop = int(learned[int(done)])
+            part = slice(start, stop)
+            assert self._map is not None
+            self._run(self._map, True, rows.select(part), np.ascontiguousarray(goal[:, part]), given[part])
+            self._learned()
+            start = stop
+
+    def _predict_rows(self, rows: Rows, out: Array) -> None:
+        """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
+        e = self._map
+        if e is None:
+            return
+        if self._classifies and out.shape[1] > self._outputs:
+            narrow = np.zeros((len(out), self._outputs))
+            self._predict_rows(rows, narrow)
+            out[:, : self._outputs] = narrow
+            return
+        self._cover(e, rows)
+        if self._gathers and e.source is None:
+            statistics = self._codec.inputs.statistics
+            outputs, _ = look(e, rows, statistics, self._experts, False)
+            coding, _, _, _, combiner = self._all_but_rows(e)
+            combine_many(coding, combiner, _both(outputs), out)
+        elif e.needs_cache(rows):
+            self._run(e, False, rows, np.zeros((2, len(out))), out)
+        else:
+            self._lent(e)  # once, before threads ask for it
+
+            def work(part: slice) -> None:
+                self._run(e, False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
+
+            on_threads(work, slices(len(out), _ROWS))
+
+    def _gather(self, rows: Rows, goal: Array, out: Array | None) -> None:
+        """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
+        start, count = 0, goal.shape[1]
+        while start < count:
+            stop = min(count, start + self._together - len(self._pending))
+            part = rows.select(slice(start, stop))
+            waiting, added = len(self._pending), int((goal[1, start:stop] > 0.0).sum())
+            full = waiting + added == self._together
+            at_once = full and not waiting and out is not None and self._map is not None
+            with one_blas_thread():  # once for all products
+                if out is not None and not at_once:
+                    self._predict_rows(part, out[start:stop])
+                self._pending.add(part, goal[:, start:stop])
+                if full:
+                    self._learn_block(out[start:stop] if out is not None and at_once else None)
+            start = stop
+
+    def flush(self) -> None:
+        """Learn the events that wait for their block to fill, as one shorter block.
+
+        Inputs and targets are scaled by the statistics of the blocks before this one; the first block by its
+        own, for want of any.
+        """
+        if len(self._pending):
+            with one_blas_thread():
+                self._learn_block(None)
+
+    def _learn_block(self, out: Array | None) -> None:
+        """Learn the events that wait; fill ``out`` with predictions made from the same look at them."""
+        rows, goal = self._pending.pop()
+        targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
+        codec = self._codec
+        known = outputs_after(codec.coding(_NOTHING), targets.max())
+        e = self._ready(rows, known)
+        self._cover(e, rows)
+        coding, _, _, _, combiner = self._all_but_rows(e)
+        counts = codec.counts.copy()
+        if first := counts[EVENTS] == 0.0:
+            observe_block(coding, rows, targets, goal[1])
+            after = codec.counts.copy()
+            codec.counts[:] = counts
+        aims = np.empty(len(targets))
+        outputs, kept = look(e, rows, codec.inputs.statistics, self._experts, True)
+        if out is not None:
+            combine_many(coding, combiner, _both(outputs), out)
+        adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
+        for expert, given, features in zip(self._experts, outputs, kept, strict=True):
+            expert.step_many(Lesson(given, features, aims, weights, known))
+        if first:
+            codec.counts[:] = after
+        else:
+            observe_block(coding, rows, targets, goal[1])
+
+    def _prepare(self, rows: Batch, weights: Array) -> None:
+        """Check every row and register the names of those with weight; unchanged on error."""
+        learned, inputs = weights > 0.0, self._codec.inputs
+        if learned.any():
+            self._check_learns()
+        with inputs.forgetting_on_error():
+            if learned.any() and not inputs.settled:
+                first = int(learned.argmax())
+                rows.prepare(inputs, np.arange(len(rows)) == first)
+                self._settles(rows.rows(inputs, first, first + 1))
+            prepare_whole(rows, inputs, learned)
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._map is not None
+
+    def _ready(self, rows: Rows, outputs: int, opens: bool = True) -> FeatureMap:
+        """Return the map, made on the first event that is learned, with room for ``outputs``.
+
+        A block of features that is due is opened if ``opens``.
+        """
+        made = self._map
+        if made is None:
+            seed = self._draw_seed()
+            structured = self._codec.inputs.directions == STRUCTURED
+            made = self._make_map(seed, rows.most_slots() if structured else None)
+            self._grow(max(outputs, 1), made.features)
+            self._arguments = None
+        elif outputs > self._outputs:
+            self._grow(outputs, made.features)
+            self._arguments = None
+        if opens:
+            self._open_due()
+        return made
+
+    def _open_due(self) -> None:
+        """Open the block of features that is due."""
+        growth = self._growth
+        if self._map is not None and growth.due(self._codec.counts[EVENTS]):
+            fresh = growth.open(self.events)
+            self._grow(self._outputs, growth.blocks * growth.size)
+            for expert in self._experts:
+                expert.opened(growth.openings, growth.columns, fresh)
+            self._arguments = None
+
+    def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
+        """Return codec, source, map, experts and combiner as compiled code sees them."""
+        found = self._arguments
+        if (
+            found is None
+            or found[0].statistics is not self._codec.inputs.statistics
+            or found[2] is not e.record
+        ):
+            coding = self._codec.coding(np.array(e.exponents))
+            groups = tuple(
+                tuple(expert.record for expert in group)
+                for _, group in itertools.groupby(self._experts, key=type)
+            )
+            found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
+            self._loans = None
+            self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
+        return found
+
+    def _lent(self, e: FeatureMap) -> Any:
+        """Return whether labels come late, and handles of these as they are, as when asked, and as copied."""
+        coding, source, features, groups, combiner = self._all_but_rows(e)
+        if self._loans is None:
+            now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
+            if self._asked is not None:
+                earlier = iter(self._asked.arrays)
+                of_then = _with_coefficients(groups, earlier)
+                before = _handle_of(e, coding, source, features, of_then, self._combiner.before(list(earlier)))
+            if self._stale is not None:
+                copies = _with_coefficients(groups, iter(self._stale.arrays))
+                frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
+            self._loans = self._asked is not None, now, before, frozen
+        return self._loans
+
+    def _learned(self) -> None:
+        """Keep what is known now, if it will be asked for."""
+        if self._asked is not None:
+            self._asked.keep(self._live(), self.events)
+        if self._stale is not None:
+            self._stale.copy(self._coefficients(), self._combiner, self.events)
+
+    def _until_due(self) -> float:
+        """Return how many events may be learned at once."""
+        events = self._codec.counts[EVENTS]
+        until: float = self._growth.next - events
+        for copies in (self._asked, self._stale):
+            until = until if copies is None else min(until, copies.until(events))
+        return until
+
+    def _encode_learned(self, x: Event) -> Rows:
+        """Return an event, checked, with its names registered and its directions settled."""
+        inputs = self._codec.inputs
+        rows = inputs.encode_checked(x, True)
+        return inputs.encode_checked(x, True) if self._settles(rows) else rows
+
+    def _settles(self, rows: Rows) -> bool:
+        """Choose automatic directions by the first event learned; return whether it must be encoded again."""
+        if self._codec.inputs.settled:
+            return False
+        chosen = choose_for(rows, self.scale_inputs, self.features, len(self.scales), self._together)
+        self._codec.inputs.settle(chosen)
+        return chosen == KEYED
+
+    def _run_event(
+        self,
+        e: FeatureMap,
+        learning: bool,
+        rows: Rows,
+        target: float = 0.0,
+        weight: float = 1.0,
+        out: Array | None = None,
+    ) -> int:
+        """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
+
+        The prediction is in ``out``, or in ``_out`` if there is none.
+        It is entered directly, since finding out the types of its arguments would take as long as an event.
+        """
+        if e.slots is not None:
+            self._cover(e, rows)
+        encoded, rows = rows, self._codec.inputs.transform(rows)
+        late, loan, before, stale = self._lent(e)
+        rarely = 0 if self._stale is None else self._stale.rarely
+        goal, given = self._goal, self._out if out is None else out  # made with it
+        if learning:
+            goal[0, 0] = target
+            goal[1, 0] = weight
+        if self._entry is None:
+            everything = learning, late, rarely, rows, loan, before, stale, goal, given
+            code = compiled(*everything)
+            # in a class, lest who walks a learner's objects to weigh them walks through Numba
+            entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
+            self._entry = type("Entry", (), {"run": entry})
+        else:
+            code = self._entry.run(learning, late, rarely, rows, loan, before, stale, goal, given)
+        if code == DONE or code >= 0:
+            return int(code)
+        if self._makes_room(e, code):
+            return self._run_event(e, learning, encoded, target, weight, out)
+        return DONE
+
+    def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
+        """Run the compiled loop on rows whose values have been checked."""
+        self._cover(e, rows)
+        if not len(out):
+            out = np.zeros((0, self._outputs))
+        encoded, rows = rows, self._codec.inputs.transform(rows)
+        late, loan, before, stale = self._lent(e)
+        rarely = 0 if self._stale is None else self._stale.rarely
+        code = compiled(learning, late, rarely, rows, loan, before, stale, goal, out)
+        if code >= 0:
+            raise RuntimeError("rows reached the compiled loop unchecked; please report this")
+        if code != DONE and self._makes_room(e, code):
+            self._run(e, learning, encoded, goal, out)
+
+    def _run_standing(self, e: FeatureMap, rows: Rows, combiner: Any, out: Array) -> None:
+        """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
+        coding, source, record, groups, _ = self._all_but_rows(e)
+        if coding.memory is not None:
+            coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
+        loan = _handle_of(e, coding, source, record, groups, combiner)
+        transformed = self._codec.inputs.transform(rows)
+        code = compiled(False, False, 0, transformed, loan, loan, loan, np.zeros((2, len(out))), out)
+        if code != DONE and self._makes_room(e, code):
+            self._run_standing(e, rows, combiner, out)
+
+    def _makes_room(self, e: FeatureMap, code: int) -> bool:
+        """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""
+        e.make_room(LACKING - code if code < LACKING else 0)
+        return code != OVERFLOWED
+
+    def _cover(self, e: FeatureMap, rows: Rows) -> None:
+        """Open the slots that these rows have."""
+        if e.slots is not None:
+            e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
+
+    def averaged(self) -> Self:
+        """Return a learner whose coefficients are this one's average, and which averages no more.
+
+        It predicts the same, is half the size or less, and can go on learning from the average; an open block
+        is opened again then.
+        """
+        header, arrays = self._to_parts()
+        if self.average:
+            header["parameters"] = {**header["parameters"], "average": False}
+            for k, expert in enumerate(self._experts):
+                arrays[f"expert{k}.coefficients"] = expert.coefficients[-1:]
+        return self._copied(header, arrays)
+
+    def closed(self) -> Self:
+        """Return a learner that predicts the same, without the matrix of an open block, if it has one.
+
+        It is as small as its coefficients. If it learns on, it opens the block again, from where it stands.
+        """
+        return self._copied(*self._to_parts())
+
+    def frozen(self) -> Self:
+        """Return the model to deploy where no labels come: it predicts, and does not learn.
+
+        It is as small as that of :meth:`closed`. A ``Kernel…`` learner weighs its experts as experts that
+        stand still, its label memory holds the mean, and its intervals are as wide as the errors of such
+        experts (:mod:`streamk.learners.stale`); others predict as they do.
+
+        Examples
+        --------
+        >>> import streamk
+        >>> learner = streamk.KernelRegressor(seed=7)
+        >>> learner.learn_many([{"a": float(i % 7)} for i in range(200)], [float(i % 7) for i in range(200)])
+        >>> model = learner.frozen()
+        >>> round(model.predict_one({"a": 3.0}), 1)
+        3.0
+        >>> model.learn_one({"a": 3.0}, 3.0)
+        Traceback (most recent call last):
+        ValueError: the learner is frozen; let the learner learn that frozen() was called on
+        """
+        made = self.closed()
+        made._freeze(self)
+        made._is_frozen = True
+        return made
+
+    def _freeze(self, learner: Self) -> None:
+        """Predict from now on without new labels, with what ``learner`` found of that."""
+
+    def _check_learns(self) -> None:
+        """Raise a ValueError if it is frozen."""
+        if self._is_frozen:
+            raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
+
+    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        named, arrays = self._codec.parts()
+        found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
+        if self._map is not None:
+            if self._map.sections is not None:
+                found |= self._map.sections.arrays()
+            for k, expert in enumerate(self._experts):
+                found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
+            if self._asked is not None:
+                found |= self._asked.parts(self._live())
+            if self._stale is not None:
+                found |= self._stale.parts(self.events)
+        header = {
+            "class": type(self).__name__,
+            "parameters": self._parameters(),
+            "seed": None if self._map is None else self._map.seed,
+            "slots": None if self._map is None else self._map.slots,
+            "openings": self._growth.openings,
+            "events": self.events,
+            "pending": self.pending,
+            **({"frozen": True} if self._is_frozen else {}),
+            **named,
+        }
+        return header, found | self._pending.arrays()
+
+    @classmethod
+    def _from_parts(
+        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
+    ) -> Self:
+        self = cls._with_parameters(header["parameters"])
+        self._is_frozen = header.get("frozen") is True
+        self._codec.restore(header, with_prefix(arrays, "codec."))
+        self._combiner.restore(arrays)
+        if header["seed"] is not None:
+            self._restore_experts(header, arrays, closed)
+        elif self._codec.events:
+            raise ValueError("it has learned, and has no seed")
+        if "pending.goal" in arrays:
+            inputs = self._codec.inputs
+            waiting = Pending.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
+            self._pending = inputs.waiting = waiting
+        self._check_labels(self._pending.targets())
+        if not closed:
+            self._check_whole(header, arrays)
+        return self
+
+    def _restore_experts(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+        inputs, slots, openings = self._codec.inputs, header["slots"], header["openings"]
+        if not inputs.settled:
+            raise ValueError("it has learned, and its directions are not chosen")
+        structured = inputs.directions == "structured"
+        if (not isinstance(slots, int) or not 0 <= slots <= MOST_SLOTS) if structured else slots is not None:
+            raise ValueError(f"its slots are {slots!r}")
+        if not isinstance(openings, int) or not 1 <= openings <= max(
+            1, self._growth.openings_at(self.events)
+        ):
+            raise ValueError(f"its openings are {openings!r}")
+        check_map({**{name: getattr(self, name) for name in _OF_MAP}, "seed": header["seed"]})
+        self._growth.count(openings)
+        features = self._growth.blocks * self._growth.size
+        outputs = arrays["expert0.coefficients"].shape[1]
+        made = self._make_map(header["seed"], slots)
+        if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
+            raise ValueError(f"coefficients of {outputs} outputs do not fit")
+        if made.sections is not None:
+            made.sections.restore(arrays, closed)
+            if len(made.sections.cross.squares) > outputs:
+                raise ValueError(f"moments of more than {outputs} outputs do not fit")
+            if not closed:
+                made.sections.sample.restore(arrays, inputs.slots, inputs.largest)
+                self._check_labels(made.sections.sample.events().goal[0].tolist())
+            made.renew()
+        self._grow(outputs, features)
+        for k, expert in enumerate(self._experts):
+            expert.opened(openings, self._growth.columns, False)
+            expert.restore(with_prefix(arrays, f"expert{k}."))
+            if closed:
+                expert.close()
+        if self._asked is not None:
+            self._asked.restore({} if closed else arrays, self._live(), self.events)
+        if self._stale is not None:
+            self._stale.restore({} if closed else arrays, self._coefficients(), self.events)
+        if not all(expert.is_open for expert in self._experts):
+            self._growth.open_again()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
+
+
+def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: Any, combiner: Any) -> Any:
+    """Return a handle of everything that the compiled loop takes beside rows."""
+    sections = e.sections
+    tests = None if sections is None or not sections.learned else sections.exchange_record
+    experts = tuple(tuple(lend(expert) for expert in group) for group in groups)
+    return lend(Whole(coding, source, features, experts, combiner, tests))
+
+
+def _with_coefficients(groups: Any, arrays: Iterator[NDArray[Any]]) -> Any:
+    """Return the records of experts with other coefficients, the next array for each that has any."""
+
+    def replaced(expert: Any) -> Any:
+        coefficients = next(arrays)
+        return expert._replace(coefficients=coefficients) if "coefficients" in expert._fields else expert
+
+    return tuple(tuple(replaced(expert) for expert in group) for group in groups)
+
+
+def _both(outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return outputs of experts, ``(sets, m, K)``, as ``(E, 2, m, K)``."""
+    return np.array([given if len(given) > FINAL else given.repeat(2, axis=0) for given in outputs])
