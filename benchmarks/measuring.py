@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections import deque
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import moa_peers
+import numpy as np
 import ours
 import river_peers
 import scikit_peers
@@ -18,11 +23,18 @@ from contest import Contestant, Peer, Setting
 from label_columns import with_labels
 from logs import STREAMS, Stream, load
 
-from streamk.prequential import test_then_train
-from streamk.scores import Score
+from streamk.metrics.classes import ClassSums
+from streamk.metrics.metric import TASKS
+from streamk.metrics.numbers import NumberSums
+from streamk.prequential import tabled
+from streamk.prequential.codes import Codes
 
 CHUNK = 200  # events between two looks at the clock
 WARM = 60  # events that are measured by nobody, for what has to be compiled
+METRICS = {
+    "classification": ["accuracy", "kappa", "kappa_temporal", "log_loss"],
+    "regression": ["mae", "rmse", "r2"],
+}
 LIBRARIES = {
     "vowpalwabbit": "pip install -e '.[bench]'",
     "scikit-learn": "pip install scikit-learn",
@@ -116,32 +128,54 @@ def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Resu
     if peer.library == "streamk":
         warm = replace(shown, frame=shown.frame[:WARM], targets=shown.targets[:WARM])
         _follow(warm, peer, setting, budget)
-    score, contestant = _follow(shown, peer, setting, budget)
-    values: Result = score.values()
+    sums, contestant, seconds = _follow(shown, peer, setting, budget)
+    names = METRICS[stream.task]
     if not contestant.probabilities:
-        values.pop("log_loss", None)
+        names = [name for name in names if name != "log_loss"]
+    values = sums.values()
     return {
-        **values,
-        "done": min(score.events + setting.delay, len(shown.targets)),
-        "events_per_second": round(score.events_per_second),
+        **{name: round(values[name], 6) for name in names},
+        "done": min(sums.events + setting.delay, len(shown.targets)),
+        "events_per_second": round(sums.events / seconds) if seconds else 0,
         "bytes": contestant.size(),
     }
 
 
-def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tuple[Score, Contestant]:
-    """Return the score at the end, or when the time is up."""
-    contestant = peer.make(stream, setting)
-    score = Score(stream.task, setting.delay)
+def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tuple[Any, Contestant, float]:
+    """Return sums, the contestant and its seconds at the end, or when the time is up.
+
+    Events predicted before the first label has come are not scored.
+    """
+    contestant, classes = peer.make(stream, setting), stream.task == TASKS[0]
+    sums: Any = ClassSums(ranked=False) if classes else NumberSums()
+    codes, waiting, seconds, done = Codes(classes), deque[tuple[Any, Any]](), 0.0, 0
+    arrived = [-1] * (1 + setting.delay)  # codes of labels, the last that has come first
     pairs = zip(contestant.prepare(stream), stream.targets, strict=True)
-    passed = 0  # events that were asked for before any label had come: nobody can know of them
-    for (answers,) in test_then_train([contestant], pairs, CHUNK, setting.delay):
-        score.seconds += answers.seconds
-        for target, prediction in zip(answers.targets, answers.predictions, strict=True):
-            if passed < setting.delay:
-                passed += 1
-                score.pass_over(target)
-            else:
-                score.update(target, prediction)
-        if score.seconds > budget:
+    while chunk := list(islice(pairs, CHUNK)):
+        began = time.perf_counter()
+        if setting.delay:
+            predictions = [_predict_late(contestant, x, y, waiting, setting.delay) for x, y in chunk]
+        else:
+            predictions = contestant.answer([x for x, _ in chunk], [y for _, y in chunk])
+        seconds += time.perf_counter() - began
+        targets = codes.of([y for _, y in chunk])
+        last = np.array([*arrived, *targets.tolist()][: len(targets)]) if classes else None
+        arrived = [*arrived, *targets.tolist()][len(targets) :]
+        scored = slice(max(0, setting.delay - done), None)
+        done += len(chunk)
+        answers = codes.arranged(tabled(predictions))[scored]
+        sums.add(targets[scored], answers, *([last[scored]] if last is not None else []))
+        if seconds > budget:
             break
-    return score, contestant
+    for pair in waiting:
+        contestant.learn(*pair)
+    return sums, contestant, seconds
+
+
+def _predict_late(contestant: Contestant, x: Any, y: Any, waiting: deque[tuple[Any, Any]], delay: int) -> Any:
+    """Predict an event, then learn the one whose label has come."""
+    found = contestant.predict(x)
+    waiting.append((x, y))
+    if len(waiting) > delay:
+        contestant.learn(*waiting.popleft())
+    return found

@@ -42,8 +42,8 @@ from connectors.replay.specs import check_name, settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
 from streamk.learners import Learner
+from streamk.metrics.metric import TASKS
 from streamk.prequential.results import bytes_of, finite
-from streamk.scores import TASKS
 
 
 def replay_command(

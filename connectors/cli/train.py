@@ -41,7 +41,7 @@ from connectors.train.blocks import BY, shards_of
 from connectors.train.shards import skipped_of
 from streamk.distributed import Round, WorkersDiedError, learn
 from streamk.distributed.scales import SCALES
-from streamk.scores import TASKS
+from streamk.metrics.metric import SUMMARIES, TASKS
 
 
 def train_command(
@@ -195,7 +195,7 @@ class _Rounds:
 def _showing(
     console: Console, parts: list[Any], task: str, as_json: bool
 ) -> AbstractContextManager[report.Watch]:
-    headline = "accuracy" if task == "classification" else "r2"
+    headline = SUMMARIES[task]
     if console.is_terminal:
         return report.bars(console, parts, headline)
     if as_json:

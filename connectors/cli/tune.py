@@ -34,6 +34,7 @@ from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
 from connectors.replay.tuning import Dropped, Halving, grid_of, table_of
+from streamk.metrics.metric import METRICS
 from streamk.prequential.results import Results, finite
 
 
@@ -151,7 +152,7 @@ def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str
 
 def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str], console: Console) -> None:
     results = run.results()
-    metric = results.headline if results.headline != "mae" else "MAE"
+    metric = METRICS[results.headline].title
     table = Table(title="Ranking: settings scored on all events", title_justify="left")
     table.add_column("settings", overflow="fold")
     table.add_column(f"{metric} over all {run.events:,} events", justify="right")

@@ -11,7 +11,7 @@ import msgspec
 from connectors.decoding import Event
 from connectors.sections import TOP
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, Output, Raw
-from streamk.scores import decide
+from streamk.metrics.metric import decide
 
 NO_LABEL = "no label learned yet"  # why a prediction is null
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +19,8 @@ from connectors.daemon.series import Metrics
 from connectors.errors import NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
 from streamk.learners import Learner
+from streamk.metrics.metric import loss_and_error
 
-LEAST = 1e-15  # probability of a label, below which the loss grows no more
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _NONE: Mapping[str, int] = MappingProxyType({})
 _GROUP = 32  # events whose mean error the drift detector takes as one observation
@@ -152,7 +151,7 @@ class Telemetry:
     def learned(self, outcomes: Sequence[Outcome], learner: Learner, place: str = "") -> None:
         """Follow the losses of predictions, and the model, one of several if it has a place."""
         losses = [
-            self._score(outcome.event.target, outcome.prediction)
+            loss_and_error(outcome.event.target, outcome.prediction)
             for outcome in outcomes
             if outcome.event is not None and outcome.event.target is not None
         ]
@@ -174,16 +173,6 @@ class Telemetry:
         models = self._models.values()
         self._metrics.set("streamk_features", sum(features for features, _ in models))
         self._metrics.set("streamk_model_events", sum(events for _, events in models))
-
-    def _score(self, target: Any, prediction: Any) -> tuple[float, float]:
-        if not self._classes:
-            error = abs(float(target) - prediction)
-            return error, error
-        p = prediction.get(target, 0.0)
-        if p > 0.5:
-            return -math.log(p), 0.0
-        wrong = p <= 0.0 or p < max(prediction.values())
-        return -math.log(max(p, LEAST)), float(wrong)
 
     def _follow(self, losses: NDArray[np.float64]) -> None:
         window = self._losses.shape[1]

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.daemon.outputs import body, key_of, known, name_of
-from connectors.daemon.telemetry import LEAST
 from connectors.decoding import Event
 from connectors.sections import TOP
 from connectors.stream import PREDICTIONS, Output, Raw
+from streamk.metrics.metric import LEAST_PROBABILITY
 
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic
 
@@ -58,7 +58,7 @@ def losses(whole: Whole) -> NDArray[np.float64]:
         return np.empty((2, 0))
     p = answers[np.arange(len(codes)), codes]
     wrong = (p <= 0.5) & ((p <= 0.0) | (p < answers.max(axis=1)))
-    return np.array([-np.log(np.maximum(p, LEAST)), wrong])
+    return np.array([-np.log(np.maximum(p, LEAST_PROBABILITY)), wrong])
 
 
 def encoded(partition: str, whole: Whole, top: int = TOP) -> list[Output]:

@@ -12,8 +12,8 @@ from river import tree
 
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
+from streamk.metrics.metric import TASKS
 from streamk.prequential import Subject
-from streamk.scores import TASKS
 
 NONE, QUICK, FULL = "none", "quick", "full"
 CHOICES = (NONE, QUICK, FULL)

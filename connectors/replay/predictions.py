@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from streamk.metrics.metric import decide
 from streamk.prequential.contest import Scored
 from streamk.prequential.results import plain_label
 from streamk.prequential.subjects import Table
-from streamk.scores import decide
 
 
 class PredictionFile:

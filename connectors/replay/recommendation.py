@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from connectors.replay.page.words import decimal, size
-from streamk.metrics.comparison import MEASURES, Comparison
+from streamk.metrics.comparison import Comparison
+from streamk.metrics.metric import METRICS
 from streamk.prequential import Results
 from streamk.prequential.results import bytes_of
 
@@ -80,7 +81,7 @@ def _memory(results: Results, name: str, other: str) -> str:
 
 
 def _gain(found: Comparison) -> tuple[str, str]:
-    scale, _ = MEASURES[found.measure]
+    scale = METRICS[found.measure].scale
     mean = 0.0 if found.advantage is None else abs(found.advantage.mean) * scale
     return _figure(mean), "points" if found.measure == "accuracy" else "of MAE"
 
@@ -88,7 +89,7 @@ def _gain(found: Comparison) -> tuple[str, str]:
 def _interval(found: Comparison) -> str:
     if found.advantage is None:
         return "it cannot be compared"
-    scale, _ = MEASURES[found.measure]
+    scale = METRICS[found.measure].scale
     low, high = sorted((found.advantage.low * scale, found.advantage.high * scale))
     if found.advantage.mean < 0.0:
         low, high = -high, -low

@@ -17,6 +17,7 @@ from connectors.log import Log
 from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
+from streamk.metrics.metric import HEADLINES, METRICS, SUMMARIES
 from streamk.prequential.late import ByCount
 
 Watch = Callable[[Replay], None]
@@ -46,7 +47,7 @@ def lines(console: Console) -> Iterator[Watch]:
 
 
 def _heading(run: Replay) -> str:
-    metric = "accuracy" if run.task == "classification" else "MAE"
+    metric = METRICS[HEADLINES[run.task]].title
     others = [_short(name) for name in run.names[1:]]
     columns = ["events", metric, "since last", *others]
     return "".join(f"{c:>14}" for c in columns) + f"{'label':>14}{'prediction':>14}"
@@ -167,7 +168,7 @@ def without_labels(frozen: Mapping[str, Any], task: str) -> str:
     >>> without_labels({**found, **metrics}, "regression")
     'without new labels: R² -0.840 on the last 2,500 events (0.855 with labels; frozen after 7,000)'
     """
-    key = "accuracy" if task == "classification" else "r2"
+    key = SUMMARIES[task]
     alone, live = (frozen[which].get(key) for which in ("metrics", "with_labels"))
     first, second = ("–" if value is None else f"{value:,.3f}" for value in (alone, live))
     return (
@@ -213,7 +214,7 @@ def plot(runs: dict[str, Replay], path: Path) -> None:
             colour = panel.lines[-1].get_color()
             panel.plot(events, cumulative, color=colour, alpha=0.4, ls="--")
         panel.set_title(f"{title}: {run.events:,} events{lateness(run)} (dashed: from the start)", loc="left")
-        panel.set_ylabel("accuracy" if run.task == "classification" else "MAE")
+        panel.set_ylabel(METRICS[HEADLINES[run.task]].title)
         panel.grid(alpha=0.3)
         panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     panels[-1, 0].set_xlabel("events")

@@ -12,9 +12,9 @@ from connectors.files.batches import EXAMPLES, Batch
 from connectors.files.replayed import ReplayLog
 from connectors.replay.reading import interpret
 from streamk.metrics.classes import ClassSums
+from streamk.metrics.metric import TASKS, decide
 from streamk.metrics.numbers import NumberSums
 from streamk.prequential.results import finite, plain_label
-from streamk.scores import TASKS, decide
 
 
 class LogScorer:

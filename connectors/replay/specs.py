@@ -29,8 +29,8 @@ from connectors.learners import (
 from connectors.near_names import near_file, nearest
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
+from streamk.metrics.metric import TASKS
 from streamk.prequential import Frozen, RiverSubject, subject_of
-from streamk.scores import TASKS
 
 _SETTING = re.compile(r",(?=\s*\w+\s*=)")
 

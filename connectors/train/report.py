@@ -11,15 +11,15 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from streamk.distributed import Advance, Round, Trained
+from streamk.metrics.metric import METRICS
 
 Watch = Callable[[Advance | Round], None]
-_TITLES = {"accuracy": "accuracy", "mae": "MAE", "rmse": "RMSE", "r2": "R²"}
 
 
 @contextmanager
 def lines(console: Console, headline: str) -> Iterator[Watch]:
     """Print a line for every round."""
-    titles = "round", "pass", "shards", "events", _TITLES[headline], "events/s", "bytes"
+    titles = "round", "pass", "shards", "events", METRICS[headline].title, "events/s", "bytes"
     begun = False
 
     def watch(news: Advance | Round) -> None:
@@ -47,7 +47,7 @@ def bars(console: Console, shards: Sequence[Any], headline: str) -> Iterator[Wat
 
         def watch(news: Advance | Round) -> None:
             if isinstance(news, Round):
-                text = f"round {news.number:,}: {_TITLES[headline]} {_metric(news, headline)}"
+                text = f"round {news.number:,}: {METRICS[headline].title} {_metric(news, headline)}"
                 text = text if news.turn else "agreeing on scales"
                 drawing.update(last, description=text)
                 return
@@ -83,10 +83,10 @@ def summary(trained: Trained, shards: int, console: Console) -> None:
     table = Table(title=f"{found['events']:,} events", title_justify="left")
     table.add_column("")
     table.add_column(found["learner"], justify="right", overflow="fold")
-    for name, title in _TITLES.items():
-        if name in found:
-            table.add_row(f"{title} of {found['predicted']:,} predicted", f"{found[name]:.4g}")
-            table.add_row(f"{title} of the last round", f"{found['last'][name]:.4g}")
+    for metric in METRICS.values():
+        if metric.name in found:
+            table.add_row(f"{metric.title} of {found['predicted']:,} predicted", f"{found[metric.name]:.4g}")
+            table.add_row(f"{metric.title} of the last round", f"{found['last'][metric.name]:.4g}")
     table.add_row("shards, rounds, passes", f"{shards:,}, {found['rounds']:,}, {found['passes']:,}")
     table.add_row("seconds", f"{found['seconds']:,.1f}")
     table.add_row("events/s (predict + learn + merge)", f"{found['events_per_second']:,.0f}")

@@ -23,7 +23,7 @@ the model.
 
 from streamk.distributed.learning import Trained, learn
 from streamk.distributed.processes import WorkersDiedError
-from streamk.distributed.records import Advance, Round
+from streamk.distributed.rounds import Advance, Round
 from streamk.distributed.shards import Chunk, Rows, Shard
 
 __all__ = ["Advance", "Chunk", "Round", "Rows", "Shard", "Trained", "WorkersDiedError", "learn"]

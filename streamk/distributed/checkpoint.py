@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from streamk import model_file
-from streamk.distributed.records import Classes, Numbers, Round
+from streamk.distributed.rounds import Round
 from streamk.distributed.scales import given
 from streamk.distributed.shards import Shard
 from streamk.learners.files import MODEL, loads
 from streamk.learners.learner import Learner
+from streamk.metrics.tallies import ClassTally, NumberTally
 
 _VERSION = 1
 
@@ -110,7 +111,7 @@ class State:
         for name, ours in known_by.items():
             if theirs.get(name) != ours:
                 raise ValueError(f"{path} is of another run: {_difference(name, theirs.get(name), ours)}")
-        kind: Any = Classes if loads(model, str(path))._classifies else Numbers
+        kind: Any = ClassTally if loads(model, str(path))._classifies else NumberTally
         at = Round._fields.index("tally")
         curve = [Round._make([*e[:at], kind(*e[at]), *e[at + 1 :]]) for e in run["curve"]]
         return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)

@@ -12,12 +12,13 @@ from typing import Any
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
 from streamk.distributed.merging import Merging, beginning, merged
-from streamk.distributed.records import Advance, Classes, Numbers, Round, Tally, total
+from streamk.distributed.rounds import Advance, Round
 from streamk.distributed.scales import SCALES, pooled
 from streamk.distributed.shards import Shard
 from streamk.distributed.tasks import Done, Task
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
+from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 Watch = Callable[[Advance | Round], None]
 LEAD, LEAST = 256, 64  # events that the first shard learns alone, and of a shard in rounds that grow
@@ -64,7 +65,7 @@ class Trained:
     @property
     def tally(self) -> Tally:
         """How well events were predicted before they were learned, over all rounds."""
-        nothing: Tally = Classes() if self.learner._classifies else Numbers()
+        nothing: Tally = ClassTally() if self.learner._classifies else NumberTally()
         return total([nothing, *(entry.tally for entry in self.curve)])
 
 

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from streamk.distributed.records import Classes, Numbers, Tally, total
 from streamk.distributed.shards import Chunk, Shard
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import RowError
 from streamk.encoding.targets import check_weights, targets
 from streamk.learners.files import loads
 from streamk.learners.learner import Learner
+from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 
 class Task(NamedTuple):
@@ -70,7 +70,7 @@ def perform(model: bytes, task: Task) -> Done:
 
 def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
     learner, position = loads(model), _position(chunk.next)
-    nothing: Tally = Classes() if learner._classifies else Numbers()
+    nothing: Tally = ClassTally() if learner._classifies else NumberTally()
     if not len(chunk.targets):
         if not chunk.ended:
             raise ValueError(f"it gave no events at position {task.position!r}, and has not ended")
@@ -114,7 +114,7 @@ def _learn_part(
     RowError
         If one is refused; nothing was then learned.
     """
-    tally: Tally = Classes() if learner._classifies else Numbers()
+    tally: Tally = ClassTally() if learner._classifies else NumberTally()
     some = chunk._replace(rows=chunk.rows[rows], targets=given[rows])
     # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
     answers = _answers(judge, some) if task.evaluate and judge.events else []

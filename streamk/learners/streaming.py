@@ -432,7 +432,9 @@ class StreamingLearner(Learner):
             if self._asked is not None:
                 earlier = iter(self._asked.arrays)
                 of_then = _with_coefficients(groups, earlier)
-                before = _handle_of(e, coding, source, features, of_then, self._combiner.before(list(earlier)))
+                before = _handle_of(
+                    e, coding, source, features, of_then, self._combiner.before(list(earlier))
+                )
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)

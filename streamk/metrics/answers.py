@@ -8,8 +8,7 @@ from numba import njit
 
 from streamk.compiling import ENTRY
 from streamk.metrics.exact import Floats, Integers
-
-_CERTAIN_ENOUGH = 1e-15  # bound of probabilities in log loss, as river has it
+from streamk.metrics.metric import LEAST_PROBABILITY
 
 
 def decisions(probabilities: Floats) -> Integers:
@@ -79,7 +78,7 @@ def count(targets, probabilities, said, edges, fine, counts, bins, own, squares)
             error = p - 1.0 if k == target else p
             squares[at, k] = error * error
         p = probabilities[row, target] if target < given else 0.0
-        own[at] = min(max(p, _CERTAIN_ENOUGH), 1.0 - _CERTAIN_ENOUGH)
+        own[at] = min(max(p, LEAST_PROBABILITY), 1.0 - LEAST_PROBABILITY)
         top = min(probabilities[row, answer], 1.0)
         place = np.searchsorted(edges, top)
         bins[0, place] += 1

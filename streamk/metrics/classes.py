@@ -16,7 +16,9 @@ from streamk.metrics.exact import (
     State,
     check_one_length,
 )
+from streamk.metrics.metric import CLASSES
 from streamk.metrics.ranks import CELLS, area, count_cells
+from streamk.metrics.sums import Sums
 
 BINS = 15  # of the top probability, for calibration
 MOST_RANKED = 20  # classes; with more, histograms of scores take too much memory and AUC is NaN
@@ -24,13 +26,13 @@ _FINE = 2**30  # steps of a probability summed for calibration: 8 · 10⁹ event
 _EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
 
 
-class ClassSums:
+class ClassSums(Sums):
     """Running sums of predicted classes, and the metrics that follow from them.
 
     Classes are codes 0, 1, …; a class counts from when it first is a target or gets a probability above 0.
     The decision is the first of the most probable classes. A row without a probability above 0, or with one
     that is no finite number, is *no prediction*: it is wrong, and left out of log loss, Brier score,
-    calibration and AUC.
+    calibration and AUC. AUC of several classes is the mean of each against the rest.
 
     Parameters
     ----------
@@ -50,15 +52,12 @@ class ClassSums:
      'log_loss': 0.4987, 'brier': 0.1633, 'calibration_error': 0.3667, 'auc': 1.0}
     """
 
-    COLUMNS = (
-        "accuracy", "balanced_accuracy", "kappa", "kappa_temporal", "macro_f1",
-        "log_loss", "brier", "calibration_error", "auc",
-    )  # fmt: skip
+    METRICS = CLASSES
 
     def __init__(self, classes: int = 0, ranked: bool = True) -> None:
         self.events = 0
         self.ranked = ranked
-        self._unchanged = 0  # events whose label is the last one that had arrived
+        self.unchanged = 0  # events whose label is the last one that had arrived
         self._counts: Integers = np.zeros((0, 1), np.int64)  # true class, said: nothing or a class
         self._log_loss, self._squares = ExactSum(), ExactSum()
         self._bins: Integers = np.zeros((3, BINS), np.int64)  # events, right, Σ top probability
@@ -91,7 +90,7 @@ class ClassSums:
 
     def clear(self) -> None:
         """Forget all events, and no class."""
-        self.events = self._unchanged = 0
+        self.events = self.unchanged = 0
         self._log_loss, self._squares = ExactSum(), ExactSum()
         for counts in (self._counts, self._bins, self._ranks):
             counts[...] = 0
@@ -123,7 +122,7 @@ class ClassSums:
         made, used = decide_rows(probabilities, said)  # later columns are classes that nobody knows yet
         self._grow(max(1 + int(targets.max()), used))
         self.events += len(targets)
-        self._unchanged += int(np.count_nonzero(targets == last))
+        self.unchanged += int(np.count_nonzero(targets == last))
         own, squares = np.empty(made), np.empty((made, self.classes))
         count(targets, probabilities, said, _EDGES, _FINE, self._counts, self._bins, own, squares)
         self._log_loss.add(-np.log(own))
@@ -146,16 +145,6 @@ class ClassSums:
         else:
             self._ranks = np.zeros((0, 2, CELLS), np.int64)
 
-    def __add__(self, other: Self) -> Self:
-        """Return the sums of the events of both."""
-        whole = self.copy()
-        whole.merge(other)
-        return whole
-
-    def copy(self) -> Self:
-        """Return sums that go on apart."""
-        return self.restored(self.state())
-
     def merge(self, other: Self) -> None:
         """Add the events of other sums, which stay as they are.
 
@@ -171,46 +160,37 @@ class ClassSums:
             other = other.copy()
             other._grow(self.classes)
         self.events += other.events
-        self._unchanged += other._unchanged
+        self.unchanged += other.unchanged
         self._counts += other._counts
         self._bins += other._bins
         self._ranks += other._ranks
         self._log_loss += other._log_loss
         self._squares += other._squares
 
-    def values(self) -> dict[str, float]:
-        """Return the metrics so far.
+    @property
+    def hits(self) -> list[int]:
+        """Right predictions of each class."""
+        return list(self.confusion.diagonal().tolist())
 
-        - ``accuracy``; ``balanced_accuracy``, the mean recall of classes that were targets; ``kappa``,
-          Cohen's; ``macro_f1``, the mean F1 of classes that were targets or said.
-        - ``kappa_temporal``: ``(p − q)/(1 − q)`` of the accuracy ``p`` and that of saying the last label
-          (:class:`streamk.scores.Score`).
-        - ``log_loss`` in nats; ``brier``, the mean squared error of the probabilities, summed over classes
-          and halved if there are two, which then is that of either column.
-        - ``calibration_error``: ``Σ_b n_b/n · |accuracy_b − confidence_b|`` over bins of the top probability
-          (Naeini, Cooper and Hauskrecht 2015).
-        - ``auc`` of the second of two classes, or the mean of each class against the rest; NaN where no two
-          classes were seen.
-        """
-        events, answered = max(self.events, 1), self.answered
-        targets, said = self._counts.sum(axis=1).tolist(), self.confusion.sum(axis=0).tolist()
-        right = self.confusion.diagonal().tolist()
-        recalls = [hit / all_of for hit, all_of in zip(right, targets, strict=True) if all_of]
-        f1s = [2 * hit / (y + p) for hit, y, p in zip(right, targets, said, strict=True) if y + p]
-        unchanged = self._unchanged
-        by_chance = sum(y * p for y, p in zip(targets, said, strict=True))
-        left = self.events * self.events - by_chance
-        return {
-            "accuracy": sum(right) / events,
-            "balanced_accuracy": sum(recalls) / max(len(recalls), 1),
-            "kappa": (sum(right) * self.events - by_chance) / left if left else 0.0,
-            "kappa_temporal": (sum(right) - unchanged) / max(self.events - unchanged, 1),
-            "macro_f1": sum(f1s) / max(len(f1s), 1),
-            "log_loss": self._log_loss.over(answered),
-            "brier": self._squares.over(answered) / (2.0 if self.classes <= 2 else 1.0),
-            "calibration_error": self._calibration_error(),
-            "auc": self.auc()[0],
-        }
+    @property
+    def of_targets(self) -> list[int]:
+        """Events of each class."""
+        return list(self._counts.sum(axis=1).tolist())
+
+    @property
+    def of_predictions(self) -> list[int]:
+        """Predictions of each class."""
+        return list(self.confusion.sum(axis=0).tolist())
+
+    @property
+    def mean_log_loss(self) -> float:
+        """The mean log loss of predictions, in nats."""
+        return self._log_loss.over(self.answered)
+
+    @property
+    def brier(self) -> float:
+        """The mean squared error of probabilities, summed over classes and halved if there are two."""
+        return self._squares.over(self.answered) / (2.0 if self.classes <= 2 else 1.0)
 
     def each_class(self) -> dict[str, Any]:
         """Return arrays over classes: how often ``targets`` and ``said``, ``precision``, ``recall``, ``f1``.
@@ -236,7 +216,9 @@ class ClassSums:
         count = np.maximum(events, 1)
         return {"events": events.copy(), "confidence": top / (_FINE * count), "accuracy": right / count}
 
-    def _calibration_error(self) -> float:
+    @property
+    def calibration_error(self) -> float:
+        """``Σ_b n_b/n · |accuracy_b − confidence_b|`` over bins (Naeini, Cooper and Hauskrecht 2015)."""
         _, right, top = self._bins
         return float(np.abs(right - top / _FINE).sum()) / max(self.answered, 1)
 
@@ -254,7 +236,7 @@ class ClassSums:
         header: Header = {
             "events": self.events,
             "ranked": self.ranked,
-            "unchanged": self._unchanged,
+            "unchanged": self.unchanged,
             "log_loss": self._log_loss.text(),
             "squares": self._squares.text(),
         }
@@ -273,7 +255,7 @@ class ClassSums:
         """Return the sums that a state is of."""
         header, arrays = state
         sums = cls(len(arrays["counts"]), header["ranked"])
-        sums.events, sums._unchanged = header["events"], header["unchanged"]
+        sums.events, sums.unchanged = header["events"], header["unchanged"]
         sums._log_loss, sums._squares = ExactSum.read(header["log_loss"]), ExactSum.read(header["squares"])
         sums._counts, sums._bins = arrays["counts"].copy(), arrays["bins"].copy()
         sums._ranks.reshape(-1)[arrays["cells"]] = arrays["hits"]

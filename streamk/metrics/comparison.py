@@ -26,16 +26,12 @@ from scipy.special import stdtr, stdtrit
 
 from streamk.metrics.bootstrap import FEWEST, Interval, spread
 from streamk.metrics.exact import Floats
+from streamk.metrics.metric import METRICS
 from streamk.metrics.units import Units
 
 SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
 LEVEL = 1.0 - SURENESS[-1]  # of intervals: one that excludes 0 is no tie, and the reverse
 DIVERGED = 1000  # times the error of another
-MEASURES = {
-    "accuracy": (100.0, "points of accuracy"),
-    "log_loss": (1.0, "of log loss"),
-    "mae": (1.0, "of MAE"),
-}
 
 
 class Comparison(NamedTuple):
@@ -95,7 +91,8 @@ class Comparison(NamedTuple):
         if mean < 0.0:
             first, second = second, first
             mean, low, high = -mean, -high, -low
-        scale, unit = MEASURES[self.measure]
+        metric = METRICS[self.measure]
+        scale, unit = metric.scale, metric.unit
         told, least, most = _numbers(mean * scale, low * scale, high * scale)
         ends = f"{100 * level:.4g} % interval {least} to {most}"
         by = f"by {told} {unit}"
@@ -130,7 +127,7 @@ def compare(
     first, second
         Their names.
     measure
-        ``"accuracy"``, ``"log_loss"`` or ``"mae"``.
+        ``"accuracy"``, ``"log_loss"`` or ``"mae"``: a metric that is a mean over events.
     level
         Of the interval of the advantage.
 
@@ -143,8 +140,9 @@ def compare(
     kernel is better than ARF by 2.18 points of accuracy (95 % interval 1.72 to 2.64),
     sure (p < 0.001) since event 3,072
     """
-    if measure not in MEASURES:
-        raise ValueError(f"measure {measure!r} is unknown; use {', '.join(MEASURES)}")
+    measures = [metric.name for metric in METRICS.values() if metric.is_mean]
+    if measure not in measures:
+        raise ValueError(f"measure {measure!r} is unknown; use {', '.join(measures)}")
     names = (first, second, measure, advantages.events)
     means = advantages.means()
     if len(means) < FEWEST or not np.isfinite(means).all():

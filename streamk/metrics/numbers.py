@@ -8,11 +8,13 @@ from typing import Self
 import numpy as np
 
 from streamk.metrics.exact import ExactSum, Floats, State, check_one_length, squares
+from streamk.metrics.metric import NUMBERS
+from streamk.metrics.sums import Sums
 
 _SUMS = ("absolute", "squared", "targets", "target_squares", "width", "pinball")
 
 
-class NumberSums:
+class NumberSums(Sums):
     """Running sums of predicted numbers and intervals, and the metrics that follow from them.
 
     Parameters
@@ -30,7 +32,7 @@ class NumberSums:
     {'mae': 0.25, 'rmse': 0.353553, 'r2': 0.964286, 'coverage': 0.5, 'width': 0.8, 'pinball': 0.045}
     """
 
-    COLUMNS = ("mae", "rmse", "r2", "coverage", "width", "pinball")
+    METRICS = NUMBERS
 
     def __init__(self, level: float = 0.9) -> None:
         if not 0.0 < level < 1.0:
@@ -90,16 +92,6 @@ class NumberSums:
         self._sums["pinball"].add(_pinball(targets - lower, tail))
         self._sums["pinball"].add(_pinball(targets - upper, 1.0 - tail))
 
-    def __add__(self, other: Self) -> Self:
-        """Return the sums of the events of both."""
-        whole = self.copy()
-        whole.merge(other)
-        return whole
-
-    def copy(self) -> Self:
-        """Return sums that go on apart."""
-        return self.restored(self.state())
-
     def merge(self, other: Self) -> None:
         """Add the events of other sums, which stay as they are.
 
@@ -116,34 +108,44 @@ class NumberSums:
         for name in _SUMS:
             self._sums[name] += other._sums[name]
 
-    def values(self) -> dict[str, float]:
-        """Return the metrics so far.
+    @property
+    def mean_absolute(self) -> float:
+        """The mean absolute error."""
+        return self._sums["absolute"].over(self.events)
 
-        - ``mae``, ``rmse``, and ``r2 = 1 − Σ e²/Σ (y − ȳ)²``, which is 0 if targets do not vary.
-        - Where intervals were given: ``coverage``, how many targets they held; ``width``, their mean width;
-          ``pinball``, the mean pinball loss ``max(q·d, (q − 1)·d)``, ``d = y − end``, of both ends as the
-          quantiles ``q = (1 ∓ level)/2`` that they are. It is what a good interval makes small (Gneiting and
-          Raftery 2007): coverage alone is had by wide ones. Of a prediction alone it is half the MAE.
-        """
-        sums = self._sums
-        found = {
-            "mae": sums["absolute"].over(self.events),
-            "rmse": math.sqrt(sums["squared"].over(self.events)),
-            "r2": self._r2(),
-        }
-        if self.bounded:
-            found["coverage"] = self.covered / self.bounded
-            found["width"] = sums["width"].over(self.bounded)
-            found["pinball"] = sums["pinball"].over(2 * self.bounded)
-        return found
+    @property
+    def mean_squared(self) -> float:
+        """The mean squared error."""
+        return self._sums["squared"].over(self.events)
 
-    def _r2(self) -> float:
+    @property
+    def r2(self) -> float:
+        """``1 − Σ e²/Σ (y − ȳ)²``, 0 if targets do not vary."""
         sums = self._sums
         if any(sums[name].special for name in ("squared", "target_squares")):
             return math.nan if math.isnan(float(sums["squared"])) else -math.inf
-        # what does not vary varies by exactly 0, since nothing is rounded
+        # a constant target varies by exactly 0, since nothing is rounded
         varied = self.events * sums["target_squares"].fraction() - sums["targets"].fraction() ** 2
         return float(1 - self.events * sums["squared"].fraction() / varied) if varied > 0 else 0.0
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of targets within their intervals."""
+        return self.covered / self.bounded if self.bounded else None
+
+    @property
+    def width(self) -> float | None:
+        """The mean width of intervals."""
+        return self._sums["width"].over(self.bounded) if self.bounded else None
+
+    @property
+    def pinball(self) -> float | None:
+        """The mean pinball loss ``max(q·d, (q − 1)·d)`` of both ends, ``d = y − end``.
+
+        The ends are the quantiles ``q = (1 ∓ level)/2``. Intervals that hold their level and are narrow have
+        a small one (Gneiting and Raftery 2007). Of a prediction alone it is half the MAE.
+        """
+        return self._sums["pinball"].over(2 * self.bounded) if self.bounded else None
 
     def state(self) -> State:
         """Return everything, as :meth:`restored` takes it."""

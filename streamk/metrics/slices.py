@@ -18,7 +18,8 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 
 from streamk.metrics.exact import State, check_one_length, nest, part_of
-from streamk.metrics.windows import KINDS, Sums, kind_of
+from streamk.metrics.sums import Sums
+from streamk.metrics.windows import KINDS, kind_of
 
 LOOK = 1000  # events a column is judged by
 MISSING, OTHER = "(missing)", "(other)"

@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
 from streamk.metrics.classes import ClassSums
 from streamk.metrics.exact import Floats, State, check_one_length, nest, part_of
 from streamk.metrics.numbers import NumberSums
-
-
-class Sums(Protocol):
-    """What sums of classes and sums of numbers share."""
-
-    COLUMNS: tuple[str, ...]
-    events: int
-
-    def fresh(self) -> Self:
-        """Return empty sums of the same kind."""
-
-    def add(self, *arrays: Any) -> None:
-        """Add events."""
-
-    def clear(self) -> None:
-        """Forget all events, and no class."""
-
-    def copy(self) -> Self:
-        """Return sums that go on apart."""
-
-    def merge(self, other: Self) -> None:
-        """Add the events of other sums."""
-
-    def values(self) -> dict[str, float]:
-        """Return the metrics."""
-
-    def state(self) -> State:
-        """Return everything."""
-
-    @classmethod
-    def restored(cls, state: State) -> Self:
-        """Return the sums that a state is of."""
-
+from streamk.metrics.sums import Sums
 
 KINDS: dict[str, Any] = {"classes": ClassSums, "numbers": NumberSums}
 S = TypeVar("S", bound=Sums)
@@ -82,7 +50,7 @@ class Curve(Generic[S]):
         if type(interval) is not int or interval < 1:
             raise ValueError(f"interval is {interval!r}; it must be a whole number of events")
         self.interval = interval
-        self.columns = sums.COLUMNS
+        self.columns = sums.columns()
         self._cut = sums.copy()  # of all windows that are full
         self._window = sums.fresh()
         self._rows: Floats = np.zeros((0, len(self.columns)))

@@ -9,7 +9,6 @@ from streamk.prequential.contest import CHUNK, Contest
 from streamk.prequential.late import ByCount, ByTime
 from streamk.prequential.replaying import replay
 from streamk.prequential.results import Results
-from streamk.prequential.stream import Answers, test_then_train
 from streamk.prequential.subjects import (
     Frozen,
     LearnerSubject,
@@ -22,7 +21,6 @@ from streamk.prequential.subjects import (
 
 __all__ = [
     "CHUNK",
-    "Answers",
     "ByCount",
     "ByTime",
     "Contest",
@@ -35,5 +33,4 @@ __all__ = [
     "replay",
     "subject_of",
     "tabled",
-    "test_then_train",
 ]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.metrics.metric import decide
 from streamk.prequential.subjects import Table
-from streamk.scores import decide
 
 Floats = NDArray[np.float64]
 

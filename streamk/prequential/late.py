@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from streamk.encoding.fields import Event
 from streamk.prequential import moments
 from streamk.prequential.contest import Contest, RefusedError
-from streamk.scores import check_delay
 
+LONGEST_DELAY = 2**24  # exclusive
 Refuse = Callable[[ValueError], None]
 
 
@@ -158,3 +158,16 @@ def late_of(delay: Any) -> Late | None:
     if hasattr(delay, "event"):
         return delay  # type: ignore[no-any-return]
     return ByCount(delay) if check_delay(delay) else None
+
+
+def check_delay(delay: int) -> int:
+    """Return ``delay``.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number of events.
+    """
+    if type(delay) is not int or not 0 <= delay < LONGEST_DELAY:
+        raise ValueError(f"delay is {delay!r}; it must be a whole number from 0 to {LONGEST_DELAY - 1}")
+    return delay

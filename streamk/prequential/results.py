@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from streamk.metrics.bootstrap import Interval, interval
 from streamk.metrics.comparison import DIVERGED, Comparison, compare
+from streamk.metrics.metric import HEADLINES, METRICS
 from streamk.metrics.units import Units
 from streamk.prequential.contest import Contest
-from streamk.prequential.standing import HEADLINES, Standing
+from streamk.prequential.standing import Standing
 from streamk.prequential.subjects import Frozen, LearnerSubject, Subject
 
 LEVEL = 0.9  # of intervals
@@ -196,7 +197,7 @@ class Results:
         if len(ranked) > 1:
             return self.compare(best, ranked[1]).words()
         value = self.metrics_of(best, self.headline)
-        name = "accuracy" if self._classes else "MAE"
+        name = METRICS[self.headline].title
         return f"{best} has {name} {value:.4g} over {self.events:,} events"
 
     def metrics_of(self, name: str, metric: str) -> float:

@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 
 from streamk.metrics.answers import decisions
 from streamk.metrics.classes import ClassSums
+from streamk.metrics.metric import TASKS
 from streamk.metrics.numbers import NumberSums
 from streamk.metrics.slices import Slices
 from streamk.metrics.units import Units
 from streamk.metrics.windows import Curve
 from streamk.prequential.alarms import Alarms
-from streamk.scores import TASKS
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-HEADLINES = {"classification": "accuracy", "regression": "mae"}
 _LATENCIES = 4096  # at most, of a contender
 
 

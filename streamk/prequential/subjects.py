@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.fields import Event
+from streamk.metrics.metric import TASKS
 from streamk.prequential.chunk import Chunk
-from streamk.scores import TASKS
 
 Floats = NDArray[np.float64]
 

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.distributed.merging import Tree
-from streamk.distributed.records import Classes, Numbers, total
+from streamk.metrics.tallies import ClassTally, NumberTally, total
 
 NUMBERS = st.floats(-1e6, 1e6)
 
 
 @given(st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=8), max_size=6))
 def test_errors_of_numbers_add_up(parts):
-    tallies = [Numbers.of([y for y, _ in part], [p for _, p in part]) for part in parts]
+    tallies = [NumberTally.of([y for y, _ in part], [p for _, p in part]) for part in parts]
     pairs = np.array([pair for part in parts for pair in part]).reshape(-1, 2)
-    found = total([Numbers(), *tallies])
+    found = total([NumberTally(), *tallies])
     assert found.events == len(pairs)
     if len(pairs):
         errors = pairs[:, 0] - pairs[:, 1]
@@ -27,15 +27,15 @@ def test_errors_of_numbers_add_up(parts):
 
 def test_r2_of_targets_far_from_zero():
     targets = [1e9, 1e9 + 1, 1e9 + 2, 1e9 + 3]
-    found = total([Numbers.of([y], [y + 0.5]) for y in targets])
+    found = total([NumberTally.of([y], [y + 0.5]) for y in targets])
     assert found.values()["r2"] == pytest.approx(0.8)
 
 
 @given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=8), max_size=6))
 def test_right_answers_add_up(parts):
-    tallies = [Classes.of([y for y, _ in part], [p for _, p in part]) for part in parts]
+    tallies = [ClassTally.of([y for y, _ in part], [p for _, p in part]) for part in parts]
     right = sum(y == p for part in parts for y, p in part)
-    assert total([Classes(), *tallies]) == Classes(sum(map(len, parts)), right)
+    assert total([ClassTally(), *tallies]) == ClassTally(sum(map(len, parts)), right)
 
 
 def plain_tree(leaves):

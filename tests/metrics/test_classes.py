@@ -12,7 +12,6 @@ from sklearn.calibration import calibration_curve
 from streamk.metrics.answers import decisions
 from streamk.metrics.classes import MOST_RANKED, ClassSums
 from streamk.metrics.ranks import CELLS, score_cell
-from streamk.scores import Score
 from tests.metrics.streams import classes, cuts, same_state
 
 score_cells = np.vectorize(score_cell, otypes=[np.int64])
@@ -87,13 +86,11 @@ def test_values_are_those_of_river(seed, count):
 
 
 @pytest.mark.parametrize(("seed", "count"), STREAMS)
-def test_values_are_those_of_the_running_score(seed, count):
+def test_temporal_kappa_compares_with_the_last_label(seed, count):
     targets, given, last = classes(seed, count=count)
-    score = Score("classification")
-    for y, row in zip(targets.tolist(), given, strict=True):
-        score.update(y, as_dict(row))
-    values = sums_of(targets, given, last).values()
-    assert score.values() == {name: pytest.approx(values[name], abs=1e-6) for name in score.values()}
+    said = np.where(given.any(axis=1), given.argmax(axis=1), -1)
+    p, q = np.mean(said == targets), np.mean(last == targets)
+    assert sums_of(targets, given, last).values()["kappa_temporal"] == pytest.approx((p - q) / (1.0 - q))
 
 
 @pytest.mark.parametrize(("seed", "count"), STREAMS)
@@ -260,17 +257,15 @@ def test_what_is_no_prediction():
     assert values["accuracy"] == 0.25
     assert values["log_loss"] == pytest.approx(-math.log(0.8))
     empty = sums_of(np.array([0, 0]), np.zeros((2, 0)), np.array([-1, 0]))
-    score = Score("classification")
-    score.update("a", {})
-    score.update("a", {})
-    assert score.values() == {name: empty.values()[name] for name in score.values()}
+    expected = {"accuracy": 0.0, "kappa": 0.0, "kappa_temporal": -1.0, "log_loss": 0.0}
+    assert {name: empty.values()[name] for name in expected} == expected
 
 
 def test_nothing_yet():
     values = ClassSums().values()
     assert math.isnan(values.pop("auc"))
     assert set(values.values()) == {0.0}
-    assert (*values, "auc") == ClassSums.COLUMNS
+    assert (*values, "auc") == ClassSums.columns()
 
 
 def test_a_class_nobody_expected():

@@ -53,7 +53,7 @@ def test_windows_are_the_sums_of_their_events(kind, interval):
     curve.add(*arrays)
     whole.add(*arrays)
     assert same_state(curve.whole().state(), whole.state())
-    assert curve.rows.shape == (EVENTS // interval, len(kind.COLUMNS))
+    assert curve.rows.shape == (EVENTS // interval, len(kind.columns()))
     known, sums = 0, kind()
     for k, row in enumerate(curve.rows):
         cut = [array[k * interval : (k + 1) * interval] for array in arrays]
@@ -64,7 +64,7 @@ def test_windows_are_the_sums_of_their_events(kind, interval):
         sums += window
         values = window.values()
         assert row.tobytes() == np.array([values[name] for name in curve.columns]).tobytes()
-    for name in kind.COLUMNS[:1]:
+    for name in kind.columns()[:1]:
         assert (curve.column(name) == curve.rows[:, 0]).all()
 
 

@@ -21,7 +21,7 @@ from connectors.replay.page.words import (
     second,
     size,
 )
-from streamk.scores import TASKS
+from streamk.metrics.metric import TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
 Rows = Sequence[Mapping[str, Any]]

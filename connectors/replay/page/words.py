@@ -7,28 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streamk.prequential.standing import HEADLINES
+from streamk.metrics.metric import HEADLINES, METRICS
 
-_NAMES = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced accuracy",
-    "kappa": "kappa",
-    "kappa_temporal": "temporal kappa",
-    "macro_f1": "macro F1",
-    "auc": "AUC",
-    "log_loss": "log loss",
-    "brier": "Brier score",
-    "calibration_error": "calibration error",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "r2": "R²",
-    "coverage": "coverage",
-    "width": "width of intervals",
-    "pinball": "pinball loss",
-}
-# Of coverage and width neither end is best: an interval should hold what it says, and be narrow for that.
-_HIGHER = frozenset(("accuracy", "balanced_accuracy", "kappa", "kappa_temporal", "macro_f1", "auc", "r2"))
-_LOWER = frozenset(("log_loss", "brier", "calibration_error", "mae", "rmse", "pinball"))
 _SECOND = {
     "classification": ("log_loss", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),
     "regression": ("rmse", "pinball", "coverage", "r2"),
@@ -53,7 +33,7 @@ def short(value: Any, most: int = 22) -> str:
 
 def metric_name(metric: str) -> str:
     """Return what a metric is called."""
-    return _NAMES.get(metric, metric.replace("_", " "))
+    return METRICS[metric].title if metric in METRICS else metric.replace("_", " ")
 
 
 def metric_order(metrics: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -64,12 +44,12 @@ def metric_order(metrics: Iterable[Mapping[str, Any]]) -> list[str]:
     """
     given = (name for values in metrics for name, value in values.items() if not math.isnan(number_of(value)))
     found = dict.fromkeys(given)
-    return [name for name in _NAMES if name in found] + [name for name in found if name not in _NAMES]
+    return [name for name in METRICS if name in found] + [name for name in found if name not in METRICS]
 
 
 def better(metric: str) -> int:
     """Return 1 if more of a metric is better, -1 if less is, 0 if neither."""
-    return (metric in _HIGHER) - (metric in _LOWER)
+    return METRICS[metric].better if metric in METRICS else 0
 
 
 def headline(task: str) -> str:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import streamk
 from connectors import learner_names
 from connectors.cli import COMMANDS, app, load
-from streamk.scores import TASKS
+from streamk.metrics.metric import TASKS
 
 HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings"
 

@@ -11,7 +11,7 @@ from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
 from connectors.learners import LEARNERS, build
-from streamk.scores import TASKS
+from streamk.metrics.metric import TASKS
 
 SMALL = {"kernel": {"features": 768}, "kaczmarz": {"features": 64}, "eigenpro": {"centers": 20}}
 
