@@ -63,7 +63,7 @@ SERIES = (
     Series("streamk_batch_seconds", "histogram", "Processing time of a micro-batch"),
     Series("streamk_loss", "gauge", "Running mean of the log loss, or of the absolute error"),
     Series("streamk_error", "gauge", "Running share of wrong labels, or mean absolute error"),
-    Series("streamk_drifts_total", "counter", "Changes of the error that ADWIN detected"),
+    Series("streamk_drifts_total", "counter", "Rises of the error that ADWIN detected"),
     Series("streamk_features", "gauge", "Random features in use, of all models"),
     Series("streamk_model_events", "gauge", "Events that the models have learned"),
     Series(

@@ -19,11 +19,11 @@ from connectors.daemon.series import Metrics
 from connectors.errors import NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
 from streamk.learners import Learner
+from streamk.metrics.alarms import Alarms
 from streamk.metrics.metric import loss_and_error
 
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _NONE: Mapping[str, int] = MappingProxyType({})
-_GROUP = 32  # events whose mean error the drift detector takes as one observation
 
 
 class Telemetry:
@@ -45,14 +45,11 @@ class Telemetry:
     """
 
     def __init__(self, task: str, window: int = 1000, stall: float = 60.0) -> None:
-        from river import drift  # takes a second, which other commands need not wait
-
         self._classes, self._stall = task == "classification", stall
         self._losses = np.full((2, window), np.nan)
         self._scored = 0
         self._means: list[float] = []
-        self._group: list[float] = []
-        self._detector: Any = drift.ADWIN()
+        self._alarms = Alarms(bounded=self._classes)
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
         self._waited_since = 0.0
@@ -180,12 +177,9 @@ class Telemetry:
         self._losses[:, places] = losses[:, -window:]
         self._scored += losses.shape[1]
         self._average()
-        self._group += losses[1].tolist()
-        while len(self._group) >= _GROUP:
-            self._detector.update(float(np.mean(self._group[:_GROUP])))
-            del self._group[:_GROUP]
-            if self._detector.drift_detected:
-                self._metrics.count("streamk_drifts_total")
+        before = len(self._alarms.events)
+        self._alarms.add(losses[1])
+        self._metrics.count("streamk_drifts_total", len(self._alarms.events) - before)
 
     def _average(self) -> None:
         self._means = np.nanmean(self._losses, axis=1).tolist()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.metrics.alarms import Alarms
 from streamk.metrics.answers import decisions
 from streamk.metrics.classes import ClassSums
 from streamk.metrics.metric import TASKS
@@ -14,7 +15,6 @@ from streamk.metrics.numbers import NumberSums
 from streamk.metrics.slices import Slices
 from streamk.metrics.units import Units
 from streamk.metrics.windows import Curve
-from streamk.prequential.alarms import Alarms
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

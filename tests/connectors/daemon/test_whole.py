@@ -16,6 +16,7 @@ from connectors.decoding import Event
 from connectors.settings import Settings
 from connectors.stream import Raw
 from streamk.learners.files import loads
+from streamk.metrics.metric import loss_and_error
 
 from .test_learning import BAD, CUTS, parts
 
@@ -87,7 +88,7 @@ def test_as_one_by_one(name, kinds, cuts, labels):
         assert quick._limits._seen == slow._limits._seen
         assert quick._limits.row == slow._limits.row
     assert seen._means == pytest.approx(other._means)
-    assert seen._group == pytest.approx(other._group)
+    assert seen._alarms._rest == pytest.approx(other._alarms._rest)
     assert seen._models == other._models
     assert loads(quick.learner.to_bytes()).events == slow.learner.events
 
@@ -235,9 +236,8 @@ def test_losses_as_told_singly(data, count):
         width = {"min_size": count, "max_size": count}
         rows = data.draw(st.lists(st.lists(PROBABILITIES, **width), min_size=1))
         targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
-    telemetry = Telemetry("classification")
     wanted = [
-        telemetry._score(target, known(dict(zip(labels, row, strict=True))))
+        loss_and_error(target, known(dict(zip(labels, row, strict=True))))
         for row, target in zip(rows, targets, strict=True)
         if target is not None
     ]

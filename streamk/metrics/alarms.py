@@ -1,4 +1,4 @@
-"""Drift alarms of a contender: where its losses have risen (river's ADWIN, Bifet and Gavaldà 2007)."""
+"""Drift alarms on losses: replay and the daemon report where the mean loss has risen (ADWIN of river)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from river.drift import ADWIN
 
 _TOGETHER = 10  # losses whose mean ADWIN is given
 
@@ -31,11 +30,13 @@ class Alarms:
     """
 
     def __init__(self, bounded: bool) -> None:
+        from river import drift  # takes a second, which other commands need not wait
+
         self.events: list[int] = []
         self._bounded, self._scale = bounded, 0.0
         self._seen = 0
         self._rest: NDArray[np.float64] = np.zeros(0)
-        self._detector = ADWIN()
+        self._detector: Any = drift.ADWIN()
 
     def add(self, losses: NDArray[np.float64]) -> None:
         """Add the losses of consecutive events; those that are no number count as the greatest."""
@@ -43,7 +44,7 @@ class Alarms:
         whole = len(losses) // _TOGETHER * _TOGETHER
         self._rest = losses[whole:]
         means = self._means(losses[:whole].reshape(-1, _TOGETHER))
-        detector: Any = self._detector
+        detector = self._detector
         for mean in means.tolist():
             self._seen += _TOGETHER
             before = detector.estimation

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from river.drift import ADWIN
 
-from streamk.prequential.alarms import Alarms
+from streamk.metrics.alarms import Alarms
 
 
 def stream(seed=1, low=0.1, high=0.4, n=6000):
