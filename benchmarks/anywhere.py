@@ -29,7 +29,7 @@ from river import linear_model, preprocessing
 from sections import Row, measure
 
 import streamk
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 SEEDS = (1, 2, 3, 4, 5)
 FILES = {

@@ -1,4 +1,4 @@
-"""The label memory of :mod:`streamk.encoding.recall` as columns, for learners that have none of their own."""
+"""Label history (:mod:`streamk.encoding.label_history`) as columns, for learners without one."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from numba import get_num_threads, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamk.features.lanes import LANES, at, data, index, load, store
-from streamk.features.registers import HERE
+from streamk.features.lanes import HERE, LANES, at, data, index, load, store
 from streamk.threads import on_threads
 
 _CHAINS = (

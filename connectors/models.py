@@ -9,7 +9,7 @@ from typing import Any
 
 from connectors.decoding import EventFormat
 from streamk.learners import Learner
-from streamk.learners.files import loads_with_extra
+from streamk.learners.loading import loads_with_extra
 
 _KEYS = "target", "types", "ignore", "features", "missing"
 Stored = dict[str, Any]

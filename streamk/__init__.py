@@ -35,7 +35,7 @@ from streamk.learners import (
     SubspacePursuitRegressor,
     merge,
 )
-from streamk.learners.files import load, loads
+from streamk.learners.loading import load, loads
 from streamk.random_features import RandomFeatures
 
 __version__ = "0.1.0"

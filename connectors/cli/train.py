@@ -40,7 +40,7 @@ from connectors.train import report
 from connectors.train.blocks import BY, shards_of
 from connectors.train.shards import skipped_of
 from streamk.distributed import Round, WorkersDiedError, learn
-from streamk.distributed.scales import SCALES
+from streamk.distributed.merging import SCALES
 from streamk.metrics.metric import SUMMARIES, TASKS
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamk import model_file
 from streamk.learners import Learner
-from streamk.learners.files import MODEL, loads
+from streamk.learners.loading import MODEL, loads
 
 SUFFIX = ".checkpoint"
 _VERSION = 2

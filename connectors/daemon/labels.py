@@ -8,7 +8,7 @@ from connectors.daemon.outputs import name_of
 from connectors.errors import USAGE, Failure
 from connectors.settings import Settings
 from streamk.learners import Learner
-from streamk.learners.files import MODEL
+from streamk.learners.loading import MODEL
 
 
 def forget(settings: Settings, label: str) -> int:

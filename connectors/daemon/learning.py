@@ -22,7 +22,7 @@ from connectors.settings import Settings
 from connectors.stream import Raw
 from streamk.encoding.rows import RowError
 from streamk.learners import Learner
-from streamk.learners.files import MODEL, loads
+from streamk.learners.loading import MODEL, loads
 
 REFUSED = "refused in a row"  # the part of a checkpoint that a restart counts on from
 _CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER}

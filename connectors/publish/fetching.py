@@ -10,7 +10,7 @@ from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.sections import Kafka
 from connectors.publish.version import Version, read
 from streamk.learners import Learner
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 PARTITION = 0  # of the topic, where all published models are
 

@@ -14,7 +14,7 @@ from connectors.publish.version import Place, Version, write
 from streamk import model_file
 from streamk.distributed.merging import Merging
 from streamk.learners import Learner
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 
 class Row(NamedTuple):

@@ -19,7 +19,7 @@ from connectors.publish.merging import Merged, Row, merged
 from connectors.publish.version import Version, goes_back, read
 from connectors.settings import Settings, Snapshots
 from streamk import model_file
-from streamk.learners.files import loads_with_extra
+from streamk.learners.loading import loads_with_extra
 
 
 class Target(NamedTuple):

@@ -15,7 +15,7 @@ from connectors.replay.reading import LOOK, InferredLabels, TaskError
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
 from streamk.prequential.contest import RefusedError
-from streamk.prequential.late import Refuse, fail
+from streamk.prequential.label_delay import Refuse, fail
 from streamk.prequential.moments import moment
 
 

@@ -20,7 +20,7 @@ from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Learner
 from connectors.settings_file import load
 from streamk.prequential import ByTime
-from streamk.prequential.late import check_delay
+from streamk.prequential.label_delay import check_delay
 
 _PLAIN = EventFormat()
 _OF_FORMAT = {

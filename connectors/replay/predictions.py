@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from streamk.metrics.metric import decide
+from streamk.prequential.adapters import Table
 from streamk.prequential.contest import Scored
 from streamk.prequential.results import plain_label
-from streamk.prequential.subjects import Table
 
 
 class PredictionFile:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamk.prequential import Contest, Results
-from streamk.prequential.late import Late
+from streamk.prequential.label_delay import Late
 
 _VERSION = 3
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take

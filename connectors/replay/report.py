@@ -18,7 +18,7 @@ from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
 from streamk.metrics.metric import HEADLINES, METRICS, SUMMARIES
-from streamk.prequential.late import ByCount
+from streamk.prequential.label_delay import ByCount
 
 Watch = Callable[[Replay], None]
 FAILED = "failed"

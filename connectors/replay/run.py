@@ -22,7 +22,7 @@ from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError, Scored
-from streamk.prequential.late import ByCount, Late, Refuse, late_of
+from streamk.prequential.label_delay import ByCount, Late, Refuse, late_of
 from streamk.prequential.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
@@ -60,8 +60,8 @@ def replay(
     baseline
         Which baselines to run, as :func:`connectors.replay.baselines.baselines` takes them; False is none.
     delay
-        How late targets come (:mod:`streamk.prequential.late`). A learner that has a parameter of this name
-        is told how many events, unless its settings say another.
+        How late targets come (:mod:`streamk.prequential.label_delay`). A learner that has a parameter of this
+        name is told how many events, unless its settings say another.
     scoring
         Windows, slices, intervals, and a file for every prediction.
     strict

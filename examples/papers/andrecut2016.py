@@ -28,8 +28,8 @@ from images import fourier_images, unit_images, windowed_images
 from report import Row, Section, load_images, plot, run
 from rich.progress import Progress
 
-from streamk.exact.ls_svm import System, solutions
 from streamk.exact.lssvm import blocks_of
+from streamk.exact.lssvm_solver import System, solutions
 from streamk.kernels import kernel
 
 GAMMA, SEED = 1e4, 7

@@ -29,8 +29,8 @@ from report import PUBLISHED, Row, Section, load_images, require, run
 from rich.progress import Progress, track
 
 import streamk
+from streamk.exact.low_rank_solver import MOVES, Rules, descend
 from streamk.exact.rank_one import Columns, KeptBases
-from streamk.exact.slkl import MOVES, Rules, descend
 from streamk.kernels import kernel
 
 Array = NDArray[np.float64]

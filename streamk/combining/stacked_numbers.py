@@ -9,9 +9,9 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.combining.away import Watching, last_of, stays_away, watch
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
+from streamk.combining.level_shift import Watching, last_of, stays_away, watch
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER

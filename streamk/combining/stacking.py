@@ -35,8 +35,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.combining.away import Away
 from streamk.combining.intervals import Intervals
+from streamk.combining.level_shift import Away
 from streamk.combining.newton import SETS
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from streamk import model_file
+from streamk.distributed.merging import given
 from streamk.distributed.rounds import Round
-from streamk.distributed.scales import given
 from streamk.distributed.shards import Shard
-from streamk.learners.files import MODEL, loads
 from streamk.learners.learner import Learner
+from streamk.learners.loading import MODEL, loads
 from streamk.metrics.tallies import ClassTally, NumberTally
 
 _VERSION = 1

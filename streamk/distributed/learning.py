@@ -11,13 +11,12 @@ from typing import Any
 
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
-from streamk.distributed.merging import Merging, beginning, merged
+from streamk.distributed.merging import SCALES, Merging, beginning, merged, pooled
 from streamk.distributed.rounds import Advance, Round
-from streamk.distributed.scales import SCALES, pooled
 from streamk.distributed.shards import Shard
 from streamk.distributed.tasks import Done, Task
-from streamk.learners.files import loads
 from streamk.learners.learner import Learner
+from streamk.learners.loading import loads
 from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 Watch = Callable[[Advance | Round], None]
@@ -113,7 +112,7 @@ def learn(
     scales
         ``"running"``: every shard scales by the events before, and what it learns is merged as if the others'
         scales were the same. ``"first"``: all shards are read once for their scales, which are then given to
-        everybody and learn no more (:mod:`streamk.distributed.scales`).
+        everybody and learn no more (:mod:`streamk.distributed.merging`).
     evaluate
         Whether the merged model predicts every event before a shard learns it, once it knows anything: not in
         the first round.

@@ -18,10 +18,9 @@ from streamk.compiling import ENTRY
 from streamk.drift.thresholds import thresholds
 from streamk.drift.windows import Floats
 from streamk.encoding.fields import Event, kind_of_value, named
-from streamk.encoding.following import COUNT, HELD, MEAN, SQUARES
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import FIXED, observe, scale_rows, spread
+from streamk.encoding.scaling import COUNT, FIXED, HELD, MEAN, SQUARES, observe, scale_rows, spread
 from streamk.features.activation import AMPLITUDE
 from streamk.features.counter import mix64_int, uniforms
 from streamk.features.map import FeatureMap

@@ -19,7 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import ENTRY
-from streamk.experts.vectors import add_scaled, inner_product
+from streamk.experts.linear_algebra import add_scaled, inner_product
 from streamk.features.counter import mix64
 
 BLOCK = 8

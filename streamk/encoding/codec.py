@@ -18,17 +18,19 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER, both
-from streamk.encoding.following import COUNT, HELD, MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
+from streamk.encoding.label_history import MEAN as MEAN_LABELS
+from streamk.encoding.label_history import empty_memory
 from streamk.encoding.labels import Label, Labels, plain
-from streamk.encoding.pooling import pooled
+from streamk.encoding.merging import pooled
 from streamk.encoding.rare_names import check_uses, most_used, pooled_uses
-from streamk.encoding.recall import MEAN as MEAN_LABELS
-from streamk.encoding.recall import empty_memory
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import (
+    COUNT,
     GIVEN,
+    HELD,
+    MEAN,
     TARGET_CLIP,
     horizon_of,
     is_stray,
@@ -50,8 +52,8 @@ class Coding(NamedTuple):
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
     are the statistics of numbers that are standardised, None for others, which then need no code; ``memory``
-    and ``queue`` are those of labels (:mod:`streamk.encoding.recall`), if they are inputs; ``seen`` is the
-    record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
+    and ``queue`` are those of labels (:mod:`streamk.encoding.label_history`), if they are inputs; ``seen`` is
+    the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
     """
 
     statistics: Array
@@ -215,6 +217,18 @@ class Codec:
         if theirs == 0.0:
             return Unit(0.0, 0.0)
         return Unit(ours / theirs, (self.target[0, MEAN] - other.target[0, MEAN]) / theirs)
+
+    def freeze_scales(self) -> None:
+        """Make the scales of inputs and target constant; numbers that come later follow the stream."""
+        for statistics in (self.inputs.statistics[: self.inputs.slots], self.target):
+            statistics[statistics[:, COUNT] > 0.0, HELD] = GIVEN
+
+    def frozen_scales(self) -> dict[str | None, Array]:
+        """Return the statistics that are constant, by name; of the targets, under None."""
+        found = dict[str | None, Array]({None: self.target[0]})
+        if self.inputs.scaled:
+            found |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
+        return {name: row for name, row in found.items() if row[HELD] == GIVEN}
 
     def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a model file keeps."""

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.encoding.event_buffer import Pending
 from streamk.encoding.keys import (
     AUTO,
     category_key,
@@ -18,7 +19,6 @@ from streamk.encoding.keys import (
     number_position_key,
     number_slot_key,
 )
-from streamk.encoding.pending import Pending
 from streamk.encoding.rare_names import SHARE, NamesFullError, faded, no_uses, staying
 from streamk.encoding.rows import ABSENT, LARGEST, LARGEST_UNSCALED, MOST_SLOTS, UNSCALED
 from streamk.encoding.scaling import FIXED

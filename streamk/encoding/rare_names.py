@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.following import AGE, COUNT, HELD
-from streamk.encoding.scaling import FOLLOWING, GIVEN
+from streamk.encoding.scaling import AGE, COUNT, FOLLOWING, GIVEN, HELD
 
 SHARE = 8  # one in so many names leaves at a time
 COLUMNS = 3

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.rows import slices
-from streamk.exact.sampling import permutation
+from streamk.features.counter import permutation
 from streamk.kernel_blocks import Floats, distances
 
 Array = NDArray[np.float64]

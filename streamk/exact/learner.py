@@ -17,16 +17,15 @@ from streamk.combining.calibration import project_simplex
 from streamk.encoding.batches import Batch
 from streamk.encoding.codec import Codec, outputs_after
 from streamk.encoding.fields import Event
-from streamk.encoding.following import MEAN
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
-from streamk.encoding.scaling import TARGET_CLIP, spread
+from streamk.encoding.scaling import MEAN, TARGET_CLIP, spread
 from streamk.exact.expansion import Columns, Expansion
 from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.kernels import kernel as kernel_named
-from streamk.learners.events import observe_block
+from streamk.learners.kernel_loop import observe_block
 from streamk.learners.learner import Learner, with_prefix
 
 _PIECE = 4096

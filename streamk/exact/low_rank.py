@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from streamk.encoding.labels import Label
+from streamk.exact.low_rank_solver import MOVES, Bases, Rules, State, descend, refreshed, start, until_settled
 from streamk.exact.rank_one import Columns, KeptBases, MadeBases
 from streamk.exact.reservoir_learner import ReservoirLearner
-from streamk.exact.sampling import permutation, uniforms
-from streamk.exact.slkl import MOVES, Bases, Rules, State, descend, refreshed, start, until_settled
+from streamk.features.counter import permutation, uniform_doubles
 from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -185,8 +185,8 @@ class LowRankKernelRegressor(_LowRankKernel, Regressor):
     The kernel is ``Σ_m μ_m k(x, x_m) k(x', x_m)/k(x_m, x_m)`` over a sample of ``M`` events, and what is
     minimised over ``μ ≥ 0`` is ``yᵀ(I + K̃(μ)/λ)⁻¹y + ν Σ_m μ_m`` (eqs. 3 and 14), ``y`` being standardised.
     Most weights end at 0, and the answer is an expansion over the events of the others. A weight at a time,
-    chosen at random, goes to where this is least (Algorithm 2; :mod:`streamk.exact.slkl`). On a stream, a
-    sample of the events is kept and solved from time to time.
+    chosen at random, goes to where this is least (Algorithm 2; :mod:`streamk.exact.low_rank_solver`). On a
+    stream, a sample of the events is kept and solved from time to time.
 
     Parameters
     ----------
@@ -224,5 +224,5 @@ class LowRankKernelRegressor(_LowRankKernel, Regressor):
 def places_of(seed: int, output: int, outputs: int, size: int) -> Iterator[int]:
     """Yield which of ``size`` weights has its turn, uniformly at random, without end."""
     for sweep in itertools.count():
-        numbers = uniforms(seed, _COLUMNS + 1 + sweep * outputs + output, size)
+        numbers = uniform_doubles(seed, _COLUMNS + 1 + sweep * outputs + output, size)
         yield from (numbers * size).astype(np.intp).tolist()

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from streamk.exact.expansion import products
-from streamk.exact.ls_svm import SOLVERS, Places, System, solutions
+from streamk.exact.lssvm_solver import SOLVERS, Places, System, solutions
 from streamk.exact.reservoir_learner import ReservoirLearner
-from streamk.exact.sampling import permutation
+from streamk.features.counter import permutation
 from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -94,8 +94,8 @@ class LSSVMClassifier(_LSSVM, Classifier):
 
     Minimises ``½‖w‖² + γ/2 Σ_i w_i (y_i − f(x_i))²`` with ``f(x) = Σ_i k(x, x_i) a_i + b``, one output a
     class, ``y`` being 1 for it and 0 for others. The kernel matrix is made block by block, as it is needed:
-    memory is ``O(N · block)`` (:mod:`streamk.exact.ls_svm`). All events are kept, on a stream a sample of
-    them.
+    memory is ``O(N · block)`` (:mod:`streamk.exact.lssvm_solver`). All events are kept, on a stream a sample
+    of them.
 
     Parameters
     ----------

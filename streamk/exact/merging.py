@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streamk.encoding.codec import Codec
 from streamk.encoding.rows import moved
-from streamk.exact.eigenpro_learner import EigenProLearner
+from streamk.exact.eigenpro import EigenProLearner
 from streamk.exact.expansion import Expansion
 from streamk.exact.reservoir import Reservoir, Sample
 from streamk.exact.reservoir_learner import ReservoirLearner

@@ -1,4 +1,4 @@
-"""Columns of a kernel matrix as rank-one kernels, and their inner products (:mod:`streamk.exact.slkl`)."""
+"""Columns of a kernel matrix as rank-one kernels, and their inner products."""
 
 from __future__ import annotations
 

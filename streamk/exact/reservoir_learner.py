@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.rows import Rows
-from streamk.exact.bandwidth import bandwidth_for
-from streamk.exact.expansion import Expansion
+from streamk.exact.expansion import Expansion, bandwidth_for
 from streamk.exact.learner import ExactLearner
 from streamk.exact.reservoir import Reservoir
 from streamk.kernel_blocks import Floats

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import typed
-from streamk.experts.vectors import inner_products
+from streamk.experts.linear_algebra import inner_products
 from streamk.features.lanes import aligned
 from streamk.schedules import averaging_weight
 

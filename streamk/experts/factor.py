@@ -1,4 +1,13 @@
-"""The inverse of a growing information matrix, kept as ``P = U D Uᵀ`` (Bierman 1976).
+"""Columns of ``U`` in ``P = U D Uᵀ`` under an event: one at a time, or eight at once.
+
+Column ``j`` has ``⌈j/16⌉`` vectors, so eight columns from ``8n + 1`` on have equally many and lie one after
+the other. An event takes two sweeps over them: inner products with ``x``, then the update of the columns and
+of the gain, which stays in registers from one column to the next. Every number goes through the operations of
+a column at a time in their order, so the bits are the same; what is saved is reading ``x`` and the gain again
+for every column, and waiting for one column before the next. Meanwhile the next eight columns are fetched
+into the first cache, where the machine by itself fetches too late for columns as short as these.
+
+**The inverse of a growing information matrix, kept as ``P = U D Uᵀ`` (Bierman 1976).**
 
 ``U`` has ones on its diagonal and zeros below, ``D`` is positive and only shrinks, so ``P`` stays symmetric
 and positive however many events come, where the textbook's ``P − k kᵀ`` loses both to rounding. The columns
@@ -7,15 +16,201 @@ of ``U`` above the diagonal stand one after the other, each filled up with zeros
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER, both
-from streamk.experts.columns import BLOCK, inner_product, turn_column, update_columns
-from streamk.features.lanes import LANES, zeros_aligned
+from streamk.features.lanes import (
+    DOUBLE,
+    HERE,
+    LANES,
+    NARROW,
+    Value,
+    at,
+    data,
+    fetch,
+    fma,
+    fold,
+    index,
+    load,
+    shuffle,
+    spread,
+    store,
+    times,
+    vector,
+    zeros_aligned,
+)
+
+BLOCK = 8
+# Lanes that are worked on at once: of eight sums all lanes fit into 32 registers, and a quarter into 16.
+_SWEPT, _TURNED = (4, 8) if HERE == NARROW else (LANES, LANES)
+
+
+@intrinsic
+def _inner_product(typing_context, factor, start, x, vectors):
+    """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
+
+    def generate(context, b, signature, arguments):
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        other = data(context, b, signature, arguments, 2)
+        zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
+        total = cgutils.alloca_once_value(b, zero)
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            b.store(fma(b, load(b, at(b, column, k)), load(b, at(b, other, k)), b.load(total)), total)
+        return fold(b, b.load(total))
+
+    return types.float64(factor, types.intp, x, types.intp), generate
+
+
+@intrinsic
+def _turn_column(typing_context, factor, start, gain, vectors, back, g):
+    """Turn a column ``u`` and the gain ``b`` over so many vectors: ``u ← u + b·back`` and ``b ← b + u·g``."""
+
+    def generate(context, b, signature, arguments):
+        column = at(b, data(context, b, signature, arguments, 0), arguments[1])
+        gains = data(context, b, signature, arguments, 2)
+        back, g = spread(b, arguments[4]), spread(b, arguments[5])
+        with cgutils.for_range(b, arguments[3]) as loop:
+            k = times(b, loop.index, LANES)
+            u_place, b_place = at(b, column, k), at(b, gains, k)
+            u, old = load(b, u_place), load(b, b_place)
+            store(b, fma(b, old, back, u), u_place)
+            store(b, fma(b, u, g, old), b_place)
+        return context.get_dummy_value()
+
+    n, number = types.intp, types.float64
+    return types.void(factor, n, gain, n, number, number), generate
+
+
+def _inner_products(b: Any, columns: Sequence[Value], x: Value, vectors: Value) -> Value:
+    """Return a vector of the inner products of eight columns, each as of a column by itself."""
+    zero = ir.Constant(vector(_SWEPT, DOUBLE), [0.0] * _SWEPT)
+    swept = []
+    for lane in range(0, LANES, _SWEPT):
+        totals = [cgutils.alloca_once_value(b, zero) for _ in columns]
+        with cgutils.for_range(b, vectors) as loop:
+            k = b.add(times(b, loop.index, LANES), index(lane))
+            other = load(b, at(b, x, k), _SWEPT)
+            for column, total in zip(columns, totals, strict=True):
+                b.store(fma(b, load(b, at(b, column, k), _SWEPT), other, b.load(total)), total)
+        swept.append([b.load(total) for total in totals])
+    return _folded(b, [_halved(b, list(parts)) for parts in zip(*swept, strict=True)])
+
+
+def _halved(b: Any, parts: list[Value]) -> Value:
+    """Return sixteen lanes in one register, halves added."""
+    if len(parts) == 1:
+        half = LANES // 2
+        parts = [shuffle(b, parts[0], parts[0], range(k, k + half)) for k in (0, half)]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [b.fadd(low, high) for low, high in zip(parts[:half], parts[half:], strict=True)]
+    return parts[0]
+
+
+def _folded(b: Any, totals: list[Value]) -> Value:
+    """Return a vector of the sums of the lanes of eight vectors: of all of them, halves are added at once."""
+    size = totals[0].type.count
+    while size > 1:
+        half, every = size // 2, range(0, 2 * totals[0].type.count, size)
+        low, high = ([group + k for group in every for k in range(at, at + half)] for at in (0, half))
+        pairs = list(zip(totals[::2], totals[1::2], strict=True))
+        totals = [b.fadd(shuffle(b, one, two, low), shuffle(b, one, two, high)) for one, two in pairs]
+        size = half
+    while len(totals) > 1:
+        both = range(2 * totals[0].type.count)
+        totals = [shuffle(b, one, two, both) for one, two in zip(totals[::2], totals[1::2], strict=True)]
+    return totals[0]
+
+
+def _turn_all(
+    b: Any,
+    columns: Sequence[Value],
+    gains: Value,
+    k: Value,
+    steps: Sequence[tuple[Value, Value]],
+    lanes: int,
+    own: Value | None = None,
+) -> None:
+    """Turn some lanes of eight columns, one after the other, and of the gain.
+
+    ``own``, in the last lanes, is the one where the gain of the first of these columns is stored; those of
+    the others come after it.
+    """
+    gain = load(b, at(b, gains, k), lanes)
+    for c, (column, (back, g)) in enumerate(zip(columns, steps, strict=True)):
+        place = at(b, column, k)
+        u, g = load(b, place, lanes), spread(b, g, lanes)
+        store(b, fma(b, gain, spread(b, back, lanes), u), place)
+        gain = fma(b, u, g, gain)
+        if own is not None:
+            lane = spread(b, b.add(own, index(c)), lanes)
+            gain = b.select(b.icmp_signed("==", lane, ir.Constant(lane.type, list(range(lanes)))), g, gain)
+    store(b, gain, at(b, gains, k))
+
+
+def _numbers(b: Any, value: Value) -> list[Value]:
+    """Return the numbers of a vector."""
+    return [b.extract_element(value, ir.Constant(ir.IntType(32), c)) for c in range(value.type.count)]
+
+
+def _gathered(b: Any, numbers: Sequence[Value]) -> Value:
+    """Return a vector of some numbers."""
+    value = ir.Constant(vector(len(numbers), DOUBLE), ir.Undefined)
+    for c, number in enumerate(numbers):
+        value = b.insert_element(value, number, ir.Constant(ir.IntType(32), c))
+    return value
+
+
+@intrinsic
+def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors, left):
+    """Update columns ``j … j + 7`` of so many vectors, from ``start`` on; return what is ``left`` after them.
+
+    ``j`` is a multiple of eight, plus 1.
+    """
+
+    def generate(context, b, signature, arguments):
+        variances, packed, inputs, gains = (data(context, b, signature, arguments, k) for k in range(4))
+        j, start, vectors, left = arguments[4:]
+        columns, apart = [at(b, packed, start)], times(b, vectors, LANES)
+        for _ in range(BLOCK - 1):
+            columns.append(at(b, columns[-1], apart))
+        f = b.fadd(load(b, at(b, inputs, j), BLOCK), _inner_products(b, columns, inputs, vectors))
+        place = at(b, variances, j)
+        variance = load(b, place, BLOCK)
+        g = b.fmul(variance, f)
+        lefts = [left]
+        for product in _numbers(b, b.fmul(f, g)):
+            lefts.append(b.fadd(lefts[-1], product))
+        before, after = _gathered(b, lefts[:-1]), _gathered(b, lefts[1:])
+        store(b, b.fmul(variance, b.fdiv(before, after)), place)
+        steps = list(zip(_numbers(b, b.fdiv(b.fneg(f), before)), _numbers(b, g), strict=True))
+        last = b.sub(apart, index(LANES))
+        with cgutils.for_range_slice(b, index(0), last, index(_TURNED)) as (k, _):
+            for column in columns:
+                fetch(b, at(b, column, k, times(b, apart, BLOCK)), _TURNED)
+            _turn_all(b, columns, gains, k, steps, _TURNED)
+        _turn_all(b, columns, gains, last, steps, LANES, b.sub(j, last))
+        b.store(steps[-1][1], at(b, gains, j, index(BLOCK - 1)))
+        return lefts[-1]
+
+    n, number = types.intp, types.float64
+    return number(diagonal, factor, x, gain, n, n, n, number), generate
+
+
+# Numba's annotations count the typing context among the arguments
+inner_product: Any = _inner_product
+turn_column: Any = _turn_column
+update_columns: Any = _update_columns
+
 
 Array = NDArray[np.float64]
 _JITTER = 1e-12  # of the trace

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
-from streamk.experts.vectors import add_scaled, inner_product
+from streamk.experts.linear_algebra import add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
 from streamk.schedules import regularization_at

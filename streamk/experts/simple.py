@@ -12,7 +12,7 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER
-from streamk.encoding.recall import SHARED
+from streamk.encoding.label_history import SHARED
 from streamk.encoding.rows import typed
 from streamk.experts.expert import FINAL, ITERATE, Array, Columns, Counts, Expert, evaluate, step
 
@@ -38,7 +38,8 @@ class LastLabel(Expert):
     classes
         Whether labels are classes.
     first, amplitude
-        The first column of the memory of labels (:mod:`streamk.encoding.recall`), and what a 1 is there.
+        The first column of the memory of labels (:mod:`streamk.encoding.label_history`), and what a 1 is
+        there.
     """
 
     rule = "last label"

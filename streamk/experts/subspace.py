@@ -29,7 +29,7 @@ from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from streamk.compiling import ENTRY, INNER
+from streamk.compiling import ENTRY, INNER, fma
 from streamk.encoding.rows import typed
 from streamk.experts import factor
 from streamk.experts.expert import (
@@ -44,9 +44,8 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.experts.vectors import add_scaled, inner_product, inner_products
+from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
-from streamk.features.fused import fma
 from streamk.features.lanes import aligned
 from streamk.losses import residuals
 

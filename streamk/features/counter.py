@@ -18,6 +18,8 @@ Specification (all arithmetic modulo 2**64 or 2**32)::
 keys unrelated; the constants of ``mix32`` are those found by exhaustive bias search (Wellons 2018), and
 take care of counters within a stream. ``bits32`` uses no 64-bit product, so a compiler can run eight or
 sixteen counters at once.
+
+**Random orders and places as pure functions of a seed (:mod:`streamk.features.counter`).**
 """
 
 from __future__ import annotations
@@ -95,3 +97,19 @@ def uniforms(key: int, count: int) -> NDArray[np.float64]:
     words = np.empty(count, dtype=np.uint32)
     fill_bits(np.uint64(key), words)
     return (words.astype(np.float64) + 0.5) * 2.0**-32
+
+
+_WORDS = 2  # of 32 bits, a random number
+
+
+def uniform_doubles(seed: int, stream: int, count: int) -> NDArray[np.float64]:
+    """Return ``count`` numbers in ``[0, 1)``, of 53 random bits each, of one stream of a seed."""
+    words = np.empty(_WORDS * count, dtype=np.uint32)
+    fill_bits(np.uint64(mix64_int(seed + (stream + 1) * GOLDEN64)), words)  # a block's key, made alone
+    high, low = words.reshape(-1, _WORDS).T.astype(np.uint64)
+    return ((high << np.uint64(21)) + (low >> np.uint64(11))) * 2.0**-53
+
+
+def permutation(seed: int, stream: int, count: int) -> NDArray[np.intp]:
+    """Return a random order of ``0 … count − 1``."""
+    return np.argsort(uniform_doubles(seed, stream, count), kind="stable")

@@ -16,9 +16,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import ENTRY, INNER, both
-from streamk.features.cauchy import fill_cauchy
 from streamk.features.counter import stream_key
-from streamk.features.normal import GROUP, fill_normals
+from streamk.features.random_numbers import GROUP, fill_cauchy, fill_normals
 from streamk.features.spectra import CAUCHY
 
 CACHE_BYTES = 64 * 2**20

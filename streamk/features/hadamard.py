@@ -19,8 +19,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER, both
-from streamk.features.lanes import LANES
-from streamk.features.registers import HERE
+from streamk.features.lanes import HERE, LANES
 from streamk.features.sweeps import opening, plain, turning
 
 MOST_BITS = 16

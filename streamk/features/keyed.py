@@ -5,14 +5,30 @@
 result depends neither on the tile nor on how inputs are taken in fours. Rows are indexed and never sliced (a
 slice costs two atomic operations), by unsigned numbers (a signed one may count from the end, and then the
 loop is not vectorised).
+
+**Angles of four rows and sixteen features at once: the inner loop of many rows, kept in registers.**
+
+``angle_if = p_f + Σ_j z_ij W_jf`` is summed over ``j`` in order, one fused multiply-add each, starting
+from the phase: the operations of :func:`streamk.features.keyed.fill_angles` in the same order, so
+the same bits. What differs is that a frequency is loaded once for four rows, and that an angle is stored only
+when it is done, so the arithmetic is the limit and not the memory.
+
+Frequencies are packed in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
+``p·d … (p + 1)·d − 1`` of a matrix with sixteen columns.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from streamk.compiling import both
-from streamk.features.fused import fma
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from streamk.compiling import ENTRY, both, fma
 
 PHASES = 0
 _TILE = 256  # features worked on at once: their frequencies stay in the first cache
@@ -62,3 +78,70 @@ def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):
                     for t in range(tile):
                         f = first + np.uint64(t)
                         phi[i, f] = fma(z, frequencies[a, f], phi[i, f])
+
+
+ROWS, LANES = 4, 16
+
+
+def pack(frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return frequencies ``(d, columns)`` as panels, ``(columns/16 · d, 16)``."""
+    d, columns = frequencies.shape
+    panels = frequencies.reshape(d, columns // LANES, LANES).transpose(1, 0, 2)
+    return np.ascontiguousarray(panels).reshape(-1, LANES)
+
+
+@njit(nogil=True, **ENTRY)
+def fill_panel_angles(inputs, start, stop, panels, phases, phi):
+    """Fill ``phi`` with the angles of rows ``start … stop − 1`` of ``inputs`` ``(n, d)``, by fours.
+
+    ``inputs`` and ``phi`` must have rows up to the next multiple of four.
+    """
+    d = inputs.shape[1]
+    for p in range(phi.shape[1] // LANES):
+        for i in range(start, stop, ROWS):
+            _angles(inputs, i, panels, p * d, d, phases, p * LANES, phi, i - start)
+
+
+@intrinsic
+def _intrinsic(typing_context, inputs, i, panels, first, d, phases, f, phi, to):
+    """Set ``phi[to:to+4, f:f+16]`` to the angles of rows ``i … i + 3`` over one panel."""
+    n = types.intp
+    return types.void(inputs, n, panels, n, n, phases, n, phi, n), _generate
+
+
+_angles: Any = _intrinsic  # Numba's annotations count the typing context among the arguments
+
+
+def _generate(context, builder, signature, arguments):
+    vector = ir.VectorType(ir.FloatType(), LANES)
+    kind = ir.FunctionType(vector, [vector] * 3)
+    fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+    index = ir.IntType(32)
+    first_lane = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
+
+    def place(k: int, row: Any, column: Any) -> Any:
+        array = context.make_array(signature.args[k])(context, builder, arguments[k])
+        width = cgutils.unpack_tuple(builder, array.shape)[-1]
+        return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
+
+    def load(pointer: Any) -> Any:
+        return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
+
+    i, first, d, f, to = (arguments[k] for k in (1, 3, 4, 6, 8))
+    none = ir.Constant(i.type, 0)
+    offsets = [ir.Constant(i.type, r) for r in range(ROWS)]
+    starts = [place(0, builder.add(i, r), none) for r in offsets]
+    panel = place(2, first, none)
+    angles = [cgutils.alloca_once_value(builder, load(place(5, none, f))) for _ in offsets]
+    with cgutils.for_range(builder, d) as loop:
+        lanes = builder.mul(loop.index, ir.Constant(loop.index.type, LANES))
+        w = load(builder.gep(panel, [lanes]))
+        for start, angle in zip(starts, angles, strict=True):
+            z = builder.load(builder.gep(start, [loop.index]))
+            one = builder.insert_element(ir.Constant(vector, ir.Undefined), z, ir.Constant(index, 0))
+            spread = builder.shuffle_vector(one, one, first_lane)
+            builder.store(builder.call(fma, [spread, w, builder.load(angle)]), angle)
+    for r, angle in zip(offsets, angles, strict=True):
+        pointer = builder.bitcast(place(7, builder.add(to, r), f), vector.as_pointer())
+        builder.store(builder.load(angle), pointer, align=4)
+    return context.get_dummy_value()

@@ -4,17 +4,40 @@ A loop over numbers is vectorised or not as the compiler pleases; a vector of si
 vector arithmetic on every machine (in one register of 512 bits, or two of 256), and every operation here is
 one IEEE 754 operation a lane, so lanes give the bits that a plain loop would. These functions build
 instructions inside Numba intrinsics; ``b`` is the instruction builder.
+
+**The cosine of an angle in turns, as a polynomial: exact to float32, sixteen at a time.**
+
+``cos 2πp`` has period 1 in ``p``, so reducing an angle costs one subtraction when angles are
+counted in turns, where radians would need a multiple-word remainder. With ``u = p − round(p)`` in
+[−½, ½] we have ``cos 2πp = sin 2π(¼ − |u|)``, whose argument lies in [−¼, ¼], where an odd
+polynomial of degree 9 (minimax, error 3·10⁻⁹ before rounding) is enough: the result is within
+2.0·10⁻⁷ of the true cosine of the reduced angle.
+
+Every operation is one IEEE 754 float32 operation in the order written (the polynomial in fused
+multiply-adds), so the value does not depend on the lane or the machine. ``b`` builds instructions inside
+Numba intrinsics (:mod:`streamk.features.lanes`).
+
+**What the machine's vector registers hold, which decides how compiled code goes about it, not what it
+finds.**
+
+Sixteen float32 numbers are a vector of a tile everywhere. Where registers have 512 bits there are 32 of them:
+one holds a vector, and a radix-32 butterfly just fits. Zen 4 stores them by halves, and is a tenth faster if
+none has to wait on the stack: radix 16. Where registers have 256 bits there are sixteen: an instruction takes
+half a vector, and three levels of a transform (eight registers, and those on their way) are what can be done
+before the numbers have to go back to the first cache. Of five, most would go to the stack and come back,
+again and again, which takes twice as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 from numpy.typing import NDArray
 
 from streamk.compiling import both
@@ -188,3 +211,52 @@ def zeros_aligned(count: int) -> NDArray[np.float64]:
     buffer = np.zeros(count + more)
     skip = -(buffer.ctypes.data // 8) % more
     return buffer[skip : skip + count]
+
+
+_COEFFICIENTS = (
+    6.283185160089944,
+    -41.34165503149521,
+    81.60100407728456,
+    -76.54978237293346,
+    39.53670659961994,
+)
+
+
+def sine_quarter(b: Any, v: Value) -> Value:
+    """Return ``sin 2πv`` for ``|v| ≤ ¼``."""
+    return b.fmul(v, horner(b, b.fmul(v, v), _COEFFICIENTS))
+
+
+def cosine_turns(b: Any, p: Value) -> Value:
+    """Return ``cos 2πp``."""
+    u = b.fsub(p, call(b, "rint", p))
+    return sine_quarter(b, b.fsub(constant(0.25, p.type.count), call(b, "fabs", u)))
+
+
+class Registers(NamedTuple):
+    """How many numbers an instruction takes, and how many levels of a transform are done in registers."""
+
+    lanes: int
+    levels: int
+
+
+WIDE, HALVED, NARROW = Registers(16, 5), Registers(16, 4), Registers(8, 3)
+
+
+def registers_of(name: str, features: str) -> Registers:
+    """Return what suits a machine of LLVM's ``name`` and ``features`` (``+`` before those it has)."""
+    if "+avx512f" not in features.split(","):
+        return NARROW
+    return HALVED if name == "znver4" else WIDE
+
+
+# Numba keeps compiled code apart by the same names, so what is in its cache was made for such registers.
+HERE = registers_of(*cpu_target.target_context.codegen().magic_tuple()[1:])
+
+
+def fence(b: Any) -> None:
+    """Keep the compiler from holding numbers in registers from before to after.
+
+    It would otherwise see that what is read was just written, and hold more than there are registers.
+    """
+    b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)

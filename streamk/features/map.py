@@ -21,7 +21,7 @@ from streamk.features.activation import COSINE
 from streamk.features.counter import block_keys, mix64_int, uniforms
 from streamk.features.frequencies import CACHE_BYTES, FrequencyCache, frequency_matrix
 from streamk.features.lanes import LANES, aligned
-from streamk.features.normal import GROUP
+from streamk.features.random_numbers import GROUP
 from streamk.features.sections import SectionRecord, Sections
 from streamk.features.segments import Segments, Structured
 from streamk.features.sketch import Sketch, sketch_of

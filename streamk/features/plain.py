@@ -3,8 +3,9 @@
 The first column is a constant; the others are the scaled inputs, divided by the root of how many fields are
 present, each in the column that its key was given when it was first learned. There are 512; numbers met later
 than the 511th have none, and values of categories get one among the first 127 only, since least squares cost
-the square of their columns. After them comes room for the memory of labels (:mod:`streamk.encoding.recall`).
-All are multiplied by the root of half the features, so that they weigh in ``φᵀφ`` as random features do.
+the square of their columns. After them comes room for the memory of labels
+(:mod:`streamk.encoding.label_history`). All are multiplied by the root of half the features, so that they
+weigh in ``φᵀφ`` as random features do.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import CALLED, INNER
-from streamk.encoding.recall import COLUMNS, recall
+from streamk.encoding.label_history import COLUMNS, recall
 from streamk.encoding.rows import CATEGORY
 from streamk.features.spans import clear, copy
 

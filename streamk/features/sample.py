@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.compiling import INNER
-from streamk.encoding.recall import COLUMNS
+from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import (
     ABSENT,
     UNSCALED,

@@ -2,7 +2,7 @@
 
 A sweep takes ``2^size`` vectors of sixteen lanes through ``size`` levels. How many numbers an instruction
 takes, and how many levels are done between reading a vector and writing it, are the machine's
-(:mod:`streamk.features.registers`); every number is the same sum in the same order either way.
+(:mod:`streamk.features.lanes`); every number is the same sum in the same order either way.
 """
 
 from __future__ import annotations
@@ -13,8 +13,20 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
-from streamk.features.lanes import LANES, Value, at, data, fma, index, load, spread, store, times
-from streamk.features.registers import Registers, fence
+from streamk.features.lanes import (
+    LANES,
+    Registers,
+    Value,
+    at,
+    data,
+    fence,
+    fma,
+    index,
+    load,
+    spread,
+    store,
+    times,
+)
 
 _Read = Callable[[int, int], Value]  # of a vector's number and of the lane where a part of it begins
 

@@ -15,12 +15,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streamk.features.cosine import cosine_turns
 from streamk.features.lanes import (
     FLOAT,
+    HERE,
     LANES,
+    Registers,
     at,
     call,
+    cosine_turns,
     data,
     fma,
     index,
@@ -33,7 +35,6 @@ from streamk.features.lanes import (
     transpose,
     vector,
 )
-from streamk.features.registers import HERE, Registers
 
 
 class Finish(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.encoding.following import COUNT, MEAN, SQUARES
+from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
 from streamk.learners.learner import Array, Learner
 

@@ -18,10 +18,9 @@ from river.conf.interval import Interval
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
-from streamk.encoding.following import MEAN
 from streamk.encoding.frames import batch
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import spread
+from streamk.encoding.scaling import MEAN, spread
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
@@ -268,14 +267,15 @@ class KernelClassifier(_Kernel, Classifier):
         Number of random features, a multiple of 768: a budget of time and memory.
     label_memory
         Whether labels that have arrived are inputs of the events after them: the last one, and how often each
-        came of late (:mod:`streamk.encoding.recall`). Neighbours often resemble each other; where they do
-        not, it does no harm.
+        came of late (:mod:`streamk.encoding.label_history`). Neighbours often resemble each other; where they
+        do not, it does no harm.
     relevance
         Whether features follow what the inputs are found to be worth (:mod:`streamk.features.relevance`).
     delay
         How many events late labels arrive. An event is then learned with the labels that were known when it
-        was to be predicted, and experts are weighed by what they said then (:mod:`streamk.learners.asked`).
-        The open model is half as large again with two classes, and two to three times as large with ten.
+        was to be predicted, and experts are weighed by what they said then
+        (:mod:`streamk.learners.parameter_history`). The open model is half as large again with two classes,
+        and two to three times as large with ten.
     seed
         The only source of randomness. None draws a new one at the first event.
 
@@ -323,7 +323,7 @@ class KernelRegressor(_Kernel, Regressor):
         As for :class:`KernelClassifier`.
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
-        two running means (:mod:`streamk.encoding.recall`).
+        two running means (:mod:`streamk.encoding.label_history`).
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import slices
-from streamk.learners.events import observe_block
+from streamk.learners.kernel_loop import observe_block
 
 Array = NDArray[np.float64]
 _PIECE = 4096  # rows encoded at once
@@ -145,7 +145,7 @@ class Learner(base.Estimator):
         path
             The file, in a directory that exists.
         extra
-            JSON values to keep in the same file; :func:`streamk.learners.files.loads_with_extra` returns
+            JSON values to keep in the same file; :func:`streamk.learners.loading.loads_with_extra` returns
             them.
         """
         header, arrays = self._to_parts()

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.codec import Unit
-from streamk.encoding.given import given_scales
-from streamk.encoding.recall import MEAN, NUMBERS, SHARED
+from streamk.encoding.label_history import MEAN, NUMBERS, SHARED
 from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Columns, Expert
 from streamk.experts.least_squares import LeastSquares
@@ -201,7 +200,7 @@ def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
         kinds = [type(labels.values[0]).__name__ for labels in known if labels is not None and labels.values]
         if len(set(kinds)) > 1:
             raise ValueError(f"{name} has labels of type {kinds[1]} and {called[0]} {kinds[0]}")
-        given = [given_scales(codec) for codec in (first, model._codec)]
+        given = [codec.frozen_scales() for codec in (first, model._codec)]
         if odd := [n for n in {**given[0], **given[1]} if not np.array_equal(*_rows(given, n))]:
             what = "its targets" if odd[0] is None else f"{odd[0]!r}"
             raise ValueError(

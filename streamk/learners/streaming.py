@@ -21,11 +21,11 @@ from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
 from streamk.encoding.codec import EVENTS, KNOWN, Codec, outputs_after
+from streamk.encoding.event_buffer import Pending
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
+from streamk.encoding.label_history import MEAN
 from streamk.encoding.labels import Labels
-from streamk.encoding.pending import Pending
-from streamk.encoding.recall import MEAN
 from streamk.encoding.rows import MOST_SLOTS, Rows, slices
 from streamk.encoding.scaling import horizon_of, kept_numbers
 from streamk.experts.blocks import HEAVIEST, look
@@ -33,10 +33,18 @@ from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
-from streamk.learners.asked import Asked
-from streamk.learners.borrowed import Whole, lend
-from streamk.learners.events import DONE, LACKING, OVERFLOWED, adapt_many, combine_many, observe_block, run
+from streamk.learners.handles import Whole, lend
+from streamk.learners.kernel_loop import (
+    DONE,
+    LACKING,
+    OVERFLOWED,
+    adapt_many,
+    combine_many,
+    observe_block,
+    run,
+)
 from streamk.learners.learner import Learner, with_prefix
+from streamk.learners.parameter_history import Asked
 from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.encoding.codec import EVENTS, KNOWN
-from streamk.encoding.following import HELD
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import CLIP, GIVEN
+from streamk.encoding.scaling import CLIP, GIVEN, HELD
 from streamk.encoding.transforms import LEAST, Transform, has_heavy_tails
 from streamk.features.sample import EVENTS as MOST
 from streamk.features.sample import Sampled

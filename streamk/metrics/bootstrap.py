@@ -1,7 +1,7 @@
 """How sure a mean over a stream is, where what comes near in time is alike.
 
-The mean of ``n`` units (:mod:`streamk.metrics.units`) has an interval by a *prewhitened, studentised block
-bootstrap*:
+The mean of ``n`` units (:mod:`streamk.metrics.batch_means`) has an interval by a *prewhitened, studentised
+block bootstrap*:
 
 1. What a unit says of the next is taken out, as Andrews and Monahan do ([^1]): ``e_t = d_t − ρ d_{t−1}``
    of the deviations ``d`` from the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. What is
@@ -37,8 +37,8 @@ from typing import NamedTuple
 import numpy as np
 
 from streamk.features.counter import uniforms
+from streamk.metrics.batch_means import Units
 from streamk.metrics.exact import Floats
-from streamk.metrics.units import Units
 
 FEWEST = 16  # units from which on an interval is given
 DRAWS = 999

@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from streamk.metrics.batch_means import Units
 from streamk.metrics.bootstrap import FEWEST, Interval, spread
 from streamk.metrics.exact import Floats
 from streamk.metrics.metric import METRICS
-from streamk.metrics.units import Units
 
 SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
 LEVEL = 1.0 - SURENESS[-1]  # of intervals: one that excludes 0 is no tie, and the reverse

@@ -5,11 +5,7 @@ own compiled pass, whose predictions are those of a loop over events; other mode
 :mod:`streamk.metrics` holds the metrics.
 """
 
-from streamk.prequential.contest import CHUNK, Contest
-from streamk.prequential.late import ByCount, ByTime
-from streamk.prequential.replaying import replay
-from streamk.prequential.results import Results
-from streamk.prequential.subjects import (
+from streamk.prequential.adapters import (
     Frozen,
     LearnerSubject,
     RiverSubject,
@@ -18,6 +14,10 @@ from streamk.prequential.subjects import (
     subject_of,
     tabled,
 )
+from streamk.prequential.contest import CHUNK, Contest
+from streamk.prequential.label_delay import ByCount, ByTime
+from streamk.prequential.replaying import replay
+from streamk.prequential.results import Results
 
 __all__ = [
     "CHUNK",

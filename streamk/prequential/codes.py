@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.metrics.metric import decide
-from streamk.prequential.subjects import Table
+from streamk.prequential.adapters import Table
 
 Floats = NDArray[np.float64]
 

@@ -11,11 +11,11 @@ import numpy as np
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.metrics.metric import TASKS, decide
+from streamk.prequential.adapters import LearnerSubject, Subject, Table, subject_of, tabled
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes, last_said
+from streamk.prequential.contender_metrics import Standing
 from streamk.prequential.frozen_tail import FrozenTail
-from streamk.prequential.standing import Standing
-from streamk.prequential.subjects import LearnerSubject, Subject, Table, subject_of, tabled
 
 CHUNK = 1000
 _UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pass has emptied

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from streamk.prequential.adapters import Floats, Table, tabled
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes
-from streamk.prequential.standing import Standing
-from streamk.prequential.subjects import Floats, Table, tabled
+from streamk.prequential.contender_metrics import Standing
 
 
 class FrozenTail:

@@ -11,11 +11,11 @@ from rich.progress import Progress
 
 from streamk.encoding.fields import Event
 from streamk.learners import Learner
+from streamk.prequential.adapters import LearnerSubject
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK, Contest, RefusedError
-from streamk.prequential.late import Late, late_of
+from streamk.prequential.label_delay import Late, late_of
 from streamk.prequential.results import Results
-from streamk.prequential.subjects import LearnerSubject
 
 LOOK = 1000  # events looked at to tell the task
 _CLASSES = 20  # whole numbers with at most so many values are taken for classes

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.metrics.batch_means import Units
 from streamk.metrics.bootstrap import Interval, interval
 from streamk.metrics.comparison import DIVERGED, Comparison, compare
 from streamk.metrics.metric import HEADLINES, METRICS
-from streamk.metrics.units import Units
+from streamk.prequential.adapters import Frozen, LearnerSubject, Subject
+from streamk.prequential.contender_metrics import Standing
 from streamk.prequential.contest import Contest
-from streamk.prequential.standing import Standing
-from streamk.prequential.subjects import Frozen, LearnerSubject, Subject
 
 LEVEL = 0.9  # of intervals
 

@@ -7,7 +7,7 @@ import pytest
 
 import streamk
 from streamk.distributed import Rows, learn
-from streamk.encoding.following import COUNT, HELD, MEAN, SQUARES
+from streamk.encoding.scaling import COUNT, HELD, MEAN, SQUARES
 
 from .streams import CLASSIFIER, News, shards_of
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamk.encoding.pooling import pooled
+from streamk.encoding.merging import pooled
 from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import (
     FIXED,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import streamk
 from streamk import model_file
-from streamk.exact.eigenpro_learner import GATHERED
+from streamk.exact.eigenpro import GATHERED
 from streamk.exact.eigenpro_solver import DELAY
 
 from .references import laplace, least_squares

@@ -8,8 +8,8 @@ import pytest
 import streamk
 from streamk.encoding.rows import Rows
 from streamk.exact.expansion import Columns
-from streamk.exact.ls_svm import System, kaczmarz
 from streamk.exact.lssvm import blocks_of, last_or_best
+from streamk.exact.lssvm_solver import System, kaczmarz
 from streamk.kernels import kernel
 
 NAMES = ["a", "b"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.encoding.recall import COLUMNS
+from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import CATEGORY
 from streamk.features.plain import (
     LINEAR,

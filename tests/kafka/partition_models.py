@@ -14,7 +14,7 @@ from connectors.kafka.sections import Kafka
 from connectors.kafka.snapshots import SnapshotReader
 from connectors.publish.fetching import fetch
 from streamk.distributed.merging import Tree
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 from .stand import COMMAND, ROOT, SESSION
 

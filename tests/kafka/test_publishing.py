@@ -21,7 +21,7 @@ from connectors.kafka.transactions import Transactions
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
 from connectors.settings_file import load
-from streamk.learners.files import loads, loads_with_extra
+from streamk.learners.loading import loads, loads_with_extra
 
 from .partition_models import command, kafka, partition, run_to, settings, topics, tree
 from .stand import COMMAND, ROOT, events

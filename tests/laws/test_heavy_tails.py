@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import streamk
 from streamk.encoding.rows import LARGEST
 from streamk.encoding.transforms import Transform, has_heavy_tails, mean_of
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 AB, ABC = ["a", "b"], ["a", "b", "c"]
 NUMBERS = st.floats(-1e6, 1e6)

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 import streamk
-from streamk.encoding.pooling import pooled
+from streamk.encoding.merging import pooled
 from streamk.encoding.scaling import FIXED, observe
 from streamk.experts.least_squares import LeastSquares
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
-from streamk.learners.asked import Asked
+from streamk.learners.parameter_history import Asked
 from tests.references import late_loop
 
 

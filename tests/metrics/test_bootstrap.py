@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
+from streamk.metrics.batch_means import MOST, Units
 from streamk.metrics.bootstrap import interval, spread
-from streamk.metrics.units import MOST, Units
 from tests.metrics.streams import cuts, same_state
 
 SIMULATIONS, EVENTS = 1000, 20_000

@@ -3,8 +3,8 @@ import re
 import numpy as np
 import pytest
 
+from streamk.metrics.batch_means import Units
 from streamk.metrics.comparison import chance, compare
-from streamk.metrics.units import Units
 
 SEEDS = 200
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
+from streamk.metrics.batch_means import Units
 from streamk.metrics.comparison import DIVERGED, compare
-from streamk.metrics.units import Units
 from streamk.prequential import Results, Subject, replay
+from streamk.prequential.adapters import RiverSubject
 from streamk.prequential.contest import Contest
-from streamk.prequential.subjects import RiverSubject
 
 RNG = random.Random(5)
 EVENTS = [({"a": RNG.gauss(k % 3, 1.0)}, "uvw"[k % 3]) for k in range(1500)]

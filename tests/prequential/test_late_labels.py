@@ -7,7 +7,7 @@ import streamk
 from connectors.replay.baselines import LinearClasses, LinearNumbers
 from streamk.prequential import Contest, LearnerSubject, Subject, Table, replay
 from streamk.prequential.contest import RefusedError
-from streamk.prequential.late import late_of
+from streamk.prequential.label_delay import late_of
 from tests.references import late_loop
 
 DELAYS = [0, 1, 100, 1000]  # the last is longer than the stream

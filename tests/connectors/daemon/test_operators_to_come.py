@@ -11,7 +11,7 @@ import pytest
 import streamk
 from connectors.daemon.operator import Processed, Tally
 from connectors.stream import PREDICTIONS, Output
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 
 from .world import World
 

@@ -12,7 +12,7 @@ from connectors.daemon.telemetry import Telemetry
 from connectors.errors import REFUSED_EVENTS
 from connectors.settings import Settings
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, Raw
-from streamk.learners.files import MODEL
+from streamk.learners.loading import MODEL
 
 PARTS = "p-0", "p-1"
 TELEMETRY = Telemetry("classification")

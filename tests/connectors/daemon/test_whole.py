@@ -15,7 +15,7 @@ from connectors.daemon.whole import Whole, encoded, losses
 from connectors.decoding import Event
 from connectors.settings import Settings
 from connectors.stream import Raw
-from streamk.learners.files import loads
+from streamk.learners.loading import loads
 from streamk.metrics.metric import loss_and_error
 
 from .test_learning import BAD, CUTS, parts

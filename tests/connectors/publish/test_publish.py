@@ -17,7 +17,7 @@ from connectors.publish.merging import merged
 from connectors.publish.run import Outcome, Target
 from connectors.publish.version import Place, goes_back, read, write
 from connectors.settings_file import load_kafka
-from streamk.learners.files import loads, loads_with_extra
+from streamk.learners.loading import loads, loads_with_extra
 
 BLANK = streamk.KaczmarzClassifier(features=16, seed=0)
 SOURCE = TopicSource(kind="topic", topic="t", group="g")

@@ -17,7 +17,7 @@ from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
-from streamk.prequential.late import fail
+from streamk.prequential.label_delay import fail
 from tests.connectors.cli.terminal import COMMAND
 from tests.connectors.replay.test_checkpoint import Stop
 

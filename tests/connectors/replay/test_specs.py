@@ -7,8 +7,8 @@ from river import forest
 import streamk
 from connectors.replay.specs import contender
 from streamk.prequential import Frozen
+from streamk.prequential.adapters import subject_of
 from streamk.prequential.results import bytes_of
-from streamk.prequential.subjects import subject_of
 
 
 def test_a_learner_with_settings():

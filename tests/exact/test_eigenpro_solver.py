@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamk.exact.centers import Centers
-from streamk.exact.eigenpro_solver import DELAY, EigenPro, Settings
-from streamk.exact.eigenpro_steps import (
+from streamk.exact.eigenpro_solver import (
+    DELAY,
     Batch,
+    EigenPro,
     ExactProjection,
     InexactProjection,
+    Settings,
     adjoint,
     bounded,
     interpolate,

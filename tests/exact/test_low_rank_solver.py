@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from sklearn.linear_model import Lasso
 
-from streamk.exact.rank_one import Columns, KeptBases, MadeBases
-from streamk.exact.slkl import (
+from streamk.exact.low_rank_solver import (
     MOVES,
     Rules,
     State,
@@ -25,6 +24,7 @@ from streamk.exact.slkl import (
     step,
     until_settled,
 )
+from streamk.exact.rank_one import Columns, KeptBases, MadeBases
 from streamk.kernels import kernel
 
 RIDGE, PENALTY = 0.7, 0.05

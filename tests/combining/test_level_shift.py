@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 import streamk
-from streamk.combining.away import Away, last_of, stays_away, watch
+from streamk.combining.level_shift import Away, last_of, stays_away, watch
 
 AIMS = st.lists(st.sampled_from([-6.0, -6.0, 6.0, 6.0, -5.9, 5.9]), min_size=3, max_size=12)
 
@@ -56,7 +56,7 @@ def test_what_it_predicts_meanwhile_leaves_nothing_behind(monkeypatch):
     xs, ys = stream(level=1e3)
     said, kept = [], []
     for patience in (2, 10_000):
-        monkeypatch.setattr("streamk.combining.away.IN_A_ROW", patience)
+        monkeypatch.setattr("streamk.combining.level_shift.IN_A_ROW", patience)
         learner = streamk.KernelRegressor(features=768, seed=1)
         said.append(np.array(learner.predict_learn_many(xs, ys)))
         kept.append([learner._combiner.weights, learner._combiner.shares, learner._codec.target])

@@ -20,7 +20,7 @@ from numba.extending import overload
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.compiling import CALLED, ENTRY, INNER
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
-from streamk.encoding.recall import MEAN, NOW, THEN, remember
+from streamk.encoding.label_history import MEAN, NOW, THEN, remember
 from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.encoding.seen import mark_seen
@@ -40,7 +40,7 @@ from streamk.features.relevance import (
 )
 from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.learners.borrowed import borrowed, keep
+from streamk.learners.handles import borrowed, keep
 from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, LACKING = -1, -2, -3

@@ -7,8 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.following import AGE, COUNT, HELD, LEAST, MEAN, PREVIOUS, RECENT, SQUARES, STEP
-from streamk.encoding.scaling import FOLLOWING, GIVEN, add, kept_numbers
+from streamk.encoding.scaling import (
+    AGE,
+    COUNT,
+    FOLLOWING,
+    GIVEN,
+    HELD,
+    LEAST,
+    MEAN,
+    PREVIOUS,
+    RECENT,
+    SQUARES,
+    STEP,
+    add,
+    kept_numbers,
+)
 
 Array = NDArray[np.float64]
 

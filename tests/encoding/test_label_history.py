@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from streamk.encoding.recall import COLUMNS, SHARED, empty_memory, recall, remember
+from streamk.encoding.label_history import COLUMNS, SHARED, empty_memory, recall, remember
 
 
 @njit

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from streamk.metrics.alarms import Alarms
 from streamk.metrics.answers import decisions
+from streamk.metrics.batch_means import Units
 from streamk.metrics.classes import ClassSums
 from streamk.metrics.metric import TASKS
 from streamk.metrics.numbers import NumberSums
 from streamk.metrics.slices import Slices
-from streamk.metrics.units import Units
 from streamk.metrics.windows import Curve
 
 Floats = NDArray[np.float64]

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from streamk.exact import ls_svm
-from streamk.exact.ls_svm import SOLVERS, System
+from streamk.exact import lssvm_solver
+from streamk.exact.lssvm_solver import SOLVERS, System
 from streamk.kernels import kernel
 
 
@@ -78,7 +78,7 @@ def test_first_steps_are_those_of_the_paper():
         for name, answer in expected.items():
             found = next(itertools.islice(SOLVERS[name](system, iter([first, second])), step - 1, None))
             np.testing.assert_allclose(found, answer, atol=5e-4)  # what 1e-5 on the diagonal does
-        found = next(itertools.islice(ls_svm.pursuit(system, iter([first, second])), step - 1, None))
+        found = next(itertools.islice(lssvm_solver.pursuit(system, iter([first, second])), step - 1, None))
         np.testing.assert_allclose(Z - theta @ found, R, atol=5e-4)
 
 
@@ -89,7 +89,7 @@ def test_averages_begin_where_they_should():
             W[0] = k  # the same array, as solvers do
             yield W
 
-    assert [float(W[0]) for W in ls_svm.averaged(steps(), 2)] == [0.0, 1.0, 2.0, 2.5, 3.0, 3.5]
+    assert [float(W[0]) for W in lssvm_solver.averaged(steps(), 2)] == [0.0, 1.0, 2.0, 2.5, 3.0, 3.5]
 
 
 class Known:
