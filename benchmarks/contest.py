@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from logs import Stream
 
-from streamk.prequential import Subject
+from streamk.prequential import ModelAdapter
 
 
-class Contestant(Subject):
+class Contestant(ModelAdapter):
     """A model under comparison; labels are texts, targets numbers."""
 
     probabilities = True  # whether its predictions are to be scored by log loss

@@ -11,7 +11,7 @@ from logs import CAP, CLASSES, NUMBERS, Stream
 from run import STREAMS as TUNED
 
 import streamk
-from streamk.prequential import LearnerSubject
+from streamk.prequential import LearnerAdapter
 
 SEEDS = 7, 1, 2
 NAMES = {CLASSES: "streamk KernelClassifier", NUMBERS: "streamk KernelRegressor"}
@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-class Ours(LearnerSubject, Contestant):
+class Ours(LearnerAdapter, Contestant):
     """A streamk learner."""
 
     def __init__(self, stream: Stream, family: str, **parameters: Any) -> None:

@@ -14,7 +14,7 @@ from river import compose, linear_model, preprocessing
 
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
-from streamk.prequential import Subject
+from streamk.prequential import ModelAdapter
 
 
 def linear_inputs() -> Any:
@@ -24,7 +24,7 @@ def linear_inputs() -> Any:
     return numbers + texts
 
 
-class LinearClassifier(Subject):
+class LinearClassifier(ModelAdapter):
     """``StandardScaler | LogisticRegression``, or softmax regression once there is a third class."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class LinearClassifier(Subject):
         self.model.learn_one(present(x), y == self._labels[0] if self._binary else y)
 
 
-class LinearRegressor(Subject):
+class LinearRegressor(ModelAdapter):
     """``StandardScaler | LinearRegression`` with river's target scaler."""
 
     name = "LinearRegression"

@@ -35,7 +35,7 @@ from connectors.models import stored_of
 from connectors.replay import report
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
-from connectors.replay.logs import Reading, late_of, opened
+from connectors.replay.logs import Reading, delay_of, opened
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
 from connectors.replay.specs import check_name, settings_of
@@ -163,7 +163,7 @@ def replay_command(
                     only=only, form=form, start=start, end=end,
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
-            log, late = late_of(log, how, delay, time)
+            log, late = delay_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
                 told = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level, predictions)

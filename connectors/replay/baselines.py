@@ -13,7 +13,7 @@ from river import tree
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
-from streamk.prequential import Subject
+from streamk.prequential import ModelAdapter
 
 NONE, QUICK, FULL = "none", "quick", "full"
 CHOICES = (NONE, QUICK, FULL)
@@ -27,7 +27,7 @@ _MEGABYTES = 100.0  # of the tree
 _CLASSES = 1000  # of the linear model
 
 
-class LastValue(Subject):
+class LastValue(ModelAdapter):
     """Predicts the last target: the no-change model, which is good where neighbours are alike."""
 
     def __init__(self, task: str) -> None:
@@ -44,7 +44,7 @@ class LastValue(Subject):
         self._last = y
 
 
-class RunningMean(Subject):
+class RunningMean(ModelAdapter):
     """Predicts the mean of all targets so far."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class RunningMean(Subject):
         self._mean += (y - self._mean) / self._count
 
 
-class MajorityClass(Subject):
+class MajorityClass(ModelAdapter):
     """Predicts how frequent each label was so far."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class _Inputs:
         return min(max((value - moments[1]) / deviation, -_BOUND), _BOUND)
 
 
-class LinearNumbers(Subject):
+class LinearNumbers(ModelAdapter):
     """Linear regression by normalised least mean squares, ``w += μ e x / (1 + |x|²)``, which cannot diverge.
 
     The target is standardised; what lies beyond five standard deviations counts as this.
@@ -138,7 +138,7 @@ class LinearNumbers(Subject):
         _move(self._weights, found, _STEP * error / 2.0)
 
 
-class LinearClasses(Subject):
+class LinearClasses(ModelAdapter):
     """Softmax regression with normalised steps, a weight for each label and input."""
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ def _move(weights: dict[Any, float], found: dict[Any, float], step: float) -> No
         weights[name] = weights.get(name, 0.0) + step * value
 
 
-class HoeffdingTree(Subject):
+class HoeffdingTree(ModelAdapter):
     """River's Hoeffding tree, for which strings are one of 1,024 names; memory is bounded."""
 
     def __init__(self, task: str) -> None:
@@ -208,7 +208,7 @@ class HoeffdingTree(Subject):
         self.model.learn_one(self._read(x), y)
 
 
-def baselines(choice: str, task: str) -> dict[str, Subject]:
+def baselines(choice: str, task: str) -> dict[str, ModelAdapter]:
     """Return baselines by name: ``"none"``, ``"quick"`` ones, or with ``"full"`` a Hoeffding tree, too.
 
     Raises
@@ -220,7 +220,7 @@ def baselines(choice: str, task: str) -> dict[str, Subject]:
         raise ValueError(f"--baseline {choice}: use {', '.join(CHOICES)}")
     if choice == NONE:
         return {}
-    found: dict[str, Subject] = {LAST: LastValue(task)}
+    found: dict[str, ModelAdapter] = {LAST: LastValue(task)}
     if task == TASKS[0]:
         found |= {MAJORITY: MajorityClass(), LINEAR: LinearClasses()}
     else:

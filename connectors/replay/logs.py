@@ -19,7 +19,7 @@ from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Learner
 from connectors.settings_file import load
-from streamk.prequential import ByTime
+from streamk.prequential import DelayByTime
 from streamk.prequential.label_delay import check_delay
 
 _PLAIN = EventFormat()
@@ -131,7 +131,7 @@ def _of_settings(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Lear
         yield log, settings.learner
 
 
-def late_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, Any]:
+def delay_of(log: Log, how: Reading, delay: str, time: str | None) -> tuple[Log, Any]:
     """Return a log, joined with its labels if they are in another one, and how late they come.
 
     Raises
@@ -158,7 +158,7 @@ def _delayed(delay: str, time: str | None) -> Any:
     except ValueError:
         raise ValueError(f"--delay {delay}: it is a number of events, or of seconds with --time") from None
     if time is not None:
-        return ByTime(time, number)
+        return DelayByTime(time, number)
     if not number.is_integer():
         raise ValueError(f"--delay {delay}: it is a whole number of events, unless there is a --time")
     return check_delay(int(number))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamk.prequential import Contest, Results
-from streamk.prequential.label_delay import Late
+from streamk.prequential.label_delay import LabelDelay
 
 _VERSION = 3
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
@@ -63,7 +63,7 @@ class Replay:
 
     task: str
     contest: Contest
-    late: Late | None
+    late: LabelDelay | None
     doublings: list[Point] = field(default_factory=list)
     read: int = 0
     refused: int = 0
@@ -75,7 +75,9 @@ class Replay:
     error: str = ""
 
     @classmethod
-    def beginning(cls, task: str, models: dict[str, Any], scoring: Scoring, late: Late | None) -> Replay:
+    def beginning(
+        cls, task: str, models: dict[str, Any], scoring: Scoring, late: LabelDelay | None
+    ) -> Replay:
         """Return a replay of nothing yet."""
         return cls(task, Contest(models, task, scoring.interval, scoring.by, scoring.level), late)
 

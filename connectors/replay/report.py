@@ -18,7 +18,7 @@ from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
 from streamk.metrics.metric import HEADLINES, METRICS, SUMMARIES
-from streamk.prequential.label_delay import ByCount
+from streamk.prequential.label_delay import DelayByCount
 
 Watch = Callable[[Replay], None]
 FAILED = "failed"
@@ -113,7 +113,7 @@ def lateness(run: Replay) -> str:
     """Return how late labels come, as the end of a sentence; empty if they do not."""
     if run.late is None:
         return ""
-    if isinstance(run.late, ByCount):
+    if isinstance(run.late, DelayByCount):
         return f", labels {run.late.delay:,} events late"
     return f", labels {run.late}"
 

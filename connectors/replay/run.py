@@ -16,13 +16,13 @@ from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels
-from connectors.replay.pieces import Piece, Refusals, pieces
+from connectors.replay.micro_batches import MicroBatch, Refusals, pieces
 from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.prequential.contest import RefusedError, Scored
-from streamk.prequential.label_delay import ByCount, Late, Refuse, late_of
+from streamk.prequential.label_delay import DelayByCount, LabelDelay, Refuse, delay_of
 from streamk.prequential.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
@@ -36,7 +36,7 @@ def replay(
     parameters: Mapping[str, Any] | None = None,
     limit: int | None = None,
     baseline: str | bool = QUICK,
-    delay: int | Late = 0,
+    delay: int | LabelDelay = 0,
     scoring: Scoring = Scoring(),  # noqa: B008  # it never changes
     strict: bool = False,
     checkpoint: Checkpoint | None = None,
@@ -81,12 +81,12 @@ def replay(
     ValueError
         If no record can be taken, or a name or a parameter is wrong.
     """
-    late = late_of(delay)
+    late = delay_of(delay)
     chosen = baseline if isinstance(baseline, str) else QUICK if baseline else NONE
     names = [learners] if isinstance(learners, str) else list(learners)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ValueError(f"{twice} is there twice; give one of them other settings")
-    count = late.delay if isinstance(late, ByCount) else 0
+    count = late.delay if isinstance(late, DelayByCount) else 0
 
     def models(task: str) -> dict[str, Any]:
         given = [parameters, *[None] * (len(names) - 1)]
@@ -198,7 +198,7 @@ def _listening(run: Replay, path: Path) -> PredictionFile:
     return file
 
 
-def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals, file: PredictionFile | None) -> None:
+def _take(run: Replay, piece: MicroBatch, log: Places, refuse: Refusals, file: PredictionFile | None) -> None:
     if run.late is not None:
         _take_late(run, run.late, piece, log, refuse)
         return
@@ -216,7 +216,7 @@ def _take(run: Replay, piece: Piece, log: Places, refuse: Refusals, file: Predic
             start += error.row + 1
 
 
-def _take_late(run: Replay, late: Late, piece: Piece, log: Places, refuse: Refusals) -> None:
+def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, refuse: Refusals) -> None:
     bad = _of_targets(run, log, refuse)
     for x, y, line in zip(piece.chunk.events, piece.targets, piece.lines, strict=True):
         run.lines[late.count] = line
@@ -249,6 +249,6 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
     return bad
 
 
-def _end_late(run: Replay, late: Late, log: Places, refuse: Refusals) -> None:
+def _end_late(run: Replay, late: LabelDelay, log: Places, refuse: Refusals) -> None:
     with contextlib.suppress(ValueError):  # it has ended the replay
         late.end(run.contest, _of_targets(run, log, refuse))

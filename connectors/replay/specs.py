@@ -30,7 +30,7 @@ from connectors.near_names import near_file, nearest
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
-from streamk.prequential import Frozen, RiverSubject, subject_of
+from streamk.prequential import Frozen, RiverAdapter, adapter_of
 
 _SETTING = re.compile(r",(?=\s*\w+\s*=)")
 
@@ -108,11 +108,11 @@ def _file(path: str, settings: dict[str, str], task: str) -> Any:
         model = streamk.load(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such model file{near_file(path)}") from None
-    subject_of(model, task)
-    return model if learns == "true" else Frozen(subject_of(model.frozen(), task))
+    adapter_of(model, task)
+    return model if learns == "true" else Frozen(adapter_of(model.frozen(), task))
 
 
-class Present(RiverSubject):
+class Present(RiverAdapter):
     """A model of river that is given numbers and one-hot texts, and no fields that are missing."""
 
     def predict(self, x: Event) -> Any:

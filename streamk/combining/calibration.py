@@ -83,17 +83,17 @@ class Calibration:
         """The combiner as compiled code sees it."""
         return Calibrating(self.loss, self.state)
 
-    def take(
+    def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
         """Become the merge of several: the weighted mean."""
         self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         return {"calibration": self.state}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         state = typed(arrays, "calibration", np.float64, (2,))
         least = 0.0 if self.loss == SQUARED else -_HOTTEST

@@ -119,14 +119,14 @@ class Intervals:
 
     def become(self, other: Self) -> None:
         """Make the intervals that another would."""
-        self.take([other], [1.0])
+        self.merge_from([other], [1.0])
 
-    def take(self, others: Sequence[Self], shares: Sequence[float]) -> None:
+    def merge_from(self, others: Sequence[Self], shares: Sequence[float]) -> None:
         """Become the merge of several: their mean."""
         for k, own in enumerate(self.live):
             own[:] = sum(share * other.live[k] for share, other in zip(shares, others, strict=True))
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         return {
             "intervals.offsets": self.offsets,
@@ -134,7 +134,7 @@ class Intervals:
             "intervals.slope": self.slope,
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
         errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)

@@ -1,12 +1,12 @@
-"""Targets that stay out of reach: the last one is the prediction.
+"""Level shifts: after two out-of-range targets in a row, predict the last one.
 
-Experts see targets standardised and clipped to ±6 deviations, so that one absurd target spoils nothing, and
-scales believe what is new over tens of events. Where a meter fails, or a level falls by fifty deviations, and
-stays there for a day, no expert can say so. So targets beyond the clip, in a row and on the same side, are
-counted, and from the second on the last one is the prediction until one is within reach again. Experts, their
-weights and scales learn as ever: by this way nothing absurd enters them.
+Experts see targets standardised and clipped to ±6 deviations, so one absurd target spoils nothing, and scales
+adapt to a new level over tens of events. Where a meter fails, or a level falls by fifty deviations and stays
+for a day, no expert can predict it. So targets beyond the clip, in a row and on the same side, are counted.
+From the second on, the last one is the prediction until a target is in range again. Experts, their weights
+and scales learn as before.
 
-Of labels that come ``D`` events late, the last one may long be over; ``2 + D`` in a row are asked for then.
+With labels that come ``D`` events late, ``2 + D`` targets in a row are required.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import TARGET_CLIP
 
 IN_A_ROW = 2
-_KNOWN_WELL = 16.0  # events, before which a scale says little of what is out of reach
+_KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
 _RUN, _LAST = 0, 1
 Array = NDArray[np.float64]
 
 
-class Watching(NamedTuple):
-    """What compiled code sees of :class:`Away`."""
+class ShiftState(NamedTuple):
+    """What compiled code sees of :class:`LevelShift`."""
 
     state: Array
     patience: float
 
 
-class Away:
-    """How many of the last targets lay out of reach.
+class LevelShift:
+    """The run of out-of-range targets.
 
     Parameters
     ----------
@@ -53,37 +53,37 @@ class Away:
         self.state: Array = np.zeros(2)
 
     @property
-    def record(self) -> Watching:
+    def record(self) -> ShiftState:
         """What compiled code sees, and changes."""
-        return Watching(self.state, self.patience)
+        return ShiftState(self.state, self.patience)
 
-    def parts(self) -> dict[str, NDArray[Any]]:
-        """Return the array that a model file keeps: none if the last target was within reach."""
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the array that a model file keeps: none if the last target was in range."""
         return {"away": self.state} if self.state[_RUN] else {}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the array of a model file, if it is possible."""
         self.state = typed(arrays, "away", np.float64, (2,)).copy() if "away" in arrays else np.zeros(2)
         if not (abs(self.state) <= LARGEST).all() or self.state[_RUN] % 1.0:
-            raise ValueError("its targets out of reach are impossible")
+            raise ValueError("its out-of-range targets are impossible")
 
 
 @njit(**INNER)
-def stays_away(away):
-    """Return whether so many targets in a row were out of reach that the next is thought to be."""
-    return abs(away.state[_RUN]) >= away.patience
+def is_shifted(shift):
+    """Return whether the run of out-of-range targets is long enough to expect another."""
+    return abs(shift.state[_RUN]) >= shift.patience
 
 
 @njit(**INNER)
-def last_of(away):
-    """Return the last target out of reach."""
-    return away.state[_LAST]
+def last_target(shift):
+    """Return the last out-of-range target."""
+    return shift.state[_LAST]
 
 
 @njit(**INNER)
-def watch(away, target, aim, events):
-    """Note a target, of which experts see ``aim``, after so many events."""
-    state = away.state
+def watch(shift, target, aim, events):
+    """Count a target, which experts see as ``aim``, after ``events`` events."""
+    state = shift.state
     if abs(aim) < TARGET_CLIP or events < _KNOWN_WELL:
         state[_RUN] = state[_LAST] = 0.0
     else:

@@ -25,16 +25,16 @@ class Mean:
     def __init__(self, experts: int) -> None:
         self.record = Averaging(experts)
 
-    def take(
+    def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
         """Become the merge of several; there is nothing to merge."""
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         return {}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file."""
 
 

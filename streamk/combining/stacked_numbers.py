@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
-from streamk.combining.level_shift import Watching, last_of, stays_away, watch
+from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
@@ -38,7 +38,7 @@ class StackedNumbers(NamedTuple):
     pace: float
     penalty: float
     intervals: Intervening
-    away: Watching
+    level_shift: ShiftState
     reach: Array
 
 
@@ -106,8 +106,8 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:
         return None
 
     def number(combiner, coding, outputs, mixed, out):
-        away = stays_away(combiner.away)
-        out[0] = last_of(combiner.away) if away else decode(coding, _mixed(combiner, outputs))
+        shifted = is_shifted(combiner.level_shift)
+        out[0] = last_target(combiner.level_shift) if shifted else decode(coding, _mixed(combiner, outputs))
         if out.shape[0] > 1:  # for an interval
             out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
 
@@ -122,15 +122,15 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
     def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
         aim = aim_of(coding, target)
         together, size = _mixed(asked, outputs), _error_scale(asked, outputs)
-        if stays_away(combiner.away):
-            said, came = unclipped(coding, last_of(combiner.away)), unclipped(coding, target)
+        if is_shifted(combiner.level_shift):
+            said, came = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
             follow(combiner.intervals, asked.intervals, said, size, came, weight)
         else:
             follow(combiner.intervals, asked.intervals, together, size, aim, weight)
         if _is_limiting(combiner):
             target = _limited(combiner.reach, combiner.intervals, coding, together, target)
             aim = aim_of(coding, target)
-        watch(combiner.away, target, aim, coding.counts[EVENTS])
+        watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
             _learn_number(combiner, asked, outputs, together, aim, weight)
 

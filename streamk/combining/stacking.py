@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.combining.intervals import Intervals
-from streamk.combining.level_shift import Away
+from streamk.combining.level_shift import LevelShift
 from streamk.combining.newton import SETS
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
@@ -92,7 +92,7 @@ class Stacking:
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay + settled)
-        self.away = Away(delay)
+        self.level_shift = LevelShift(delay)
         self.reach: Array = np.array([np.inf, 0.0])
 
     @property
@@ -105,7 +105,7 @@ class Stacking:
         return (
             StackedClasses(*shared, self.logits)
             if self.intervals is None
-            else StackedNumbers(*shared, self.intervals.record, self.away.record, self.reach)
+            else StackedNumbers(*shared, self.intervals.record, self.level_shift.record, self.reach)
         )
 
     @property
@@ -125,7 +125,7 @@ class Stacking:
 
     def forget_shift(self) -> None:
         """Expect the next target within reach of the scales."""
-        self.away.state[:] = 0.0
+        self.level_shift.state[:] = 0.0
 
     def restart(self) -> None:
         """Start again with equal weights; errors and intervals stay."""
@@ -164,7 +164,7 @@ class Stacking:
             return record._replace(intervals=old)
         return record
 
-    def take(
+    def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
         """Become the merge of several: what they know of their weights adds up, shares are averaged.
@@ -189,15 +189,15 @@ class Stacking:
         robust = sum(share for share, other in zip(shares, others, strict=True) if other.is_robust)
         self.be_robust(robust >= 0.5)
         if self.intervals is not None:
-            self.intervals.take([other.intervals for other in others if other.intervals], shares)
+            self.intervals.merge_from([other.intervals for other in others if other.intervals], shares)
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; of the curvature, which is symmetric, one half."""
         kept = self._arrays()
         if self.intervals is None:
             return kept
         robust = {"stacking.reach": self.reach} if self.is_robust else {}
-        return kept | self.intervals.parts() | self.away.parts() | robust
+        return kept | self.intervals.state_dict() | self.level_shift.state_dict() | robust
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         kept = {f"stacking.{name}": getattr(self, name) for name in _KEPT}
@@ -206,11 +206,11 @@ class Stacking:
     def _half(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         return np.tril_indices(self.weights.shape[1])
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         if self.intervals is not None:
-            self.intervals.restore(arrays)
-            self.away.restore(arrays)
+            self.intervals.load_state_dict(arrays)
+            self.level_shift.load_state_dict(arrays)
             self.be_robust("stacking.reach" in arrays)
             if self.is_robust:
                 self._restore_reach(typed(arrays, "stacking.reach", np.float64, (2,)))

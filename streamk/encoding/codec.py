@@ -230,7 +230,7 @@ class Codec:
             found |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
         return {name: row for name, row in found.items() if row[HELD] == GIVEN}
 
-    def parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a model file keeps."""
         inputs = self.inputs
         header: dict[str, Any] = {
@@ -244,7 +244,7 @@ class Codec:
         if self.memory is not None and self.queue is not None:
             arrays |= {"memory": self.memory, "queue": self.queue}
         if self.seen is not None:
-            arrays |= self.seen.parts()
+            arrays |= self.seen.state_dict()
         if len(inputs.uses):
             arrays["uses"] = inputs.uses
         if inputs.transforms:
@@ -254,7 +254,7 @@ class Codec:
             )
         return header, arrays
 
-    def restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the parts that a model file kept, if they are possible."""
         inputs, names, kept = self.inputs, header["numbers"], self.target.shape[1]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
@@ -280,7 +280,7 @@ class Codec:
             raise ValueError("its counters are impossible")
         self.counts = counts.copy()
         if self.seen is not None:
-            self.seen.restore(arrays)
+            self.seen.load_state_dict(arrays)
         if self.memory is not None and self.queue is not None:
             memory = typed(arrays, "memory", np.float64, self.memory.shape)
             queue = typed(arrays, "queue", np.float64, self.queue.shape)

@@ -13,7 +13,7 @@ from streamk.encoding.rows import LARGEST, Rows, from_parts, moved, parts_of, st
 Array = NDArray[np.float64]
 
 
-class Pending:
+class EventBuffer:
     """Encoded events with their targets and weights, in order of arrival."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Pending:
     @classmethod
     def from_arrays(
         cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int, largest: float = LARGEST
-    ) -> Pending:
+    ) -> EventBuffer:
         """Return the events that :meth:`arrays` described, if they fit a learner with so many slots."""
         count = len(arrays["pending.values"])
         if not count < block_size:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.encoding.event_buffer import Pending
+from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.keys import (
     AUTO,
     category_key,
@@ -68,7 +68,7 @@ class Names:
     """
 
     changed: tuple[tuple[str, bool], ...] = ()
-    waiting: Pending | None = None  # encoded events that are yet to be learned
+    waiting: EventBuffer | None = None  # encoded events that are yet to be learned
     sample: Movable | None = None  # encoded events that were learned
 
     def __init__(

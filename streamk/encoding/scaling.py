@@ -54,7 +54,7 @@ _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 
 
 @njit(inline="always", **INNER)
-def departs(value, statistics, at):
+def detect_shift(value, statistics, at):
     """Note one value of an input that is followed; return whether its statistics must begin anew.
 
     ``age`` counts up to the window, and then from the window to the end of an epoch, again and again.
@@ -167,7 +167,7 @@ def observe(value, statistics, at, horizon, weight):
 @njit(**CALLED)
 def _observe_one(value, statistics, at, horizon, weight):
     if statistics[at, HELD] != GIVEN:
-        if horizon < np.inf and departs(value, statistics, at):
+        if horizon < np.inf and detect_shift(value, statistics, at):
             statistics[at, COUNT] = 0.0
         _count(value, statistics, at, horizon, weight)
 

@@ -52,14 +52,14 @@ class SeenValues:
             self.bits[1] |= other.bits[1 - current]
         self.state[:] = 0, min(sum(int(other.state[_COUNT]) for other in others), _MOST - 1)
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps: of words that are not 0; none if nothing was learned."""
         places = np.flatnonzero(self.bits).astype(np.int32)
         if not len(places):
             return {}
         return {"seen.places": places, "seen.words": self.bits.ravel()[places], "seen.state": self.state}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         self.bits[:], self.state[:] = 0, 0
         if "seen.places" not in arrays:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from streamk.encoding.event_buffer import Pending
+from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.rows import Rows, slices, typed
 from streamk.exact.centers import CHOICES, Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, Settings
@@ -45,7 +45,7 @@ class EigenProLearner(ExactLearner):
 
     def _begin(self) -> None:
         super()._begin()
-        self._pending = Pending()
+        self._pending = EventBuffer()
         self._drawn: int | None = None
         self._gathered = GATHERED * self.centers
         self._solver: EigenPro | None = None
@@ -240,7 +240,7 @@ class EigenProLearner(ExactLearner):
         self._together = together
         if "pending.values" in arrays:
             inputs = self._codec.inputs
-            self._pending = Pending.from_arrays(arrays, inputs.slots, self._due(), inputs.largest)
+            self._pending = EventBuffer.from_arrays(arrays, inputs.slots, self._due(), inputs.largest)
             if drawn is None:
                 raise ValueError("events wait, and it has no seed")
             self._check_labels(self._pending.targets())

@@ -90,7 +90,7 @@ class Expansion(NamedTuple):
         used = self.coefficients.any(axis=1)
         return self._replace(centers=self.centers[used], coefficients=self.coefficients[used])
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return what a model file keeps."""
         return {
             "expansion.keys": self.columns.keys,

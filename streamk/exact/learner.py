@@ -208,10 +208,10 @@ class ExactLearner(Learner):
         )
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        named, arrays = self._codec.parts()
+        named, arrays = self._codec.state_dict()
         found = {f"codec.{name}": array for name, array in arrays.items()}
         if self._expansion is not None:
-            found |= self._expansion.parts()
+            found |= self._expansion.state_dict()
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
@@ -225,7 +225,7 @@ class ExactLearner(Learner):
         cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
     ) -> Self:
         self = cls._with_parameters(header["parameters"])
-        self._codec.restore(header, with_prefix(arrays, "codec."))
+        self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
         self._expansion = Expansion.restored(self._kernel, arrays, self._codec.target.shape[1])
         if self._expansion is not None and len(self._expansion.bias) > self._codec.outputs:
             raise ValueError("its expansion has too many outputs")

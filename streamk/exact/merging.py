@@ -58,7 +58,7 @@ def _merge_reservoirs(
         known, *since = samples
         samples = [known, *(s.select(np.flatnonzero(~np.isin(s.tickets, known.tickets))) for s in since)]
     merged._reservoir = Reservoir(max(part._kept_events.most for part in parts), parts[0]._drawn_seed)
-    merged._reservoir.take(samples, merged.events)
+    merged._reservoir.merge_from(samples, merged.events)
     best = max(everybody, key=lambda part: part._solved)
     merged._solved = best._solved
     if best._expansion is not None:

@@ -125,7 +125,7 @@ class Reservoir:
         """Return what is kept, in the order of the places."""
         return Sample(np.array(self._tickets, dtype=np.uint64), *self.rows())
 
-    def take(self, samples: Sequence[Sample], seen: int) -> None:
+    def merge_from(self, samples: Sequence[Sample], seen: int) -> None:
         """Keep the sample of all events that other samples are of, ``seen`` in all; this one has seen none.
 
         Places are in the order of the samples.
@@ -136,7 +136,7 @@ class Reservoir:
         self._tickets, rest, self._goal = tickets[kept].tolist(), rows.select(kept), goal[:, kept]
         self._rows, self.seen = stack([rest]).copy(), seen
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return what a model file keeps; empty if no event was seen."""
         if not self.seen:
             return {}
@@ -146,7 +146,7 @@ class Reservoir:
             "reservoir.tickets": tickets,
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
         """Take over the parts of a model file, if they are possible with so many slots."""
         if "reservoir.seen" not in arrays:
             return

@@ -90,11 +90,11 @@ class ReservoirLearner(ExactLearner):
         return Reservoir(most, self._draw_seed())
 
     def _take(self, rows: Rows, goal: Array) -> None:
-        self._keep(rows, goal)
+        self._keep_alive(rows, goal)
         if self._until_due() <= 0:
             self.solve()
 
-    def _keep(self, rows: Rows, goal: Array) -> None:
+    def _keep_alive(self, rows: Rows, goal: Array) -> None:
         if self._reservoir is None:
             self._reservoir = self._make_reservoir(self.rows)
         self._reservoir.add(rows, goal)
@@ -119,7 +119,7 @@ class ReservoirLearner(ExactLearner):
         header["solved"] = self._solved
         reservoir = self._reservoir
         header["reservoir"] = None if reservoir is None else [reservoir.most, reservoir.seed]
-        return header, arrays if reservoir is None else arrays | reservoir.parts()
+        return header, arrays if reservoir is None else arrays | reservoir.state_dict()
 
     def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
         solved, kept = header["solved"], header["reservoir"]
@@ -133,6 +133,6 @@ class ReservoirLearner(ExactLearner):
             raise ValueError(f"its reservoir is {kept!r}")
         self._reservoir = Reservoir(most, seed)
         inputs = self._codec.inputs
-        self._reservoir.restore(arrays, inputs.slots, inputs.largest)
+        self._reservoir.load_state_dict(arrays, inputs.slots, inputs.largest)
         _, goal = self._reservoir.rows()
         self._check_labels(goal[0].tolist())

@@ -38,7 +38,7 @@ def features_by_tile(e: FeatureMap, rows: Rows, statistics: Array) -> Callable[[
     return lambda tile: phi[:, tile]
 
 
-def look(
+def forward(
     e: FeatureMap, rows: Rows, statistics: Array, experts: Sequence[Expert], learning: bool
 ) -> tuple[list[Floats], list[list[Floats]]]:
     """Return every expert's outputs for a block, ``(sets, m, K)``, and the features it wants to learn from.
@@ -47,7 +47,7 @@ def look(
     experts are asked what they want.
     """
     tiles = tiles_of(0, e.width)
-    wanted = [expert.wanted() if learning else [] for expert in experts]
+    wanted = [expert.required_columns() if learning else [] for expert in experts]
     parts = slices(len(rows.values), max(1, _LOOKED_AT // e.width) if learning else _ROWS)
     seen: list[list[Any]] = []
     kept: list[list[Floats]] = [

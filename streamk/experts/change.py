@@ -50,18 +50,18 @@ def empty_watch() -> Array:
     return np.zeros((1 + LEVELS, 1 + 2 * MOST))
 
 
-def take(watch: Array, other: Array, factor: float) -> None:
+def merge_from(watch: Array, other: Array, factor: float) -> None:
     """Take part in a merge: so many times the information of another is added; windows begin empty."""
     watch[0, KNOWN] = max(0.0, watch[0, KNOWN] + factor * other[0, KNOWN])
     watch[0, RISES] = max(0.0, watch[0, RISES] + (factor if factor <= 0.0 else 1.0) * other[0, RISES])
 
 
-def parts(watch: Array) -> dict[str, NDArray[Any]]:
+def state_dict(watch: Array) -> dict[str, NDArray[Any]]:
     """Return what a model file keeps of a watch: nothing if it has seen nothing."""
     return {"watch": watch} if watch.any() else {}
 
 
-def restored(arrays: dict[str, NDArray[Any]]) -> Array:
+def load_state_dict(arrays: dict[str, NDArray[Any]]) -> Array:
     """Return the watch of a model file, if it is possible; one that has seen nothing if there is none."""
     watch = empty_watch()
     if "watch" not in arrays:

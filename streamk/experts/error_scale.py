@@ -61,10 +61,12 @@ class ErrorScale(LeastSquares):
         """The expert as compiled code sees it."""
         return ErrorScaling(self.first, self.coefficients, super().record, self.response)
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge by information; its outputs are relative, whatever the units of targets are."""
         same = [([0], Unit(1.0, 0.0))] * len(experts)
-        super().take(experts, shares, same, counts)
+        super().merge_from(experts, shares, same, counts)
 
 
 @overload(step, jit_options=INNER)

@@ -147,7 +147,7 @@ class Expert:
         """Return how many columns of a map of so many it stands on."""
         return max(0, (width if self.columns is None else min(self.columns.stop, width)) - self.first)
 
-    def opened(self, opening: int, block: slice, fresh: bool) -> None:
+    def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Begin with a block of the map: the ``opening``-th to be opened, ``fresh`` if it is new."""
 
     def own(self, block: slice) -> slice:
@@ -164,7 +164,7 @@ class Expert:
     def close(self) -> None:
         """Forget what is kept of the open block beside its coefficients."""
 
-    def wanted(self) -> list[slice]:
+    def required_columns(self) -> list[slice]:
         """Return the columns of the map whose features the next block of events is to be learned from."""
         raise NotImplementedError
 
@@ -180,7 +180,9 @@ class Expert:
             weight = np.float32(averaging_weight(self.clock[STEPS]))
             self.coefficients[FINAL] += weight * (self.coefficients[ITERATE] - self.coefficients[FINAL])
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
 
         Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of
@@ -217,14 +219,14 @@ class Expert:
         moved[:, :, own[own >= 0] - self.first] = self.coefficients[:, :, own >= 0]
         self.coefficients = moved
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps: of few columns in use, these alone."""
         used = np.flatnonzero(self.coefficients.view(np.uint32).any(axis=(0, 1))).astype(np.int32)
         if self.columns is None or len(used) > _FEW * self.coefficients.shape[2]:
             return {"coefficients": self.coefficients, "clock": self.clock}
         return {"coefficients": self.coefficients[:, :, used], "used": used, "clock": self.clock}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible; there is room for them."""
         sets, most, columns = self.coefficients.shape
         used = np.arange(columns)

@@ -114,16 +114,18 @@ class Gradient(Expert):
         """The expert as compiled code sees it."""
         return Descending(self.first, self.coefficients)
 
-    def opened(self, opening: int, block: slice, fresh: bool) -> None:
+    def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Visit the block at the next step, if it was never visited."""
         self.fresh = self.own(block) if fresh else None
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge; whose turn it is, which is no sum, is as in the first."""
-        super().take(experts, shares, columns, counts)
+        super().merge_from(experts, shares, columns, counts)
         self.clock[VISIT] = experts[0].clock[VISIT]
 
-    def wanted(self) -> list[slice]:
+    def required_columns(self) -> list[slice]:
         """Return the blocks of the next step, the fresh one first."""
         found = [] if self.fresh is None else [self.fresh]
         old = self._blocks - len(found)
@@ -142,7 +144,7 @@ class Gradient(Expert):
 
     def step_many(self, lesson: Lesson) -> None:
         """Take a step along the gradient of a block of events."""
-        blocks = [slice(w.start - self.first, w.stop - self.first) for w in self.wanted()]
+        blocks = [slice(w.start - self.first, w.stop - self.first) for w in self.required_columns()]
         visited = len(blocks) - (self.fresh is not None)
         old = self._blocks - (self.fresh is not None)
         if self.precondition:

@@ -358,13 +358,15 @@ class LeastSquares(Expert):
         """Return whether it has not begun anew since."""
         return self.restarts == before.restarts
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge by information: each says what it knows beyond what all were told before.
 
         One that has begun anew knows less than that in some directions. It is taken to have been told less,
         and that its coefficients are what they are.
         """
-        super().take(experts, shares, columns, counts)
+        super().merge_from(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
@@ -374,12 +376,12 @@ class LeastSquares(Expert):
                 cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
             )
         for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
-            change.take(self.watch, expert.watch, evidence(experts, k, share, counts))
+            change.merge_from(self.watch, expert.watch, evidence(experts, k, share, counts))
         self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
-        count, kept = len(self.joined), super().parts() | change.parts(self.watch)
+        count, kept = len(self.joined), super().state_dict() | change.state_dict(self.watch)
         if not count:
             return kept
         return kept | {
@@ -389,10 +391,10 @@ class LeastSquares(Expert):
             "weights": self.weights[:, :count],
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
-        super().restore(arrays)
-        self.watch = change.restored(arrays)
+        super().load_state_dict(arrays)
+        self.watch = change.load_state_dict(arrays)
         if "variables" not in arrays:
             return
         columns = len(self.places)

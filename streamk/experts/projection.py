@@ -83,7 +83,7 @@ class Projection(Expert):
             1.0 / self.gain,
         )  # fmt: skip
 
-    def wanted(self) -> list[slice]:
+    def required_columns(self) -> list[slice]:
         """Return all columns, in tiles."""
         return tiles_of(self.first, self.first + self.coefficients.shape[2])
 
@@ -91,7 +91,9 @@ class Projection(Expert):
         """Project onto a block of rows by their Gram matrix."""
         residual = residuals_of(self.loss, lesson)
         solve = margin_multipliers if self.loss == MARGIN else multipliers
-        project_block(self, self.wanted(), lesson.kept, residual, ridges(self, lesson.weights), solve)
+        project_block(
+            self, self.required_columns(), lesson.kept, residual, ridges(self, lesson.weights), solve
+        )
         self.count_block(len(lesson.aims))
 
 

@@ -133,7 +133,7 @@ class Recursion(Expert):
             self.weights = np.pad(self.weights, ((0, more), (0, 0)))
             self.start = np.pad(self.start, ((0, more), (0, 0)))
 
-    def opened(self, opening: int, block: slice, fresh: bool) -> None:
+    def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of columns, which has seen nothing: ``P = I/(ridge F)``."""
         block = self.own(block)
         size, penalty = block.stop - block.start, self.ridge * self.features
@@ -149,7 +149,7 @@ class Recursion(Expert):
     def _block(self) -> slice:
         return slice(self.begin, self.begin + len(self.sums))
 
-    def wanted(self) -> list[slice]:
+    def required_columns(self) -> list[slice]:
         """Return the open block, and all columns in tiles if the others move too."""
         start, columns = self.first + self.begin, self.coefficients.shape[2]
         others = self.projected and columns > len(self.sums)
@@ -169,12 +169,14 @@ class Recursion(Expert):
             self.coefficients[ITERATE, :, self._block] = self.weights
         if len(lesson.kept) > 1:
             left, rho = residual - opened @ move, ridges(self, lesson.weights)
-            project_block(self, self.wanted()[1:], list(self._others(lesson)), left, rho, multipliers)
+            project_block(
+                self, self.required_columns()[1:], list(self._others(lesson)), left, rho, multipliers
+            )
         self.count_block(len(lesson.aims))
 
     def _others(self, lesson: Lesson) -> Iterator[Floats]:
         """Yield the features of all columns, those of the open block being 0."""
-        for columns, kept in zip(self.wanted()[1:], lesson.kept[1:], strict=True):
+        for columns, kept in zip(self.required_columns()[1:], lesson.kept[1:], strict=True):
             tile = self.own(columns)
             low, high = (
                 min(max(end, tile.start), tile.stop) for end in (self._block.start, self._block.stop)
@@ -193,18 +195,20 @@ class Recursion(Expert):
         lower = np.tril(self.gram)
         return np.asarray(lower + np.tril(lower, -1).T)
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
         Whoever has not opened that block yet says nothing of it. Shares by events leave information as it is.
         """
-        super().take(experts, shares, columns, counts)
+        super().merge_from(experts, shares, columns, counts)
         latest = max(expert.opening for expert in experts)
         told = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
         if not told:
             return
         block = experts[told[0]]._block
-        self.opened(latest, slice(self.first + block.start, self.first + block.stop), False)
+        self.start_block(latest, slice(self.first + block.start, self.first + block.stop), False)
         penalty, events = self.ridge * self.features, sum(expert.clock[EVENTS] for expert in experts)
         gram, known = penalty * np.eye(len(self.sums)), np.zeros(self.weights.shape)
         self.start[:] = 0.0
@@ -234,14 +238,14 @@ class Recursion(Expert):
     def _kept(self) -> tuple[str, ...]:
         return ("start", "weights", "sums", *(("gram",) if self.together else ("diagonal", "factor")))
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         opened = {name: getattr(self, name) for name in self._kept} if self.is_open else {}
-        return super().parts() | opened
+        return super().state_dict() | opened
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file; without those of the open block, it is closed."""
-        super().restore(arrays)
+        super().load_state_dict(arrays)
         if "sums" not in arrays:
             self.close()
             return

@@ -53,11 +53,11 @@ class LastLabel(Expert):
         """The expert as compiled code sees it."""
         return Echoing(self.first, self.classes, np.float32(1.0 / self.amplitude))
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return nothing: it keeps nothing."""
         return {}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over nothing."""
 
 
@@ -86,17 +86,17 @@ class Prior(Expert):
         super().grow(outputs, features, width)
         self.counts = np.pad(self.counts, (0, max(0, outputs - len(self.counts))))
 
-    def take(self, experts: Any, shares: Any, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(self, experts: Any, shares: Any, columns: Columns, counts: Counts = None) -> None:
         """Become the merge: counts add up."""
         times = counts or [1.0] * len(experts)
         for expert, count, (rows, _) in zip(experts, times, columns, strict=True):
             self.counts[rows] += count * expert.counts[: len(rows)]
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
         return {"counts": self.counts}
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         counts = typed(arrays, "counts", np.float64, self.counts.shape)
         if not ((counts >= 0.0) & (counts <= 2.0**53)).all():

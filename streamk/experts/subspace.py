@@ -137,23 +137,25 @@ class Subspace(Expert):
         super().rearrange(places)
         self._begin(self.coefficients.shape[2])
 
-    def take(self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge: coefficients are averaged, and the subspace is looked for anew."""
-        super().take(experts, shares, columns, counts)
+        super().merge_from(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])
 
-    def parts(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps."""
-        kept = super().parts() | {"schedule": self.schedule}
+        kept = super().state_dict() | {"schedule": self.schedule}
         if self.schedule[_SEEN]:
             kept["sums"] = self.sums
         if self.schedule[_BEGUN]:
             kept |= {"basis": self.basis, "diagonal": self.diagonal, "factor": self.factor}
         return kept
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
-        super().restore(arrays)
+        super().load_state_dict(arrays)
         self._begin(self.coefficients.shape[2])
         schedule = typed(arrays, "schedule", np.float64, self.schedule.shape)
         begun, due, seen = schedule.tolist()

@@ -107,7 +107,7 @@ class CrossMoments:
                 found += np.outer(g, g) + h @ h
         return found
 
-    def take(
+    def merge_from(
         self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Any
     ) -> None:
         """Add those of another learner.
@@ -145,7 +145,7 @@ class CrossMoments:
         row, column = np.tril_indices(used)
         return {"map.products": self.sums[:, row, column], "map.squares": self.squares}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], used: int) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], used: int) -> None:
         """Take over the arrays of a model file, if they are possible."""
         if "map.products" not in arrays:
             return

@@ -145,7 +145,7 @@ class Exchanges:
             **kept,
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take over the arrays of a model file, if they are possible."""
         if "map.field_tags" not in arrays:
             return

@@ -130,7 +130,7 @@ class EventSample:
             **said,
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
         """Take over the arrays of a model file, if they are possible with so many slots of numbers."""
         if f"{_NAME}.values" not in arrays:
             return

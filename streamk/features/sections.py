@@ -233,7 +233,7 @@ class Sections:
             if tag < LEAST_CATEGORY and tag not in keys
         }
 
-    def take(
+    def merge_from(
         self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]], shared: bool = False
     ) -> None:
         """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first.
@@ -251,7 +251,7 @@ class Sections:
             here, there = self._shared(other)
             self.moments[np.ix_([0, *here], [0, *here])] += other.moments[np.ix_([0, *there], [0, *there])]
             pool_gaps(self.gaps, here, other.gaps[:, there])
-            self.cross.take(other.cross, (here, there), places, unit)
+            self.cross.merge_from(other.cross, (here, there), places, unit)
         if shared:
             self.moments /= len(others)
             self.cross.fade(1.0 / len(others))
@@ -303,7 +303,7 @@ class Sections:
             **self.sample.arrays(),
         }
 
-    def restore(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
         """Take over the arrays of a model file, if they are possible; if closed, without cross moments."""
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)
@@ -320,7 +320,7 @@ class Sections:
             raise ValueError("its relevance is impossible")
         self.keys = columns_of(keys.tolist())
         self.tags[1 : 1 + len(keys)] = typed(arrays, "map.tags", np.uint64, keys.shape)
-        self.exchanges.restore(arrays)
+        self.exchanges.load_state_dict(arrays)
         if closed:
             self.exchanges.forget()
         fields = 1 + len(in_use(self.exchanges.tags))
@@ -336,4 +336,4 @@ class Sections:
         if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):
             raise ValueError("its growth is impossible")
         if not closed:
-            self.cross.restore(arrays, used)
+            self.cross.load_state_dict(arrays, used)

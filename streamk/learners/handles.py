@@ -1,12 +1,12 @@
-"""Arrays that nobody counts: what a hot loop is given, so that it need not count references.
+"""Arrays without reference counts, for hot loops.
 
 Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a
-tuple or sliced. A *borrowed* array has no count; whoever lends it keeps it alive. Arguments of a compiled
-function live as long as its call; what it allocates itself must be mentioned (:func:`keep`) after the last
-use of what was borrowed.
+tuple or sliced. An *unowned* array has no count: its owner keeps it alive. Arguments of a compiled function
+live as long as its call; name what the function allocates itself (:func:`keep_alive`) after the last use of
+its unowned view.
 
-What stays the same from call to call is *lent* once (:func:`lend`): to take fifty arrays apart takes as long
-as an event, and a loan is one pointer.
+Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
+call are put behind a *handle* once (:func:`make_handle`), which is one pointer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamk.compiling import ENTRY, INNER
 
 
 @intrinsic
-def _borrowed(typing_context, value):
+def _unowned(typing_context, value):
     """Return the same array, or the same tuple of arrays and other values, without counts."""
 
     def generate(context, builder, signature, arguments):
@@ -43,37 +43,37 @@ def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
             inner = _without_counts(context, builder, member, builder.extract_value(value, k))
             value = builder.insert_value(value, inner, k)
     elif context.enable_nrt:
-        context.nrt.incref(builder, kind, value)  # a loan among others is counted as ever
+        context.nrt.incref(builder, kind, value)  # a handle among others is counted as before
     return value
 
 
 @intrinsic
-def _keep(typing_context, value):
+def _keep_alive(typing_context, value):
     """Do nothing, but let a value live until here."""
     return types.void(value), lambda context, builder, signature, arguments: context.get_dummy_value()
 
 
 # Numba's annotations count the typing context among the arguments
-borrowed: Any = _borrowed
-keep: Any = _keep
+unowned: Any = _unowned
+keep_alive: Any = _keep_alive
 
 
-class _LoanType(types.StructRef):
-    """The type of a loan, by the type of what is lent."""
+class _HandleType(types.StructRef):
+    """The type of a handle, by the type of its tuple."""
 
 
-LoanType: Any = structref.register(_LoanType)
+HandleType: Any = structref.register(_HandleType)
 new: Any = structref.new
 
 
-class Loan(structref.StructRefProxy):
+class Handle(structref.StructRefProxy):
     """A tuple of arrays that compiled code takes as one argument; its maker keeps the arrays alive."""
 
 
-structref.define_boxing(LoanType, Loan)
+structref.define_boxing(HandleType, Handle)
 
 
-class Whole(NamedTuple):
+class ModelView(NamedTuple):
     """Handles for the loop over events: codec, map, experts (handles, too), combiner, tests of fields."""
 
     coding: Any
@@ -84,37 +84,37 @@ class Whole(NamedTuple):
     exchanges: Any
 
 
-def _lend(value: Any) -> Any:
+def _make_handle(value: Any) -> Any:
     raise NotImplementedError("for compiled code")
 
 
-@overload(_lend, jit_options=INNER)
-def _make_loan(value) -> Any:
-    if getattr(value, "instance_class", None) is Whole:
-        whole = LoanType(list(zip(value.fields, value.types, strict=True)))
+@overload(_make_handle, jit_options=INNER)
+def _handle_of_type(value) -> Any:
+    if getattr(value, "instance_class", None) is ModelView:
+        whole = HandleType(list(zip(value.fields, value.types, strict=True)))
 
         def make_whole(value):
-            loan = new(whole)
-            loan.coding = borrowed(value.coding)
-            loan.source = borrowed(value.source)
-            loan.features = borrowed(value.features)
-            loan.groups = borrowed(value.groups)
-            loan.combiner = borrowed(value.combiner)
-            loan.exchanges = borrowed(value.exchanges)
-            return loan
+            handle = new(whole)
+            handle.coding = unowned(value.coding)
+            handle.source = unowned(value.source)
+            handle.features = unowned(value.features)
+            handle.groups = unowned(value.groups)
+            handle.combiner = unowned(value.combiner)
+            handle.exchanges = unowned(value.exchanges)
+            return handle
 
         return make_whole
-    kind = LoanType([("value", value)])
+    kind = HandleType([("value", value)])
 
     def make(value):
-        loan = new(kind)
-        loan.value = borrowed(value)
-        return loan
+        handle = new(kind)
+        handle.value = unowned(value)
+        return handle
 
     return make
 
 
 @njit(**ENTRY)
-def lend(value):
-    """Return a loan of a tuple, whose ``value`` compiled code reads, or the members of a :class:`Whole`."""
-    return _lend(value)
+def make_handle(value):
+    """Return a handle of a tuple: its ``value``, or the members of a :class:`ModelView`."""
+    return _make_handle(value)

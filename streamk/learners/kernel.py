@@ -221,7 +221,7 @@ class _Kernel(StreamingLearner):
         assert learner._stale is not None
         stale = learner._stale.combiner
         if stale.has_learned:
-            self._combiner.restore(stale.parts())
+            self._combiner.load_state_dict(stale.state_dict())
         self._combiner.forget_shift()
         self._codec.average_labels()
 

@@ -40,7 +40,7 @@ from streamk.features.relevance import (
 )
 from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.learners.handles import borrowed, keep
+from streamk.learners.handles import keep_alive, unowned
 from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, LACKING = -1, -2, -3
@@ -66,7 +66,7 @@ def _evaluate_all(groups, phi, i, outputs, e) -> Any:
     def each(groups, phi, i, outputs, e):
         group = groups[0]
         for g in range(len(group)):
-            evaluate(borrowed(group[g].value), phi, i, outputs, e + g)
+            evaluate(unowned(group[g].value), phi, i, outputs, e + g)
         evaluate_all(groups[1:], phi, i, outputs, e + len(group))
 
     return each
@@ -80,7 +80,7 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:
     def each(groups, phi, i, outputs, e, aim, known, weight, residual):
         group = groups[0]
         for g in range(len(group)):
-            step(borrowed(group[g].value), phi, i, outputs, e + g, aim, known, weight, residual)
+            step(unowned(group[g].value), phi, i, outputs, e + g, aim, known, weight, residual)
         step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
 
     return each
@@ -98,7 +98,7 @@ def _count_all(groups) -> Any:
 
 
 @njit(nogil=True, **ENTRY)
-def run(learning, late, rarely, rows, loan, before, stale, goal, out):
+def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out):
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -110,13 +110,13 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
         One event in so many is learned by the combiner of ``stale``; 0 for none.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
-    loan
+    handle
         Of ``coding, source, features, groups, combiner``: the codec (:class:`streamk.encoding.codec.Coding`;
         changed by learning), the map (:class:`streamk.features.map.MapRecord`,
         :mod:`streamk.features.sources`), whose frequency cache never changes a result, records of experts, in
         a tuple for each rule, and of the combiner; changed by learning.
     before
-        The same as it was when the event that is learned was asked for; ``loan`` unless labels come late.
+        The same as it was when the event that is learned was asked for; ``handle`` unless labels come late.
     stale
         The same with copied coefficients and the combiner of these (:mod:`streamk.learners.stale`).
     goal
@@ -132,9 +132,9 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
         changed: ``LACKING − r`` if the cache must have room for ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
-    rows, goal, out = borrowed(rows), borrowed(goal), borrowed(out)
-    coding, source = borrowed(loan.coding), borrowed(loan.source)
-    features, groups = borrowed(loan.features), borrowed(loan.groups)
+    rows, goal, out = unowned(rows), unowned(goal), unowned(out)
+    coding, source = unowned(handle.coding), unowned(handle.source)
+    features, groups = unowned(handle.features), unowned(handle.groups)
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
@@ -147,7 +147,7 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
         return LACKING - room
     tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
     scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
-    inputs, found, of, widths, raw, whole, outputs, mixed, residual = borrowed(scratch)
+    inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
     start = 0
     while start < n:
@@ -163,7 +163,7 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
-        _featurize(loan, inputs, found[:size], widths[:size], raw)
+        _featurize(handle, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
@@ -171,23 +171,23 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
                 _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
-            _answer(loan, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
+            _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 came, said = target, 0.0 if coding.classes else given[0]
-                target = limit(borrowed(loan.combiner), coding, given, came)
+                target = limit(unowned(handle.combiner), coding, given, came)
                 unit = scale_of(widths[i], coding.exponents[0])
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(loan, inputs, found, of, widths[i], i, given, weight)
-                tests = borrowed(loan.exchanges)
-                _take_test(loan, tests, inputs, found, of, widths[i], i, given, target, weight)
+                    _take_gradients(handle, inputs, found, of, widths[i], i, given, weight)
+                tests = unowned(handle.exchanges)
+                _take_test(handle, tests, inputs, found, of, widths[i], i, given, target, weight)
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _adapt(loan, before, outputs, mixed, given, came, weight)
+                _adapt(handle, before, outputs, mixed, given, came, weight)
                 if late:
-                    _answer(loan, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                    _answer(handle, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
                 if is_learned(coding, target):
                     sample_event(
                         features.sections,
@@ -201,9 +201,9 @@ def run(learning, late, rarely, rows, loan, before, stale, goal, out):
                         said,
                         0.0 if coding.classes else came,
                     )
-                _learn(loan, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
+                _learn(handle, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
         start += size
-    keep(scratch)
+    keep_alive(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
 
 
@@ -223,43 +223,43 @@ def _scratch(tile, w, width, columns, kinds, experts, most):
 
 
 @njit(**CALLED)
-def _featurize(loan, inputs, found, widths, raw):
+def _featurize(handle, inputs, found, widths, raw):
     """Fill ``raw`` with the features of rows of scaled inputs."""
-    featurize(borrowed(loan.source), borrowed(loan.features), inputs, found, widths, AMPLITUDE, raw)
+    featurize(unowned(handle.source), unowned(handle.features), inputs, found, widths, AMPLITUDE, raw)
 
 
 @njit(**CALLED)
-def _answer(loan, when, phi, i, outputs, mixed, out):
+def _answer(handle, when, phi, i, outputs, mixed, out):
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
-    coding, features = borrowed(loan.coding), borrowed(loan.features)
+    coding, features = unowned(handle.coding), unowned(handle.features)
     fill_labels(features.sections, coding.memory, when, phi, i)
-    evaluate_all(borrowed(loan.groups), phi, i, outputs, 0)
-    combine(borrowed(loan.combiner), coding, outputs, mixed, out)
+    evaluate_all(unowned(handle.groups), phi, i, outputs, 0)
+    combine(unowned(handle.combiner), coding, outputs, mixed, out)
 
 
 @njit(**CALLED)
-def _adapt(loan, before, outputs, mixed, given, target, weight):
+def _adapt(handle, before, outputs, mixed, given, target, weight):
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
-    combiner, asked = borrowed(loan.combiner), borrowed(before.combiner)
-    adapt(combiner, asked, borrowed(loan.coding), outputs, mixed, given, target, weight)
+    combiner, asked = unowned(handle.combiner), unowned(before.combiner)
+    adapt(combiner, asked, unowned(handle.coding), outputs, mixed, given, target, weight)
 
 
 @njit(**CALLED)
-def _learn(loan, inputs, found, count, phi, i, outputs, target, weight, residual):
+def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residual):
     """Let relevance and the experts learn row ``i`` of ``count`` inputs, of which they said ``outputs``."""
-    coding = borrowed(loan.coding)
+    coding = unowned(handle.coding)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
-        _take_products(loan, inputs, found, count, i, aim, weight)
-        step_all(borrowed(loan.groups), phi, i, outputs, 0, aim, known, weight, residual)
+        _take_products(handle, inputs, found, count, i, aim, weight)
+        step_all(unowned(handle.groups), phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target, weight)
 
 
 @njit(**CALLED)
-def _take_products(loan, inputs, found, count, i, aim, weight):
+def _take_products(handle, inputs, found, count, i, aim, weight):
     """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
-    coding, features = borrowed(loan.coding), borrowed(loan.features)
+    coding, features = unowned(handle.coding), unowned(handle.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
     add_products(
@@ -268,27 +268,27 @@ def _take_products(loan, inputs, found, count, i, aim, weight):
 
 
 @njit(**CALLED)
-def _answer_changed(loan, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):
+def _answer_changed(handle, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):
     """Predict one row of changed inputs, which is not learned, into ``out``."""
-    sections, row = borrowed(loan.features).sections, np.int64(0)
+    sections, row = unowned(handle.features).sections, np.int64(0)
     transform_row(sections, inputs, keys, slots, counts[0], row)
-    _featurize(loan, inputs, keys, counts, raw)
+    _featurize(handle, inputs, keys, counts, raw)
     fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
-    _answer(loan, np.int64(NOW), phi, row, outputs, mixed, out)
+    _answer(handle, np.int64(NOW), phi, row, outputs, mixed, out)
 
 
 @njit(**CALLED)
-def _take_gradients(loan, inputs, found, of, count, i, given, weight):
+def _take_gradients(handle, inputs, found, of, count, i, given, weight):
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
     ``count`` is that of its inputs, ``given`` its prediction.
     """
-    coding, features = borrowed(loan.coding), borrowed(loan.features)
+    coding, features = unowned(handle.coding), unowned(handle.features)
     keys, slots = found[i : i + 1], of[i : i + 1]
     kinds, _, w = inputs.shape
     width, most = features.waves.shape[1], given.shape[0]
     slopes = np.zeros((count, most))
-    columns, experts = columns_for(features.sections, width), count_all(loan.groups)
+    columns, experts = columns_for(features.sections, width), count_all(handle.groups)
     scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
     changed, _, _, counts, raw, whole, outputs, mixed, out = scratch
     counts[0], phi = count, whole.reshape(1, columns)
@@ -304,29 +304,29 @@ def _take_gradients(loan, inputs, found, of, count, i, given, weight):
             continue  # it stays 0: nothing is known of what this input does
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
-        _answer_changed(loan, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
+        _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0, weight)
 
 
 @njit(**CALLED)
-def _take_test(loan, exchanges, inputs, found, of, count, i, given, target, weight):
+def _take_test(handle, exchanges, inputs, found, of, count, i, given, target, weight):
     """Let relevance see whether a field of row ``i`` helps to predict its target, if its turn comes."""
     if exchanges is not None:
-        _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight)
+        _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight)
 
 
 @njit(**CALLED)
-def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, weight):
+def _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
-    coding, features = borrowed(loan.coding), borrowed(loan.features)
+    coding, features = unowned(handle.coding), unowned(handle.features)
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
         kinds, _, w = inputs.shape
         width, most = features.waves.shape[1], given.shape[0]
-        columns, experts = columns_for(features.sections, width), count_all(loan.groups)
+        columns, experts = columns_for(features.sections, width), count_all(handle.groups)
         scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
         changed, keys, slots, counts, raw, whole, outputs, mixed, out = scratch
         unit = np.empty(families)
@@ -340,7 +340,7 @@ def _test_field(loan, exchanges, inputs, found, of, count, i, given, target, wei
         squares, products, errors = 0.0, 0.0, 0.0
         if counts[0] >= 0:
             phi = whole.reshape(1, columns)
-            _answer_changed(loan, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
+            _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)

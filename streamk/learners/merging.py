@@ -233,7 +233,7 @@ def merge_streaming(
     columns = [_places(part, merged) for part in parts]
     _share_memory(merged, parts, shares, columns)
     if made.sections is not None:
-        made.sections.take([_sections(part) for part in parts], columns, base is not None)
+        made.sections.merge_from([_sections(part) for part in parts], columns, base is not None)
         made.renew()
     counts = None
     if base is not None:
@@ -245,22 +245,22 @@ def merge_streaming(
         experts = [part._experts[k] for part in parts]
         if moves:
             experts = [_moved(expert, places) for expert, places in zip(experts, moves, strict=True)]
-        expert.take(experts, shares, columns, None if base is None else _counts(k, parts, merged))
+        expert.merge_from(experts, shares, columns, None if base is None else _counts(k, parts, merged))
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
-    merged._combiner.take([part._combiner for part in parts], shares, counts)
+    merged._combiner.merge_from([part._combiner for part in parts], shares, counts)
     apart = base is None and _are_apart(parts, merged)
     if apart:
         pool = pooled(merged, parts, shares, columns)
         refit(merged, parts, shares, columns, pool)
         share_sample(merged, pool, shares)
         merged._growth.count(merged._growth.openings_at(merged.events))
-    if merged._asked is not None:
-        merged._asked.begin(merged._live(), merged.events)
+    if merged._history is not None:
+        merged._history.begin(merged._live(), merged.events)
     if merged._stale is not None and not apart:
         combiners = [part._stale.combiner for part in parts if part._stale is not None]
         if any(combiner.has_learned for combiner in combiners):
-            merged._stale.combiner.take(combiners, shares, counts)
+            merged._stale.combiner.merge_from(combiners, shares, counts)
         merged._stale.forget()
 
 

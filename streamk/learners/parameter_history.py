@@ -27,7 +27,7 @@ _PARTS = 4
 Live = Sequence[NDArray[Any]]
 
 
-class Asked:
+class ParameterHistory:
     """Copies of some arrays as they were ``delay`` events ago or a little earlier.
 
     Parameters
@@ -72,7 +72,7 @@ class Asked:
         """Return after how many more events copies are due."""
         return self.period - events % self.period
 
-    def keep(self, live: Live, events: int) -> None:
+    def keep_alive(self, live: Live, events: int) -> None:
         """Copy the arrays of now if that is due and has not been done, after so many events."""
         number, more = divmod(events, self.period)
         if more or number == self._taken:
@@ -82,7 +82,7 @@ class Asked:
             asked[:] = copies[oldest]
             copies[oldest] = array
 
-    def parts(self, live: Live) -> dict[str, NDArray[Any]]:
+    def state_dict(self, live: Live) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps: none if all is as it is now."""
         if all((asked == now).all() and (copies == now).all() for asked, copies, now in self._with(live)):
             return {}
@@ -96,7 +96,7 @@ class Asked:
     def _with(self, live: Live) -> Any:
         return zip(self.arrays, self._copies, live, strict=True)
 
-    def restore(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
         """Take over the arrays of a model file, if they are possible; of none, what the arrays are now."""
         self.begin(live, events)
         for k, now in enumerate(live if "asked0.values" in arrays else ()):

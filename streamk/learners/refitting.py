@@ -46,7 +46,7 @@ from streamk.features.relevance import BLOCKS, inputs_for, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
-from streamk.learners.handles import borrowed
+from streamk.learners.handles import unowned
 from streamk.learners.kernel_loop import DONE, LACKING, adapt_many, count_all, evaluate_all
 from streamk.threads import one_blas_thread
 
@@ -75,15 +75,15 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
     phi: Floats = aligned(np.zeros((len(labels), e.columns), dtype=np.float32))
     outputs: Floats = np.zeros((len(model._experts), 2, *out.shape), dtype=np.float32)
     labels = np.ascontiguousarray(labels)
-    while (code := _answer_rows(model._lent(e)[1], rows, labels, phi, outputs, out)) != DONE:
+    while (code := _answer_rows(model._handles_of(e)[1], rows, labels, phi, outputs, out)) != DONE:
         e.make_room(LACKING - code)
     return phi, outputs
 
 
 @njit(**ENTRY)
-def _answer_rows(loan, rows, labels, phi, outputs, out):
-    """Fill ``phi``, ``outputs`` and ``out``; return as :func:`streamk.learners.kernel_loop.run` does."""
-    coding, source, features = borrowed(loan.coding), borrowed(loan.source), borrowed(loan.features)
+def _answer_rows(handle, rows, labels, phi, outputs, out):
+    """Fill ``phi``, ``outputs`` and ``out``; return as ``process_rows`` does."""
+    coding, source, features = unowned(handle.coding), unowned(handle.source), unowned(handle.features)
     sections = features.sections
     n, w = rows.values.shape
     room = room_for_row(source, rows.keys)
@@ -93,7 +93,7 @@ def _answer_rows(loan, rows, labels, phi, outputs, out):
     inputs, found = np.empty((kinds, 1, w), dtype=np.float32), np.empty((1, w), dtype=np.uint64)
     of, widths = np.empty((1, w), dtype=np.int32), np.empty(1, dtype=np.int64)
     raw = np.empty((1, features.waves.shape[1]), dtype=np.float32)
-    one = np.empty((count_all(loan.groups), 2, out.shape[1]), dtype=np.float32)
+    one = np.empty((count_all(handle.groups), 2, out.shape[1]), dtype=np.float32)
     mixed = np.empty(out.shape[1], dtype=np.float32)
     for i in range(n):
         widths[0] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, 0)
@@ -103,12 +103,12 @@ def _answer_rows(loan, rows, labels, phi, outputs, out):
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]
-        evaluate_all(borrowed(loan.groups), phi, np.int64(i), one, 0)
+        evaluate_all(unowned(handle.groups), phi, np.int64(i), one, 0)
         for e in range(one.shape[0]):
             for s in range(2):
                 for k in range(out.shape[1]):
                     outputs[e, s, i, k] = one[e, s, k]
-        combine(borrowed(loan.combiner), coding, one, mixed, out[i])
+        combine(unowned(handle.combiner), coding, one, mixed, out[i])
     return DONE
 
 
@@ -200,7 +200,7 @@ def _fit(merged: Any, pool: Pool, taught: Array, outputs: Floats) -> None:
     targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
     adapt_many(coding, record, outputs, targets, weights, np.empty(n))
     if combiner.intervals is not None:
-        combiner.away.state[:] = 0.0
+        combiner.level_shift.state[:] = 0.0
     merged._arguments = None
 
 

@@ -65,7 +65,7 @@ class StaleExperts:
         self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED, _PENALTY)
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
-        self.combiner.away.patience = np.inf
+        self.combiner.level_shift.patience = np.inf
         self.arrays: list[NDArray[Any]] = []
         self.since = _UNKNOWN
         self._unlabelled = self._at = 0
@@ -118,13 +118,13 @@ class StaleExperts:
         waited, self.since = self.since < 0.0, float(events)
         return waited
 
-    def parts(self, events: int) -> dict[str, NDArray[Any]]:
+    def state_dict(self, events: int) -> dict[str, NDArray[Any]]:
         """Return the arrays that a model file keeps; none before the first copies."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
         if not self.combiner.has_learned and self.since < 0.0:
             return waiting
-        found = waiting | {f"stale.{name}": array for name, array in self.combiner.parts().items()}
+        found = waiting | {f"stale.{name}": array for name, array in self.combiner.state_dict().items()}
         found["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
             for k, array in enumerate(self.arrays):
@@ -132,7 +132,7 @@ class StaleExperts:
                 found |= {f"stale.values{k}": array[..., used], f"stale.used{k}": used}
         return found
 
-    def restore(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
         """Take over the arrays of a model file, if they are possible."""
         self.arrays = []
         self.grow(live)
@@ -144,7 +144,7 @@ class StaleExperts:
         if "stale.since" not in arrays:
             return
         kept = {n.removeprefix("stale."): a for n, a in arrays.items() if n.startswith("stale.")}
-        self.combiner.restore(kept)
+        self.combiner.load_state_dict(kept)
         self.since = float(typed(arrays, "stale.since", np.float64, (1,))[0])
         if not (
             self.since == _UNKNOWN

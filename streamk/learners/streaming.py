@@ -21,19 +21,19 @@ from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
 from streamk.encoding.codec import EVENTS, KNOWN, Codec, outputs_after
-from streamk.encoding.event_buffer import Pending
+from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import MEAN
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, Rows, slices
 from streamk.encoding.scaling import horizon_of, kept_numbers
-from streamk.experts.blocks import HEAVIEST, look
+from streamk.experts.blocks import HEAVIEST, forward
 from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
-from streamk.learners.handles import Whole, lend
+from streamk.learners.handles import ModelView, make_handle
 from streamk.learners.kernel_loop import (
     DONE,
     LACKING,
@@ -41,10 +41,10 @@ from streamk.learners.kernel_loop import (
     adapt_many,
     combine_many,
     observe_block,
-    run,
+    process_rows,
 )
 from streamk.learners.learner import Learner, with_prefix
-from streamk.learners.parameter_history import Asked
+from streamk.learners.parameter_history import ParameterHistory
 from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
@@ -53,8 +53,8 @@ from streamk.threads import on_threads, one_blas_thread
 
 Array = NDArray[np.float64]
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
-_SCRATCH = ("_arguments", "_loans", "_entry", "_goal", "_out")
-compiled: Any = run
+_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out")
+compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
@@ -81,8 +81,8 @@ class StreamingLearner(Learner):
     scale_target = True  # a parameter of regressors
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
     _is_frozen = False
-    _arguments: tuple[Any, ...] | None = None  # that the compiled loop is lent; None: to be made anew
-    _loans: Any = None  # of these, and of what was known when events were asked for
+    _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
+    _handles: Any = None  # of these, and of what was known when events were asked for
     _entry: Any = None  # the compiled loop for arguments of these types
     _goal: Array
     _out: Array
@@ -138,12 +138,12 @@ class StreamingLearner(Learner):
             combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
         self._combiner = combiner
         self._map: FeatureMap | None = None
-        self._pending = inputs.waiting = Pending()
+        self._pending = inputs.waiting = EventBuffer()
         labels = Labels() if self._classifies else None
         self._codec = Codec(
             inputs, labels, memory, self.scale_target, delay if label_memory else None, records
         )
-        self._asked = Asked(delay) if delay else None
+        self._history = ParameterHistory(delay) if delay else None
         self._stale: StaleExperts | None = None
 
     def _make_map(self, seed: int, slots: int | None) -> FeatureMap:
@@ -168,8 +168,8 @@ class StreamingLearner(Learner):
         for expert in self._experts:
             before = self._map.columns - self._map.width
             expert.grow(outputs, before + self._map.features, self._map.columns)
-        if self._asked is not None:
-            self._asked.grow(self._live())
+        if self._history is not None:
+            self._history.grow(self._live())
         if self._stale is not None:
             self._stale.grow(self._coefficients())
 
@@ -303,13 +303,13 @@ class StreamingLearner(Learner):
         self._cover(e, rows)
         if self._gathers and e.source is None:
             statistics = self._codec.inputs.statistics
-            outputs, _ = look(e, rows, statistics, self._experts, False)
+            outputs, _ = forward(e, rows, statistics, self._experts, False)
             coding, _, _, _, combiner = self._all_but_rows(e)
             combine_many(coding, combiner, _both(outputs), out)
         elif e.needs_cache(rows):
             self._run(e, False, rows, np.zeros((2, len(out))), out)
         else:
-            self._lent(e)  # once, before threads ask for it
+            self._handles_of(e)  # once, before threads ask for it
 
             def work(part: slice) -> None:
                 self._run(e, False, rows.select(part), np.zeros((2, part.stop - part.start)), out[part])
@@ -358,7 +358,7 @@ class StreamingLearner(Learner):
             after = codec.counts.copy()
             codec.counts[:] = counts
         aims = np.empty(len(targets))
-        outputs, kept = look(e, rows, codec.inputs.statistics, self._experts, True)
+        outputs, kept = forward(e, rows, codec.inputs.statistics, self._experts, True)
         if out is not None:
             combine_many(coding, combiner, _both(outputs), out)
         adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
@@ -411,7 +411,7 @@ class StreamingLearner(Learner):
             fresh = growth.open(self.events)
             self._grow(self._outputs, growth.blocks * growth.size)
             for expert in self._experts:
-                expert.opened(growth.openings, growth.columns, fresh)
+                expert.start_block(growth.openings, growth.columns, fresh)
             self._arguments = None
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
@@ -428,17 +428,17 @@ class StreamingLearner(Learner):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._loans = None
+            self._handles = None
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
 
-    def _lent(self, e: FeatureMap) -> Any:
+    def _handles_of(self, e: FeatureMap) -> Any:
         """Return whether labels come late, and handles of these as they are, as when asked, and as copied."""
         coding, source, features, groups, combiner = self._all_but_rows(e)
-        if self._loans is None:
+        if self._handles is None:
             now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
-            if self._asked is not None:
-                earlier = iter(self._asked.arrays)
+            if self._history is not None:
+                earlier = iter(self._history.arrays)
                 of_then = _with_coefficients(groups, earlier)
                 before = _handle_of(
                     e, coding, source, features, of_then, self._combiner.before(list(earlier))
@@ -446,13 +446,13 @@ class StreamingLearner(Learner):
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
-            self._loans = self._asked is not None, now, before, frozen
-        return self._loans
+            self._handles = self._history is not None, now, before, frozen
+        return self._handles
 
     def _learned(self) -> None:
         """Keep what is known now, if it will be asked for."""
-        if self._asked is not None:
-            self._asked.keep(self._live(), self.events)
+        if self._history is not None:
+            self._history.keep_alive(self._live(), self.events)
         if self._stale is not None:
             self._stale.copy(self._coefficients(), self._combiner, self.events)
 
@@ -460,7 +460,7 @@ class StreamingLearner(Learner):
         """Return how many events may be learned at once."""
         events = self._codec.counts[EVENTS]
         until: float = self._growth.next - events
-        for copies in (self._asked, self._stale):
+        for copies in (self._history, self._stale):
             until = until if copies is None else min(until, copies.until(events))
         return until
 
@@ -495,20 +495,20 @@ class StreamingLearner(Learner):
         if e.slots is not None:
             self._cover(e, rows)
         encoded, rows = rows, self._codec.inputs.transform(rows)
-        late, loan, before, stale = self._lent(e)
+        late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         goal, given = self._goal, self._out if out is None else out  # made with it
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
         if self._entry is None:
-            everything = learning, late, rarely, rows, loan, before, stale, goal, given
+            everything = learning, late, rarely, rows, handle, before, stale, goal, given
             code = compiled(*everything)
             # in a class, lest who walks a learner's objects to weigh them walks through Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, late, rarely, rows, loan, before, stale, goal, given)
+            code = self._entry.run(learning, late, rarely, rows, handle, before, stale, goal, given)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
@@ -521,9 +521,9 @@ class StreamingLearner(Learner):
         if not len(out):
             out = np.zeros((0, self._outputs))
         encoded, rows = rows, self._codec.inputs.transform(rows)
-        late, loan, before, stale = self._lent(e)
+        late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
-        code = compiled(learning, late, rarely, rows, loan, before, stale, goal, out)
+        code = compiled(learning, late, rarely, rows, handle, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -534,9 +534,9 @@ class StreamingLearner(Learner):
         coding, source, record, groups, _ = self._all_but_rows(e)
         if coding.memory is not None:
             coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
-        loan = _handle_of(e, coding, source, record, groups, combiner)
+        handle = _handle_of(e, coding, source, record, groups, combiner)
         transformed = self._codec.inputs.transform(rows)
-        code = compiled(False, False, 0, transformed, loan, loan, loan, np.zeros((2, len(out))), out)
+        code = compiled(False, False, 0, transformed, handle, handle, handle, np.zeros((2, len(out))), out)
         if code != DONE and self._makes_room(e, code):
             self._run_standing(e, rows, combiner, out)
 
@@ -603,17 +603,17 @@ class StreamingLearner(Learner):
             raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
 
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        named, arrays = self._codec.parts()
-        found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.parts()
+        named, arrays = self._codec.state_dict()
+        found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.state_dict()
         if self._map is not None:
             if self._map.sections is not None:
                 found |= self._map.sections.arrays()
             for k, expert in enumerate(self._experts):
-                found |= {f"expert{k}.{name}": array for name, array in expert.parts().items()}
-            if self._asked is not None:
-                found |= self._asked.parts(self._live())
+                found |= {f"expert{k}.{name}": array for name, array in expert.state_dict().items()}
+            if self._history is not None:
+                found |= self._history.state_dict(self._live())
             if self._stale is not None:
-                found |= self._stale.parts(self.events)
+                found |= self._stale.state_dict(self.events)
         header = {
             "class": type(self).__name__,
             "parameters": self._parameters(),
@@ -633,15 +633,15 @@ class StreamingLearner(Learner):
     ) -> Self:
         self = cls._with_parameters(header["parameters"])
         self._is_frozen = header.get("frozen") is True
-        self._codec.restore(header, with_prefix(arrays, "codec."))
-        self._combiner.restore(arrays)
+        self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
+        self._combiner.load_state_dict(arrays)
         if header["seed"] is not None:
             self._restore_experts(header, arrays, closed)
         elif self._codec.events:
             raise ValueError("it has learned, and has no seed")
         if "pending.goal" in arrays:
             inputs = self._codec.inputs
-            waiting = Pending.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
+            waiting = EventBuffer.from_arrays(arrays, inputs.slots, self._together, inputs.largest)
             self._pending = inputs.waiting = waiting
         self._check_labels(self._pending.targets())
         if not closed:
@@ -667,23 +667,23 @@ class StreamingLearner(Learner):
         if not max(1, self._codec.counts[KNOWN]) <= outputs <= self._codec.outputs:
             raise ValueError(f"coefficients of {outputs} outputs do not fit")
         if made.sections is not None:
-            made.sections.restore(arrays, closed)
+            made.sections.load_state_dict(arrays, closed)
             if len(made.sections.cross.squares) > outputs:
                 raise ValueError(f"moments of more than {outputs} outputs do not fit")
             if not closed:
-                made.sections.sample.restore(arrays, inputs.slots, inputs.largest)
+                made.sections.sample.load_state_dict(arrays, inputs.slots, inputs.largest)
                 self._check_labels(made.sections.sample.events().goal[0].tolist())
             made.renew()
         self._grow(outputs, features)
         for k, expert in enumerate(self._experts):
-            expert.opened(openings, self._growth.columns, False)
-            expert.restore(with_prefix(arrays, f"expert{k}."))
+            expert.start_block(openings, self._growth.columns, False)
+            expert.load_state_dict(with_prefix(arrays, f"expert{k}."))
             if closed:
                 expert.close()
-        if self._asked is not None:
-            self._asked.restore({} if closed else arrays, self._live(), self.events)
+        if self._history is not None:
+            self._history.load_state_dict({} if closed else arrays, self._live(), self.events)
         if self._stale is not None:
-            self._stale.restore({} if closed else arrays, self._coefficients(), self.events)
+            self._stale.load_state_dict({} if closed else arrays, self._coefficients(), self.events)
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
 
@@ -695,8 +695,8 @@ def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: A
     """Return a handle of everything that the compiled loop takes beside rows."""
     sections = e.sections
     tests = None if sections is None or not sections.learned else sections.exchange_record
-    experts = tuple(tuple(lend(expert) for expert in group) for group in groups)
-    return lend(Whole(coding, source, features, experts, combiner, tests))
+    experts = tuple(tuple(make_handle(expert) for expert in group) for group in groups)
+    return make_handle(ModelView(coding, source, features, experts, combiner, tests))
 
 
 def _with_coefficients(groups: Any, arrays: Iterator[NDArray[Any]]) -> Any:

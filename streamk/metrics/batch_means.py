@@ -16,7 +16,7 @@ from streamk.metrics.exact import Floats, State
 MOST = 256
 
 
-class Units:
+class BatchMeans:
     """Sums over consecutive units of a stream.
 
     Attributes
@@ -29,7 +29,7 @@ class Units:
     Examples
     --------
     >>> import numpy as np
-    >>> units = Units()
+    >>> units = BatchMeans()
     >>> units.add(np.arange(1000.0))
     >>> units.length, len(units.means()), units.means()[:3], units.mean()
     (4, 250, array([1.5, 5.5, 9.5]), 499.5)

@@ -37,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from streamk.features.counter import uniforms
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.exact import Floats
 
 FEWEST = 16  # units from which on an interval is given
@@ -107,7 +107,9 @@ def _carried(deviations: Floats) -> float:
     return min(max(found, 0.0), _MOST_CARRIED)
 
 
-def interval(units: Units, level: float = 0.9, within: tuple[float, float] | None = None) -> Interval | None:
+def interval(
+    units: BatchMeans, level: float = 0.9, within: tuple[float, float] | None = None
+) -> Interval | None:
     """Return the mean of a stream's values and an interval for what it would be on more such events.
 
     None if there are fewer than 16 full units or values that are not finite. What never varied is taken for
@@ -125,7 +127,7 @@ def interval(units: Units, level: float = 0.9, within: tuple[float, float] | Non
     Examples
     --------
     >>> import numpy as np
-    >>> units = Units()
+    >>> units = BatchMeans()
     >>> units.add((np.random.default_rng(1).random(20_000) < 0.8).astype(float))
     >>> found = interval(units)
     >>> found.low < 0.8 < found.high, found.high - found.low < 0.012

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.bootstrap import FEWEST, Interval, spread
 from streamk.metrics.exact import Floats
 from streamk.metrics.metric import METRICS
@@ -116,7 +116,7 @@ def _chance(p: float) -> str:
 
 
 def compare(
-    advantages: Units, first: str, second: str, measure: str = "accuracy", level: float = LEVEL
+    advantages: BatchMeans, first: str, second: str, measure: str = "accuracy", level: float = LEVEL
 ) -> Comparison:
     """Return which of two contenders is better.
 
@@ -134,7 +134,7 @@ def compare(
     Examples
     --------
     >>> import numpy as np
-    >>> units = Units()
+    >>> units = BatchMeans()
     >>> units.add(np.random.default_rng(1).choice([-1.0, 0.0, 1.0], 20_000, p=[0.04, 0.9, 0.06]))
     >>> print(compare(units, "kernel", "ARF").words())
     kernel is better than ARF by 2.18 points of accuracy (95 % interval 1.72 to 2.64),

@@ -7,30 +7,30 @@ own compiled pass, whose predictions are those of a loop over events; other mode
 
 from streamk.prequential.adapters import (
     Frozen,
-    LearnerSubject,
-    RiverSubject,
-    Subject,
+    LearnerAdapter,
+    ModelAdapter,
+    RiverAdapter,
     Table,
-    subject_of,
+    adapter_of,
     tabled,
 )
 from streamk.prequential.contest import CHUNK, Contest
-from streamk.prequential.label_delay import ByCount, ByTime
+from streamk.prequential.label_delay import DelayByCount, DelayByTime
 from streamk.prequential.replaying import replay
 from streamk.prequential.results import Results
 
 __all__ = [
     "CHUNK",
-    "ByCount",
-    "ByTime",
     "Contest",
+    "DelayByCount",
+    "DelayByTime",
     "Frozen",
-    "LearnerSubject",
+    "LearnerAdapter",
+    "ModelAdapter",
     "Results",
-    "RiverSubject",
-    "Subject",
+    "RiverAdapter",
     "Table",
+    "adapter_of",
     "replay",
-    "subject_of",
     "tabled",
 ]

@@ -23,7 +23,7 @@ class Table(NamedTuple):
     rows: Floats
 
 
-class Subject(ABC):
+class ModelAdapter(ABC):
     """What can be tested and then trained on events.
 
     ``judges`` says whether an event that it refuses, with a ValueError, is one that nobody is to take.
@@ -69,7 +69,7 @@ def tabled(predictions: Sequence[Any]) -> Table | Floats:
     return Table(labels, np.array(rows, dtype=np.float64).reshape(len(predictions), len(labels)))
 
 
-class LearnerSubject(Subject):
+class LearnerAdapter(ModelAdapter):
     """A streamk learner under evaluation."""
 
     judges = True
@@ -113,7 +113,7 @@ _TRUTHS: dict[Any, bool] = {  # labels that say themselves which of two classes 
 }  # fmt: skip
 
 
-class RiverSubject(Subject):
+class RiverAdapter(ModelAdapter):
     """A model with river's verbs under evaluation.
 
     A classifier that gives no probabilities gives its class all of it. No prediction is no class, or 0. A
@@ -172,13 +172,13 @@ class RiverSubject(Subject):
         return known
 
 
-class Frozen(Subject):
+class Frozen(ModelAdapter):
     """A subject that is asked and learns no more.
 
     One of streamk refuses what it would refuse to learn.
     """
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ModelAdapter) -> None:
         self.subject, self.judges = subject, subject.judges
         self._fits = False  # whether a target was of the kind that it was trained on
 
@@ -196,7 +196,7 @@ class Frozen(Subject):
         ValueError
             If the subject refuses the target.
         """
-        if not isinstance(self.subject, LearnerSubject):
+        if not isinstance(self.subject, LearnerAdapter):
             return
         try:
             self.subject.check(x, y)
@@ -207,7 +207,7 @@ class Frozen(Subject):
         self._fits = True
 
 
-def subject_of(model: Any, task: str) -> Subject:
+def adapter_of(model: Any, task: str) -> ModelAdapter:
     """Return a model as a subject: a subject as it is, a learner of streamk, or any with river's verbs.
 
     Raises
@@ -215,7 +215,7 @@ def subject_of(model: Any, task: str) -> Subject:
     ValueError
         If it has not the verbs, or is for another task.
     """
-    if isinstance(model, Subject):
+    if isinstance(model, ModelAdapter):
         return model
     if not hasattr(model, "learn_one") or not (
         hasattr(model, "predict_one") or hasattr(model, "predict_proba_one")
@@ -224,5 +224,5 @@ def subject_of(model: Any, task: str) -> Subject:
     if hasattr(model, "_predict_learn"):
         if hasattr(model, "labels") != (task == TASKS[0]):
             raise ValueError(f"{type(model).__name__} is not for {task}")
-        return LearnerSubject(model, task)
-    return RiverSubject(model, task)
+        return LearnerAdapter(model, task)
+    return RiverAdapter(model, task)

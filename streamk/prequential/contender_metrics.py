@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streamk.metrics.alarms import Alarms
 from streamk.metrics.answers import decisions
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.classes import ClassSums
 from streamk.metrics.metric import TASKS
 from streamk.metrics.numbers import NumberSums
@@ -52,7 +52,7 @@ class Latencies:
         return {name: sorted(1e6 * seconds for seconds in values) for name, values in named.items()}
 
 
-class Standing:
+class ContenderMetrics:
     """The numbers of one contender, of the events whose targets have come.
 
     Parameters
@@ -72,7 +72,7 @@ class Standing:
         sums: Any = ClassSums() if self.classes else NumberSums(level)
         self.curve: Curve[Any] = Curve(sums, interval)
         self.cumulative: list[float] = []  # the headline metric of all events, at the end of every window
-        self.units = Units()
+        self.units = BatchMeans()
         self.slices = Slices(sums.fresh()) if by else None
         self.alarms = Alarms(bounded=self.classes)
         self.seconds = 0.0

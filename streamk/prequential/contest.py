@@ -11,10 +11,10 @@ import numpy as np
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.metrics.metric import TASKS, decide
-from streamk.prequential.adapters import LearnerSubject, Subject, Table, subject_of, tabled
+from streamk.prequential.adapters import LearnerAdapter, ModelAdapter, Table, adapter_of, tabled
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes, last_said
-from streamk.prequential.contender_metrics import Standing
+from streamk.prequential.contender_metrics import ContenderMetrics
 from streamk.prequential.frozen_tail import FrozenTail
 
 CHUNK = 1000
@@ -53,7 +53,7 @@ class Scored(NamedTuple):
 Listener = Callable[[Scored], None]
 
 
-class Asked(NamedTuple):
+class PendingPrediction(NamedTuple):
     """An event whose target has not come: what every contender said, and the code of the last label then."""
 
     x: Event
@@ -83,7 +83,7 @@ class Contest:
     Parameters
     ----------
     contenders
-        Models by name: streamk's, river's, or any :class:`~streamk.prequential.Subject`.
+        Models by name: streamk's, river's, or any :class:`~streamk.prequential.ModelAdapter`.
     task
         ``"classification"`` or ``"regression"``.
     interval
@@ -109,15 +109,17 @@ class Contest:
             raise ValueError("there is nothing to replay; give at least one contender")
         self.task, self.interval, self.by, self.level = task, interval, by, level
         self.models = dict(contenders)
-        self._subjects = {name: subject_of(model, task) for name, model in contenders.items()}
-        self.standings = {name: Standing(task, interval, by is not None, level or 0.9) for name in contenders}
+        self._subjects = {name: adapter_of(model, task) for name, model in contenders.items()}
+        self.standings = {
+            name: ContenderMetrics(task, interval, by is not None, level or 0.9) for name in contenders
+        }
         self.codes = Codes(task == TASKS[0])
         self.events = 0  # scored
         self._chunks = 0
         self.tail: FrozenTail | None = None
         self.listener: Listener | None = None
-        self._waiting: dict[Hashable, Asked] = {}
-        self._told: list[tuple[Asked, Any, int]] = []  # to be scored together
+        self._waiting: dict[Hashable, PendingPrediction] = {}
+        self._told: list[tuple[PendingPrediction, Any, int]] = []  # to be scored together
         self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
 
     @property
@@ -125,7 +127,7 @@ class Contest:
         """Contenders that have not been left out, first those that judge what an event is."""
         names = [name for name, standing in self.standings.items() if not standing.error]
         by_name = self._subjects
-        return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerSubject), -by_name[n].judges))
+        return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerAdapter), -by_name[n].judges))
 
     @property
     def bounded(self) -> list[str]:
@@ -150,7 +152,7 @@ class Contest:
         """
         self.score()
         name, subject = next(iter(self._subjects.items()))
-        if self.tail is None and isinstance(subject, LearnerSubject) and not self.standings[name].error:
+        if self.tail is None and isinstance(subject, LearnerAdapter) and not self.standings[name].error:
             self.tail = FrozenTail(name, subject.learner, self.task, self.interval)
 
     @property
@@ -219,14 +221,14 @@ class Contest:
         return len(ys)
 
     def _answers(
-        self, subject: Subject, standing: Standing, xs: Chunk, ys: Sequence[Any], timed: int
+        self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[Any], timed: int
     ) -> tuple[Any, Any, RowError | None]:
         """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
 
         A learner of streamk that refuses an event has then learned those before it, and answered no others.
         """
         intervals = self.level is not None and _gives_intervals(subject)
-        if isinstance(subject, LearnerSubject) and not intervals:
+        if isinstance(subject, LearnerAdapter) and not intervals:
             one_by_one = min(timed, len(ys) - 1) if timed else 0
             try:
                 first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
@@ -306,7 +308,7 @@ class Contest:
             said.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = Asked(x, said, ends, self.codes.last, cut, times, key)
+        self._waiting[key] = PendingPrediction(x, said, ends, self.codes.last, cut, times, key)
 
     def tell(self, key: Hashable, y: Any) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -375,8 +377,8 @@ class Contest:
             self.listener(Scored([a.key for a in asked], ys, answers, intervals, slices, came))
 
 
-def _gives_intervals(subject: Subject) -> bool:
-    return isinstance(subject, LearnerSubject) and hasattr(subject.learner, "predict_interval_one")
+def _gives_intervals(subject: ModelAdapter) -> bool:
+    return isinstance(subject, LearnerAdapter) and hasattr(subject.learner, "predict_interval_one")
 
 
 class _RefusedRow(Exception):  # noqa: N818
@@ -387,7 +389,9 @@ class _RefusedRow(Exception):  # noqa: N818
         self.answers, self.reason = answers, reason
 
 
-def _one_by_one(subject: LearnerSubject, standing: Standing, xs: Chunk, ys: Sequence[Any]) -> list[Any]:
+def _one_by_one(
+    subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[Any]
+) -> list[Any]:
     """Predict and learn events one after the other, as a loop would, and note the time of most of them.
 
     The model is that of a pass over the same events.

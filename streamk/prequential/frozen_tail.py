@@ -9,7 +9,7 @@ import numpy as np
 from streamk.prequential.adapters import Floats, Table, tabled
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes
-from streamk.prequential.contender_metrics import Standing
+from streamk.prequential.contender_metrics import ContenderMetrics
 
 
 class FrozenTail:
@@ -39,7 +39,7 @@ class FrozenTail:
     def __init__(self, name: str, learner: Any, task: str, interval: int) -> None:
         self.name, self._interval = name, interval
         self._model, self._classes = learner.frozen(), hasattr(learner, "labels")
-        self.frozen, self.live = (Standing(task, interval, False, 0.9) for _ in range(2))
+        self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
         self.error = ""
         self.answers: Any = None  # of the events that were scored last

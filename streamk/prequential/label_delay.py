@@ -29,7 +29,7 @@ def tell(contest: Contest, key: Hashable, y: Any, refuse: Refuse) -> None:
         refuse(error)
 
 
-class Late(Protocol):
+class LabelDelay(Protocol):
     """When targets come; ``count`` is how many events were asked for, and the key of the next."""
 
     count: int
@@ -47,7 +47,7 @@ class Late(Protocol):
         ...
 
 
-class ByCount:
+class DelayByCount:
     """Targets come so many events late: event ``t`` is predicted by who has learned ``0 … t − delay − 1``.
 
     Parameters
@@ -82,7 +82,7 @@ class ByCount:
             tell(contest, *self._due.popleft(), refuse)
 
 
-class ByTime:
+class DelayByTime:
     """Targets come so long after their events, by the time that these say: before an event of that time.
 
     Events need not be in order; a target comes before the first event that is at least as late as it.
@@ -147,8 +147,8 @@ class ByTime:
             raise ValueError(f"field {self.moment!r}: {error}") from None
 
 
-def late_of(delay: Any) -> Late | None:
-    """Return how late targets come: a number of events, a :class:`ByTime`, or None for 0.
+def delay_of(delay: Any) -> LabelDelay | None:
+    """Return how late targets come: a number of events, a :class:`DelayByTime`, or None for 0.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def late_of(delay: Any) -> Late | None:
     """
     if hasattr(delay, "event"):
         return delay  # type: ignore[no-any-return]
-    return ByCount(delay) if check_delay(delay) else None
+    return DelayByCount(delay) if check_delay(delay) else None
 
 
 def check_delay(delay: int) -> int:

@@ -11,10 +11,10 @@ from rich.progress import Progress
 
 from streamk.encoding.fields import Event
 from streamk.learners import Learner
-from streamk.prequential.adapters import LearnerSubject
+from streamk.prequential.adapters import LearnerAdapter
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK, Contest, RefusedError
-from streamk.prequential.label_delay import Late, late_of
+from streamk.prequential.label_delay import LabelDelay, delay_of
 from streamk.prequential.results import Results
 
 LOOK = 1000  # events looked at to tell the task
@@ -48,7 +48,7 @@ def replay(
     metrics
         Names of those to show; all by default.
     delay
-        How many events late targets come, or a :class:`ByTime`.
+        How many events late targets come, or a :class:`DelayByTime`.
     task
         ``"classification"`` or ``"regression"``; told from the first targets by default (:func:`tell_task`).
     interval
@@ -78,7 +78,7 @@ def replay(
     >>> print(found.verdict()[:49])
     kernel is better than line by 35.3 points of accu
     """
-    late = late_of(delay)
+    late = delay_of(delay)
     stream = iter(events)
     head = list(islice(stream, LOOK))
     if not head:
@@ -105,7 +105,9 @@ def replay(
     return Results(contest, metrics)
 
 
-def _take_late(contest: Contest, late: Late, pairs: Sequence[tuple[Event, Any]] | None, row: int) -> None:
+def _take_late(
+    contest: Contest, late: LabelDelay, pairs: Sequence[tuple[Event, Any]] | None, row: int
+) -> None:
     """Hand over events, the first of which is ``row``, or with None the end; a refusal names its event."""
     try:
         if pairs is None:
@@ -127,7 +129,7 @@ def warm(models: Mapping[str, Any], task: str, pairs: Sequence[tuple[Event, Any]
         if not isinstance(model, Learner):
             continue
         with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its place
-            subject = LearnerSubject(model.clone(), task)
+            subject = LearnerAdapter(model.clone(), task)
             subject.answer_many(Chunk(xs), ys)
             subject.learn(xs[0], ys[0])
             subject.predict(xs[0])

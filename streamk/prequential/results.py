@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.bootstrap import Interval, interval
 from streamk.metrics.comparison import DIVERGED, Comparison, compare
 from streamk.metrics.metric import HEADLINES, METRICS
-from streamk.prequential.adapters import Frozen, LearnerSubject, Subject
-from streamk.prequential.contender_metrics import Standing
+from streamk.prequential.adapters import Frozen, LearnerAdapter, ModelAdapter
+from streamk.prequential.contender_metrics import ContenderMetrics
 from streamk.prequential.contest import Contest
 
 LEVEL = 0.9  # of intervals
@@ -68,7 +68,7 @@ class Results:
         """The classes, in the order of the confusion matrix."""
         return list(self._contest.codes.labels)
 
-    def _standing(self, name: str) -> Standing:
+    def _standing(self, name: str) -> ContenderMetrics:
         return self._contest.standings[name]
 
     def error(self, name: str) -> str:
@@ -169,7 +169,7 @@ class Results:
             raise ValueError(f"{first} and {second} were not scored on the same events")
         header, arrays = ours.state()
         with np.errstate(invalid="ignore"):
-            advantages = Units.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
+            advantages = BatchMeans.restored((header, {"sums": theirs.state()[1]["sums"] - arrays["sums"]}))
         found = compare(advantages, first, second, self.headline)
         return found._replace(diverged=self._diverged(first, second))
 
@@ -351,9 +351,9 @@ def bytes_of(model: Any) -> int | None:
     """Return the size of a model: of its file, or of what river finds in memory, None if nobody knows."""
     while isinstance(model, Frozen):
         model = model.subject
-    if isinstance(model, LearnerSubject):
+    if isinstance(model, LearnerAdapter):
         model = model.learner
-    elif isinstance(model, Subject):
+    elif isinstance(model, ModelAdapter):
         model = getattr(model, "model", None)
     if hasattr(model, "to_bytes"):
         return len(model.to_bytes())

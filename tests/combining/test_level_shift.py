@@ -1,4 +1,4 @@
-"""Targets that stay out of reach: the rule on plain lists, and what it does to a learner's predictions."""
+"""Level shifts: the rule on plain lists, and what it does to a learner's predictions."""
 
 import numpy as np
 import pytest
@@ -7,27 +7,27 @@ from hypothesis import strategies as st
 from numba import njit
 
 import streamk
-from streamk.combining.level_shift import Away, last_of, stays_away, watch
+from streamk.combining.level_shift import LevelShift, is_shifted, last_target, watch
 
 AIMS = st.lists(st.sampled_from([-6.0, -6.0, 6.0, 6.0, -5.9, 5.9]), min_size=3, max_size=12)
 
 
 @njit
-def watched(away, targets, aims, first, said):
+def watched(shift, targets, aims, first, said):
     for i in range(aims.size):
-        said[i] = last_of(away) if stays_away(away) else np.nan
-        watch(away, targets[i], aims[i], first + i)
+        said[i] = last_target(shift) if is_shifted(shift) else np.nan
+        watch(shift, targets[i], aims[i], first + i)
 
 
 @settings(max_examples=500)
 @given(aims=AIMS, delay=st.integers(0, 2), first=st.integers(12, 17))
 def test_the_last_of_so_many_in_a_row_on_one_side_is_said(aims, delay, first):
     targets, said = 100.0 * np.arange(1, len(aims) + 1), np.empty(len(aims))
-    watched(Away(delay).record, targets, np.array(aims, dtype=float), float(first), said)
+    watched(LevelShift(delay).record, targets, np.array(aims, dtype=float), float(first), said)
     for i, found in enumerate(said):
         last = aims[max(0, i - 2 - delay, 16 - first) : i]
-        away = len(last) == 2 + delay and (set(last) == {6.0} or set(last) == {-6.0})
-        assert found == targets[i - 1] if away else np.isnan(found)
+        shift = len(last) == 2 + delay and (set(last) == {6.0} or set(last) == {-6.0})
+        assert found == targets[i - 1] if shift else np.isnan(found)
 
 
 def stream(n=400, level=50.0, seed=0):
@@ -83,8 +83,8 @@ def test_a_file_keeps_it_and_one_model_merged_is_that_model():
 
 @pytest.mark.parametrize("state", [[1.5, 0.0], [np.nan, 0.0], [2.0, np.inf], [2.0, np.nan]])
 def test_an_impossible_one_is_refused(state):
-    with pytest.raises(ValueError, match="targets out of reach are impossible"):
-        Away().restore({"away": np.array(state)})
+    with pytest.raises(ValueError, match="out-of-range targets are impossible"):
+        LevelShift().load_state_dict({"away": np.array(state)})
 
 
 def test_with_late_labels_so_many_more_are_asked_for():

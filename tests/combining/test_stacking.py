@@ -183,17 +183,17 @@ def test_extreme_outputs_leave_it_finite(classes):
         learn(made.record, made.record, coding(k, classes), both, float(n % 2))
     out = np.zeros(k)
     predict(made.record, coding(k, classes), both, out)
-    for array in (out, *made.parts().values()):
+    for array in (out, *made.state_dict().values()):
         assert np.isfinite(array).all()
 
 
 def test_a_class_that_is_not_known_teaches_nothing():
     made = Stacking(2, True)
-    before = {name: array.copy() for name, array in made.parts().items()}
+    before = {name: array.copy() for name, array in made.state_dict().items()}
     both = np.ones((2, 2, 3), dtype=np.float32)
     learn(made.record, made.record, coding(2, True), both, 2.0)
     learn(made.record, made.record, coding(1, True), both, 0.0)
-    for name, array in made.parts().items():
+    for name, array in made.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
 
 
@@ -205,7 +205,7 @@ def test_merging_adds_what_is_known():
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
         learn(parts[k % 2].record, parts[k % 2].record, coding(1, False), both, z)
     merged = Stacking(2, False)
-    merged.take(parts, [0.5, 0.5])
+    merged.merge_from(parts, [0.5, 0.5])
     expected = np.linalg.solve(rows.T @ rows + 10 * np.eye(2), rows.T @ targets + 10 * np.full(2, 0.5))
     np.testing.assert_allclose(merged.weights[0], expected, atol=1e-5)
     np.testing.assert_allclose(merged.shares.sum(), 1.0)
@@ -217,7 +217,7 @@ def test_a_file_keeps_all_there_is():
         both = np.repeat(rng.normal(size=(3, 1, 2)), 2, axis=1).astype(np.float32)
         learn(made.record, made.record, coding(2, True), both, float(rng.integers(2)))
     again = Stacking(3, True)
-    again.restore(made.parts())
+    again.load_state_dict(made.state_dict())
     for name in ("weights", "curvature", "shares", "error", "losses"):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), strict=True)
 
@@ -225,7 +225,7 @@ def test_a_file_keeps_all_there_is():
 @pytest.mark.parametrize("name", ["weights", "curvature", "shares", "error", "losses"])
 def test_an_impossible_file_is_refused(name):
     made = Stacking(2, True)
-    arrays = {k: v.copy() for k, v in made.parts().items()}
+    arrays = {k: v.copy() for k, v in made.state_dict().items()}
     arrays[f"stacking.{name}"].flat[0] = np.nan
     with pytest.raises(ValueError, match="impossible"):
-        made.restore(arrays)
+        made.load_state_dict(arrays)

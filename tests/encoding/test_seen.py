@@ -58,16 +58,16 @@ def test_values_that_recur_stay_while_a_million_others_pass():
 
 def test_a_file_keeps_the_record_and_refuses_an_impossible_one():
     seen, again = SeenValues(), SeenValues()
-    assert seen.parts() == {}
+    assert seen.state_dict() == {}
     learn(seen, keys_of(40_000))
-    again.restore(seen.parts())
+    again.load_state_dict(seen.state_dict())
     np.testing.assert_array_equal(again.bits, seen.bits)
     np.testing.assert_array_equal(again.state, seen.state)
     for name, bad in (("seen.places", -1), ("seen.state", 2), ("seen.state", -1)):
-        arrays = {k: v.copy() for k, v in seen.parts().items()}
+        arrays = {k: v.copy() for k, v in seen.state_dict().items()}
         arrays[name][0] = bad
         with pytest.raises(ValueError, match="impossible"):
-            SeenValues().restore(arrays)
+            SeenValues().load_state_dict(arrays)
 
 
 def test_a_merge_holds_what_any_of_the_records_holds():

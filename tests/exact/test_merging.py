@@ -18,7 +18,7 @@ from .test_reservoir import filled
 
 def taken(most, samples, seen):
     reservoir = Reservoir(most, 5)
-    reservoir.take(samples, seen)
+    reservoir.merge_from(samples, seen)
     return reservoir
 
 
@@ -175,7 +175,7 @@ def test_every_event_is_as_likely_as_any_other_in_shards():
         samples = [base.sample()]
         for k in range(1, 4):
             part = Reservoir(8, seed)
-            part.restore(base.parts(), 0)
+            part.load_state_dict(base.state_dict(), 0)
             part.add(*numbered(10 * k, 10 * k + 10))
             sample = part.sample()
             samples.append(sample.select(np.flatnonzero(~np.isin(sample.tickets, samples[0].tickets))))

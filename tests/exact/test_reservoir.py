@@ -36,8 +36,8 @@ def filled(most, cuts, seed=5):
 @given(st.integers(1, 12), st.lists(st.integers(0, 60), max_size=6))
 def test_portions_never_show(most, cuts):
     cuts = [0, *sorted(cuts), 60]
-    one = filled(most, range(61)).parts()
-    many = filled(most, cuts).parts()
+    one = filled(most, range(61)).state_dict()
+    many = filled(most, cuts).state_dict()
     assert one.keys() == many.keys()
     for name, array in one.items():
         assert array.dtype == many[name].dtype
@@ -88,11 +88,12 @@ def test_every_event_is_as_likely_as_any_other():
 def test_it_is_restored():
     whole = filled(7, [0, 40])
     again = Reservoir(7, 5)
-    again.restore(whole.parts(), 0)
+    again.load_state_dict(whole.state_dict(), 0)
     for reservoir in (whole, again):
         reservoir.add(*events(40, 90))
     assert all(
-        np.array_equal(a, b) for a, b in zip(whole.parts().values(), again.parts().values(), strict=True)
+        np.array_equal(a, b)
+        for a, b in zip(whole.state_dict().values(), again.state_dict().values(), strict=True)
     )
 
 
@@ -110,9 +111,9 @@ def test_it_is_restored():
     ],
 )
 def test_impossible_parts_are_refused(name, value):
-    parts = {**filled(7, [0, 40]).parts(), name: value}
+    parts = {**filled(7, [0, 40]).state_dict(), name: value}
     with pytest.raises(ValueError, match=r"^(its|an event of its) "):
-        Reservoir(7, 5).restore(parts, 2)
+        Reservoir(7, 5).load_state_dict(parts, 2)
 
 
 def test_it_shares_nothing():

@@ -199,10 +199,10 @@ def test_an_error_is_what_an_output_lacks(loss, residual, aim, expected):
 
 def test_it_is_saved_and_restored():
     watch = empty_watch()
-    assert change.parts(watch) == {}
-    np.testing.assert_array_equal(change.restored({}), watch)
+    assert change.state_dict(watch) == {}
+    np.testing.assert_array_equal(change.load_state_dict({}), watch)
     take_all(watch, shifts(0, 3007))
-    again = change.restored(change.parts(watch))
+    again = change.load_state_dict(change.state_dict(watch))
     np.testing.assert_array_equal(again, watch)
     assert again is not watch
     again[0, COUNT] = 0.0
@@ -223,15 +223,15 @@ def test_an_impossible_one_is_refused(row, column, value):
     take_all(watch, np.full(3007, 0.5))
     watch[row, column] = value
     with pytest.raises(ValueError, match="errors are impossible"):
-        change.restored({"watch": watch})
+        change.load_state_dict({"watch": watch})
 
 
 def test_a_merge_adds_what_is_known_and_begins_a_window():
     one, two, merged = (empty_watch() for _ in range(3))
     take_all(one, shifts(0, 3000))
     take_all(two, shifts(1, 1000))
-    change.take(merged, one, 1.0)
-    change.take(merged, two, 0.5)
+    change.merge_from(merged, one, 1.0)
+    change.merge_from(merged, two, 0.5)
     assert merged[0, KNOWN] == one[0, KNOWN] + 0.5 * two[0, KNOWN]
     assert merged[0, RISES] == one[0, RISES] + two[0, RISES] > 0
     assert not merged[1:].any()

@@ -79,7 +79,7 @@ def test_a_merge_is_the_weighted_mean():
     one.clock[:], two.clock[:] = (5, 5), (7, 3)
     merged = Projection(one.loss, False, 1.0, None)
     merged.grow(3, 100, 128)
-    merged.take([one, two], [0.25, 0.75], [([2, 0], Unit(2.0, 0.0)), ([0, 1, 2], Unit(1.0, 0.0))])
+    merged.merge_from([one, two], [0.25, 0.75], [([2, 0], Unit(2.0, 0.0)), ([0, 1, 2], Unit(1.0, 0.0))])
     expected = 0.75 * two.coefficients[0]
     expected[[2, 0]] += 0.5 * one.coefficients[0]
     np.testing.assert_allclose(merged.coefficients[0], expected, rtol=1e-6)
@@ -88,7 +88,7 @@ def test_a_merge_is_the_weighted_mean():
 
 def test_only_possible_parts_are_taken_over():
     made, other = expert(seed=1), expert(seed=2)
-    other.restore({name: part.copy() for name, part in made.parts().items()})
+    other.load_state_dict({name: part.copy() for name, part in made.state_dict().items()})
     assert other.coefficients.tobytes() == made.coefficients.tobytes()
     for name, value, message in (
         ("coefficients", np.full((1, 3, 128), np.nan, np.float32), "not finite"),
@@ -97,4 +97,4 @@ def test_only_possible_parts_are_taken_over():
         ("clock", np.array([-1.0, 0.0]), "counters are impossible"),
     ):
         with pytest.raises(ValueError, match=message):
-            other.restore({**made.parts(), name: value})
+            other.load_state_dict({**made.state_dict(), name: value})

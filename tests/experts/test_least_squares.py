@@ -121,7 +121,7 @@ def test_disjoint_halves_merge_exactly():
     parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
     merged = expert()
     units = [([0], Unit(1.0, 0.0))] * 2
-    merged.take(parts, [0.4, 0.6], units)
+    merged.merge_from(parts, [0.4, 0.6], units)
     np.testing.assert_allclose(merged.coefficients[0, 0], ridge(phi, y, w), atol=1e-5)
     # and it goes on as one that saw them all
     more, targets, weights = stream(100, 4)
@@ -138,7 +138,7 @@ def test_a_merge_of_what_began_anew_lies_between():
         part._set(part.joined, 0.001 * part.information(), part.weights[:, : len(part.joined)].copy())
         part.watch[0, change.RISES] = 1.0
     merged = expert()
-    merged.take(parts, [0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from(parts, [0.4, 0.6], [([0], Unit(1.0, 0.0))] * 2)
     assert np.linalg.eigvalsh(merged.information())[0] > 0.9 * PENALTY
     assert merged.restarts == 2
     found, ends = merged.coefficients[0, 0], np.array([part.coefficients[0, 0] for part in parts])
@@ -150,7 +150,7 @@ def test_a_merge_of_what_forgets_lies_between():
     phi, y, _ = stream(400, 5)
     parts = [learned(expert(0.99), phi[h], y[h], np.ones(200)) for h in (slice(0, 200), slice(200, 400))]
     merged = expert(0.99)
-    merged.take(parts, [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from(parts, [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
     assert np.linalg.eigvalsh(merged.information())[0] > 0.0
     truth = ridge(phi, y, np.ones(400))
     assert np.abs(merged.coefficients[0, 0] - truth).max() < 0.2
@@ -186,11 +186,11 @@ def test_a_column_without_a_place_is_forgotten():
 def test_closed_it_says_the_same_and_learns_on():
     phi, y, w = stream(200, 8)
     made = learned(expert(), phi, y, w)
-    arrays = {name: array.copy() for name, array in made.parts().items()}
+    arrays = {name: array.copy() for name, array in made.state_dict().items()}
     again = expert()
-    again.restore(arrays)
+    again.load_state_dict(arrays)
     again.close()
-    assert set(again.parts()) == {"coefficients", "used", "clock"}
+    assert set(again.state_dict()) == {"coefficients", "used", "clock"}
     np.testing.assert_array_equal(again.coefficients, made.coefficients)
     before = answer(again.record, phi[-1:])
     np.testing.assert_array_equal(before, answer(made.record, phi[-1:]))
@@ -201,10 +201,10 @@ def test_closed_it_says_the_same_and_learns_on():
 @pytest.mark.parametrize("name", ["variables", "diagonal", "factor", "weights", "used"])
 def test_an_impossible_file_is_refused(name):
     phi, y, w = stream(100, 9)
-    arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).parts().items()}
+    arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).state_dict().items()}
     arrays[name].flat[0] = -1 if name in ("variables", "diagonal", "used") else np.nan
     with pytest.raises(ValueError, match="impossible"):
-        expert().restore(arrays)
+        expert().load_state_dict(arrays)
 
 
 def softmax(f):
@@ -334,9 +334,9 @@ def test_a_watch_goes_where_its_expert_goes(loss):
     made = taught(expert(loss=loss, outputs=outputs, watch=True), phi[:2500], y[:2500])
     watch = made.watch.copy()
     assert made.restarts
-    arrays = {name: array.copy() for name, array in made.parts().items()}
+    arrays = {name: array.copy() for name, array in made.state_dict().items()}
     again = expert(loss=loss, outputs=outputs, watch=True)
-    again.restore(arrays)
+    again.load_state_dict(arrays)
     for some in (made, again):
         taught(some, phi[2500:], y[2500:])
     assert made.watch.tobytes() == again.watch.tobytes() != watch.tobytes()
@@ -354,7 +354,7 @@ def test_a_watch_goes_where_its_expert_goes(loss):
     np.testing.assert_array_equal(made.watch, empty_watch())
     again.close()
     np.testing.assert_array_equal(again.watch, empty_watch())
-    assert "watch" not in again.parts()
+    assert "watch" not in again.state_dict()
 
 
 def test_experts_that_watch_merge():
@@ -362,7 +362,7 @@ def test_experts_that_watch_merge():
     first = taught(expert(watch=True), phi[:2500], y[:2500])
     second = taught(expert(watch=True), phi[2000:2500], y[2000:2500])
     merged = expert(watch=True)
-    merged.take([first, second], [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
+    merged.merge_from([first, second], [0.5, 0.5], [([0], Unit(1.0, 0.0))] * 2)
     assert merged.restarts == first.restarts > 0
     # each by half of 3,000 events, whatever part of them it still knows
     known = 1500 / 2500 * first.watch[0, KNOWN] + 1500 / 500 * second.watch[0, KNOWN]
@@ -372,7 +372,7 @@ def test_experts_that_watch_merge():
 
 def test_an_impossible_watch_is_refused():
     phi, y, w = stream(100, 18)
-    arrays = {k: v.copy() for k, v in learned(expert(watch=True), phi, y, w).parts().items()}
+    arrays = {k: v.copy() for k, v in learned(expert(watch=True), phi, y, w).state_dict().items()}
     arrays["watch"][0, RISES] = 0.5
     with pytest.raises(ValueError, match="impossible"):
-        expert(watch=True).restore(arrays)
+        expert(watch=True).load_state_dict(arrays)

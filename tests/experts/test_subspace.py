@@ -163,11 +163,11 @@ def test_a_file_keeps_all_there_is(events):
     phi, y, w = stream(700, 8)
     made = learned(expert(), phi[:events], y[:events], w[:events])
     again = expert()
-    again.restore({k: v.copy() for k, v in made.parts().items()})
+    again.load_state_dict({k: v.copy() for k, v in made.state_dict().items()})
     for one in (made, again):
         learned(one, phi[events:], y[events:], w[events:])
-    assert {k: v.tobytes() for k, v in again.parts().items()} == {
-        k: v.tobytes() for k, v in made.parts().items()
+    assert {k: v.tobytes() for k, v in again.state_dict().items()} == {
+        k: v.tobytes() for k, v in made.state_dict().items()
     }
 
 
@@ -180,10 +180,10 @@ def test_a_file_keeps_all_there_is(events):
 )  # fmt: skip
 def test_an_impossible_file_is_refused(name, value):
     phi, y, w = stream(300, 9)
-    arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).parts().items()}
+    arrays = {k: v.copy() for k, v in learned(expert(), phi, y, w).state_dict().items()}
     arrays[name].flat[0] = value
     with pytest.raises(ValueError, match="impossible"):
-        expert().restore(arrays)
+        expert().load_state_dict(arrays)
 
 
 def test_closed_it_says_the_same_and_finds_a_subspace_again():
@@ -191,7 +191,7 @@ def test_closed_it_says_the_same_and_finds_a_subspace_again():
     made = learned(expert(), phi[:600], y[:600], w[:600])
     before = made.coefficients.copy()
     made.close()
-    assert set(made.parts()) == {"coefficients", "clock", "schedule"}
+    assert set(made.state_dict()) == {"coefficients", "clock", "schedule"}
     np.testing.assert_array_equal(made.coefficients, before)
     learned(made, phi[600:800], y[600:800], w[600:800])
     assert made.schedule.tolist() == [1.0, 1200.0, 0.0]
@@ -201,7 +201,7 @@ def test_merged_it_is_the_mean_and_looks_for_a_subspace():
     parts = [learned(expert(), *stream(600, seed)) for seed in (11, 12)]
     merged = expert()
     everything = [([0], type("Unit", (), {"scale": 1.0, "offset": 0.0}))] * 2
-    merged.take(parts, [0.25, 0.75], everything)
+    merged.merge_from(parts, [0.25, 0.75], everything)
     mean = 0.25 * parts[0].coefficients + 0.75 * parts[1].coefficients
     np.testing.assert_allclose(merged.coefficients, mean, rtol=1e-5, atol=1e-7)
     assert merged.schedule.tolist() == [0.0, 1400.0, 0.0]

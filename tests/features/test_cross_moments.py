@@ -79,8 +79,8 @@ def test_parts_with_other_columns_targets_and_units_are_the_whole():
     t = rng.normal(size=(400, 2)) + z[:, :2]
     theirs = (t[200:, ::-1] - 0.5) / 2.0  # in its own units, and the other way round
     merged = CrossMoments()
-    merged.take(moments_of(z[:200], t[:200]), ([1, 2, 3], [1, 2, 3]), [0, 1], Unit(1.0, 0.0))
-    merged.take(moments_of(z[200:, [2, 0, 1]], theirs), ([1, 2, 3], [2, 3, 1]), [1, 0], Unit(2.0, 0.5))
+    merged.merge_from(moments_of(z[:200], t[:200]), ([1, 2, 3], [1, 2, 3]), [0, 1], Unit(1.0, 0.0))
+    merged.merge_from(moments_of(z[200:, [2, 0, 1]], theirs), ([1, 2, 3], [2, 3, 1]), [1, 0], Unit(2.0, 0.5))
     whole = moments_of(z, t)
     np.testing.assert_allclose(merged.sums, whole.sums, atol=1e-9)
     np.testing.assert_allclose(merged.squares, whole.squares, atol=1e-9)
@@ -93,7 +93,7 @@ def test_only_32_targets_are_followed():
     part = CrossMoments()
     part.grow(32)
     part.squares[:], part.sums[:, 0, 0] = 1.0, 5.0
-    made.take(part, ([], []), list(range(20, 52)), Unit(1.0, 0.0))
+    made.merge_from(part, ([], []), list(range(20, 52)), Unit(1.0, 0.0))
     assert made.squares.tolist() == [0.0] * 20 + [1.0] * 12
 
 
@@ -181,10 +181,10 @@ def test_an_impossible_file_is_refused(name, value):
     made.grow(1)
     made.sums[0, 0, 0] = 5.0
     arrays = {k: v.copy() for k, v in made.arrays(4).items()}
-    CrossMoments().restore(arrays, 4)
+    CrossMoments().load_state_dict(arrays, 4)
     arrays[name].flat[0] = value
     with pytest.raises(ValueError, match="impossible"):
-        CrossMoments().restore(arrays, 4)
+        CrossMoments().load_state_dict(arrays, 4)
 
 
 def test_a_product_is_learned_among_noise():

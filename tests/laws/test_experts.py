@@ -68,7 +68,7 @@ def learned(classifies, rules, **settings):
         learner.learn_one(x, y)
     learner.learn_many(xs[50:], ys[50:])
     learner.flush()
-    return [b"".join(a.tobytes() for a in e.parts().values()) for e in learner._experts], learner
+    return [b"".join(a.tobytes() for a in e.state_dict().values()) for e in learner._experts], learner
 
 
 def in_groups(names):

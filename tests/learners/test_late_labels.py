@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
-from streamk.learners.parameter_history import Asked
+from streamk.learners.parameter_history import ParameterHistory
 from tests.references import late_loop
 
 
 @given(st.integers(1, 40), st.integers(0, 200))
 def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
-    asked, live = Asked(delay), [np.zeros((1, 2), dtype=np.float32), np.zeros(3)]
+    asked, live = ParameterHistory(delay), [np.zeros((1, 2), dtype=np.float32), np.zeros(3)]
     asked.grow(live)
     for n in range(1, events + 1):
         for array in live:
@@ -27,7 +27,7 @@ def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
 
 
 def test_they_grow_and_begin():
-    asked, live = Asked(2), [np.ones((1, 1, 3), dtype=np.float32), np.ones((2, 2))]
+    asked, live = ParameterHistory(2), [np.ones((1, 1, 3), dtype=np.float32), np.ones((2, 2))]
     asked.grow(live)
     asked.keep(live, 1)
     wider = [np.ones((1, 2, 5), dtype=np.float32), live[1]]
@@ -87,7 +87,7 @@ def test_without_delay_nothing_is_kept():
     xs, ys = stream(50)
     learner = streamk.KernelClassifier(features=768, seed=3)
     learner.learn_many(xs, ys)
-    assert learner._asked is None
+    assert learner._history is None
     late = streamk.KernelClassifier(features=768, delay=5, seed=3)
     late.learn_many(xs, ys)
     assert len(late.closed().to_bytes()) < 0.6 * len(late.to_bytes())
@@ -100,7 +100,7 @@ def test_a_merged_learner_has_said_for_long_what_it_would_say_now():
     for half, start in zip(halves, (0, 50), strict=True):
         half.learn_many(xs[start : start + 50], ys[start : start + 50])
     merged = streamk.merge(halves)
-    for asked, now in zip(merged._asked.arrays, merged._live(), strict=True):
+    for asked, now in zip(merged._history.arrays, merged._live(), strict=True):
         np.testing.assert_array_equal(asked, now)
 
 

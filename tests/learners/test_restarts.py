@@ -148,4 +148,4 @@ def test_a_closed_learner_keeps_no_watch():
     learner.learn_many(xs, ys)
     closed = learner.closed()
     assert sum(restarts(closed).values()) == 0
-    assert not any("watch" in expert.parts() for expert in closed._experts)
+    assert not any("watch" in expert.state_dict() for expert in closed._experts)

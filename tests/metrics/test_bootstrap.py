@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from streamk.metrics.batch_means import MOST, Units
+from streamk.metrics.batch_means import MOST, BatchMeans
 from streamk.metrics.bootstrap import interval, spread
 from tests.metrics.streams import cuts, same_state
 
@@ -14,7 +14,7 @@ SIMULATIONS, EVENTS = 1000, 20_000
 
 
 def units_of(values):
-    units = Units()
+    units = BatchMeans()
     units.add(values)
     return units
 
@@ -118,13 +118,13 @@ def test_the_spread_step_by_step(count):
 
 
 def test_what_nothing_can_be_said_of():
-    assert interval(Units()) is None
+    assert interval(BatchMeans()) is None
     assert interval(units_of(np.arange(15.0))) is None
     assert interval(units_of(np.arange(16.0))) is not None
     assert interval(units_of(np.array([np.nan, *np.arange(99.0)]))) is None
     assert interval(units_of(np.array([np.inf, -np.inf] * 500))) is None
     with pytest.raises(ValueError, match="level is 1"):
-        interval(Units(), 1)
+        interval(BatchMeans(), 1)
 
 
 def test_what_never_varies_is_certain():
@@ -142,10 +142,10 @@ def test_an_interval_stays_within_what_can_be():
 @given(st.data(), st.sampled_from([10, 255, 256, 257, 600, 1300]))
 def test_chunks_do_not_show(data, events):
     values = np.random.default_rng(events).normal(size=events) * 1e3
-    whole, parts = units_of(values), Units()
+    whole, parts = units_of(values), BatchMeans()
     for start, end in pairwise(cuts(data, events)):
         parts.add(values[start:end])
-        parts = Units.restored(parts.state())
+        parts = BatchMeans.restored(parts.state())
     assert same_state(whole.state(), parts.state())
 
 
@@ -167,8 +167,8 @@ def test_units_go_on_apart():
     units = units_of(np.ones(10))
     state = units.state()
     units.add(np.ones(10))
-    again = Units.restored(state)
+    again = BatchMeans.restored(state)
     again.add(np.ones(3))
-    assert Units.restored(state).events == 10
+    assert BatchMeans.restored(state).events == 10
     assert state[1]["sums"].sum() == 10.0
     assert again.mean() == 1.0

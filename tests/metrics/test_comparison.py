@@ -3,14 +3,14 @@ import re
 import numpy as np
 import pytest
 
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.comparison import chance, compare
 
 SEEDS = 200
 
 
 def compared(values, **options):
-    units = Units()
+    units = BatchMeans()
     units.add(values)
     return compare(units, "kernel", "ARF", **options)
 
@@ -81,7 +81,7 @@ def test_sure_since_is_what_looking_earlier_would_have_said():
     rng = np.random.default_rng(25)
     values = advantages(rng, np.where(np.arange(20_000) < 6_000, 0.0, 0.08))
     whole = compared(values)
-    units = Units()
+    units = BatchMeans()
     units.add(values)
     length, means = units.length, units.means()
     sure = [chance(means[:k]) < whole.bound and means[:k].mean() > 0.0 for k in range(16, len(means) + 1)]

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamk
-from streamk.metrics.batch_means import Units
+from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.comparison import DIVERGED, compare
-from streamk.prequential import Results, Subject, replay
-from streamk.prequential.adapters import RiverSubject
+from streamk.prequential import ModelAdapter, Results, replay
+from streamk.prequential.adapters import RiverAdapter
 from streamk.prequential.contest import Contest
 
 RNG = random.Random(5)
 EVENTS = [({"a": RNG.gauss(k % 3, 1.0)}, "uvw"[k % 3]) for k in range(1500)]
 
 
-class Strange(Subject):
+class Strange(ModelAdapter):
     """It predicts what no other model does."""
 
     def __init__(self, answers):
@@ -55,7 +55,7 @@ def test_a_label_that_is_no_target_is_wrong():
     assert found["accuracy"] == 0.0
 
 
-class Boom(Subject):
+class Boom(ModelAdapter):
     """It fails after some events."""
 
     def __init__(self, after):
@@ -109,7 +109,7 @@ def test_labels_reach_a_model_of_two_classes_as_booleans(labels, truths):
             self.seen.append(y)
 
     model = Noted()
-    subject = RiverSubject(model, "classification")
+    subject = RiverAdapter(model, "classification")
     for label in labels:
         subject.learn({}, label)
     assert model.seen == [truths[label] for label in labels]
@@ -125,7 +125,7 @@ SERIES = st.lists(
 
 @given(SERIES, st.floats(-0.5, 0.5))
 def test_a_verdict_agrees_with_its_interval(values, shift):
-    units = Units()
+    units = BatchMeans()
     units.add(np.array(values) + shift)
     found = compare(units, "one", "two", "mae")
     assert found.advantage is not None
@@ -136,7 +136,7 @@ def test_a_verdict_agrees_with_its_interval(values, shift):
         assert found.leader == ("one" if found.advantage.mean > 0.0 else "two")
 
 
-class Number(Subject):
+class Number(ModelAdapter):
     """It predicts one number."""
 
     def __init__(self, number):
@@ -166,7 +166,7 @@ def test_a_contender_that_diverges_is_said_to(far):
 
 def test_latencies_are_of_the_same_events():
     def noted(seen):
-        class Noted(Subject):
+        class Noted(ModelAdapter):
             def predict(self, x):
                 seen.append(x["k"])
                 return {"u": 1.0}

@@ -1,13 +1,13 @@
-"""Late labels in a contest, against loops that do one thing at a time."""
+"""LabelDelay labels in a contest, against loops that do one thing at a time."""
 
 import numpy as np
 import pytest
 
 import streamk
 from connectors.replay.baselines import LinearClasses, LinearNumbers
-from streamk.prequential import Contest, LearnerSubject, Subject, Table, replay
+from streamk.prequential import Contest, LearnerAdapter, ModelAdapter, Table, replay
 from streamk.prequential.contest import RefusedError
-from streamk.prequential.label_delay import late_of
+from streamk.prequential.label_delay import delay_of
 from tests.references import late_loop
 
 DELAYS = [0, 1, 100, 1000]  # the last is longer than the stream
@@ -23,7 +23,7 @@ def stream(task, events=260):
     return pairs
 
 
-class Linear(Subject):
+class Linear(ModelAdapter):
     """A model that is no learner of streamk."""
 
     def __init__(self, task):
@@ -41,9 +41,9 @@ def learners(task, delay):
         "classification": (streamk.KernelClassifier, streamk.KaczmarzClassifier),
         "regression": (streamk.KernelRegressor, streamk.KaczmarzRegressor),
     }[task]
-    yield lambda: LearnerSubject(kernel(features=768, seed=3, delay=delay), task)
-    yield lambda: LearnerSubject(kaczmarz(features=32, seed=3), task)
-    yield lambda: LearnerSubject(kaczmarz(features=32, seed=3, block_size=8), task)
+    yield lambda: LearnerAdapter(kernel(features=768, seed=3, delay=delay), task)
+    yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3), task)
+    yield lambda: LearnerAdapter(kaczmarz(features=32, seed=3, block_size=8), task)
     yield lambda: Linear(task)
 
 
@@ -59,7 +59,7 @@ def answers_of(subjects, task, pairs, delay, chunk=37):
                 dict(zip(found.labels, row, strict=True)) for row in found.rows.tolist()
             ]  # fmt: skip
 
-    contest.listener, late = listen, late_of(delay)
+    contest.listener, late = listen, delay_of(delay)
     for start in range(0, len(pairs), chunk):
         part = pairs[start : start + chunk]
         if late is None:
@@ -88,7 +88,7 @@ def test_late_labels_are_a_plain_loop(task, delay):
 
 def has_blocks(subject):
     """Return whether it learns blocks of events, which agree with a loop to rounding."""
-    return isinstance(subject, LearnerSubject) and getattr(subject.learner, "block_size", 1) > 1
+    return isinstance(subject, LearnerAdapter) and getattr(subject.learner, "block_size", 1) > 1
 
 
 def numbers(prediction):
@@ -124,7 +124,7 @@ def test_a_refused_event_or_label_leaves_the_model_of_the_events_before_it(chunk
     pairs[7] = (bad.get("event", pairs[7][0]), bad.get("label", pairs[7][1]))
     learner, whole = (streamk.KaczmarzClassifier(features=32, seed=3) for _ in range(2))
     with pytest.raises(RefusedError):
-        answers_of([LearnerSubject(learner, "classification")], "classification", pairs, delay, chunk)
+        answers_of([LearnerAdapter(learner, "classification")], "classification", pairs, delay, chunk)
     learned = 7 if not delay or "label" in bad else max(0, 7 - delay)
     for x, y in pairs[:learned]:
         whole.learn_one(x, y)

@@ -4,14 +4,14 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from streamk.prequential import ByTime
+from streamk.prequential import DelayByTime
 from streamk.prequential.moments import moment, moments
 
 
 @pytest.mark.parametrize("day", [20240131, 20240131.0, "20240131", " 20240131 ", "20240131.0", "2024-01-31"])
 def test_days_as_eight_digits(day):
     assert moment(day) == datetime(2024, 1, 31, tzinfo=UTC).timestamp()
-    assert ByTime("at", 3600.0).seconds({"at": day}) == moment("2024-01-31")
+    assert DelayByTime("at", 3600.0).seconds({"at": day}) == moment("2024-01-31")
 
 
 def test_the_day_after_is_a_day_later():

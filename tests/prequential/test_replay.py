@@ -11,7 +11,7 @@ import pytest
 from river import datasets, dummy, evaluate, linear_model, metrics, preprocessing, stream, tree
 
 import streamk
-from streamk.prequential import ByTime, Contest, Frozen, LearnerSubject, Results, replay
+from streamk.prequential import Contest, DelayByTime, Frozen, LearnerAdapter, Results, replay
 from streamk.prequential.contest import RefusedError
 
 EVENTS = list(datasets.Bananas().take(2500))
@@ -99,7 +99,7 @@ def test_late_targets_by_a_clock_are_rivers():
             metric.update(y, asked.pop(number))
             it.learn_one(x, y)
     contender = kaczmarz()
-    found = replay(numbers_only, {"it": contender}, delay=ByTime(moment, late))
+    found = replay(numbers_only, {"it": contender}, delay=DelayByTime(moment, late))
     assert found.events == len(EVENTS)
     assert found.metrics("it")["accuracy"] == pytest.approx(metric.get(), abs=1e-9)
     assert contender.to_bytes() == it.to_bytes()
@@ -109,10 +109,10 @@ def test_a_clock_that_is_a_field():
     events = [
         ({"x": i % 7, "at": f"2026-01-01T00:{i // 60:02d}:{i % 60:02d}"}, i % 7 > 3) for i in range(600)
     ]
-    found = replay(events, {"it": kaczmarz()}, delay=ByTime("at", 10.0))
+    found = replay(events, {"it": kaczmarz()}, delay=DelayByTime("at", 10.0))
     assert found.events == 600
     with pytest.raises(ValueError, match="field 'at': None is no time"):
-        replay([({"x": 1}, True)], {"it": kaczmarz()}, task="classification", delay=ByTime("at", 1.0))
+        replay([({"x": 1}, True)], {"it": kaczmarz()}, task="classification", delay=DelayByTime("at", 1.0))
 
 
 def test_contenders_do_not_disturb_one_another():
@@ -214,7 +214,7 @@ def test_one_that_gives_intervals_beside_one_that_takes_less():
     assert it.to_bytes() == alone.to_bytes()
 
 
-@pytest.mark.parametrize("late", [lambda: 0, lambda: 300, lambda: 5000, lambda: ByTime("t", 300.0)])
+@pytest.mark.parametrize("late", [lambda: 0, lambda: 300, lambda: 5000, lambda: DelayByTime("t", 300.0)])
 @pytest.mark.parametrize("bad", [{"x": math.inf}, {"y": "a text"}])
 def test_an_event_that_is_refused_is_named_by_its_row(late, bad):
     events = [({**x, "t": float(i)}, y) for i, (x, y) in enumerate(EVENTS)]
@@ -227,7 +227,7 @@ def test_an_event_that_is_refused_is_named_by_its_row(late, bad):
 def test_a_time_that_is_none_is_named_by_its_row():
     events = [({**x, "t": None if i == 1200 else i}, y) for i, (x, y) in enumerate(EVENTS)]
     with pytest.raises(ValueError, match=r"^row 1200: field 't': None is no time"):
-        replay(events, {"it": kaczmarz()}, delay=ByTime("t", 300.0))
+        replay(events, {"it": kaczmarz()}, delay=DelayByTime("t", 300.0))
 
 
 def test_a_frozen_model_learns_nothing():
@@ -235,7 +235,7 @@ def test_a_frozen_model_learns_nothing():
     model.learn_many([x for x, _ in EVENTS[:1000]], [y for _, y in EVENTS[:1000]])
     before = model.to_bytes()
     found = replay(
-        EVENTS[1000:], {"frozen": Frozen(LearnerSubject(model, "classification")), "new": kaczmarz()}
+        EVENTS[1000:], {"frozen": Frozen(LearnerAdapter(model, "classification")), "new": kaczmarz()}
     )
     assert model.to_bytes() == before
     said = model.predict_many([x for x, _ in EVENTS[1000:]])
@@ -248,7 +248,7 @@ def test_a_frozen_model_of_other_labels_is_left_out(delay):
     model = kaczmarz()
     model.learn_many([x for x, _ in EVENTS[:100]], [str(int(y)) for _, y in EVENTS[:100]])
     numbers = [(x, int(y)) for x, y in EVENTS[100:600]]
-    frozen = Frozen(LearnerSubject(model, "classification"))
+    frozen = Frozen(LearnerAdapter(model, "classification"))
     for others in ({"new": kaczmarz()}, {"line": line()}):
         found = replay(numbers, {"frozen": frozen, **others}, delay=delay)
         assert "earlier labels are of type str" in found.error("frozen")
@@ -264,7 +264,7 @@ def test_a_frozen_model_judges_events(bad, delay):
     model.learn_many([x for x, _ in EVENTS[:100]], [y for _, y in EVENTS[:100]])
     before = model.to_bytes()
     contest = Contest(
-        {"line": line(), "it": Frozen(LearnerSubject(model, "classification"))}, "classification"
+        {"line": line(), "it": Frozen(LearnerAdapter(model, "classification"))}, "classification"
     )
     events, refused = [*EVENTS[:40], bad, *EVENTS[40:80]], []
     if delay:

@@ -3,11 +3,11 @@
 import pytest
 
 from connectors.replay.recommendation import recommendation
-from streamk.prequential import Results, Subject
+from streamk.prequential import ModelAdapter, Results
 from streamk.prequential.contest import Contest
 
 
-class Fixed(Subject):
+class Fixed(ModelAdapter):
     """It predicts the target, but for one event in so many, at a cost."""
 
     def __init__(self, wrong):

@@ -9,7 +9,7 @@ import streamk
 from connectors.files.replayed import ReplayLog
 from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
-from streamk.prequential import ByTime
+from streamk.prequential import DelayByTime
 from tests.references import late_loop
 
 
@@ -95,7 +95,12 @@ def test_a_late_target_that_is_refused_costs_no_other_event(tmp_path, strict):
     """What would have been counted, had it never been: targets come a second after their events."""
     rows = [{"t": float(i), "a": float(i % 4), "y": 1e300 if i in (3, 8) else float(i)} for i in range(10)]
     run = replay(
-        log(tmp_path, rows), "kaczmarz", "regression", baseline=False, delay=ByTime("t", 1), strict=strict
+        log(tmp_path, rows),
+        "kaczmarz",
+        "regression",
+        baseline=False,
+        delay=DelayByTime("t", 1),
+        strict=strict,
     )
     if strict:
         assert "line 4: the target is" in run.error
@@ -111,7 +116,7 @@ def bananas_by_time(tmp_path):
     return log(tmp_path, rows)
 
 
-@pytest.mark.parametrize("delay", [ByTime("t", 1e6), ByTime("t", 300.0), 300])
+@pytest.mark.parametrize("delay", [DelayByTime("t", 1e6), DelayByTime("t", 300.0), 300])
 def test_events_come_in_chunks_however_many_wait(tmp_path, delay):
     seen = []
     run = replay(
@@ -138,7 +143,7 @@ def test_lines_at_powers_of_two_are_those_of_a_count(tmp_path):
         replay(
             bananas_by_time(tmp_path), "kaczmarz:features=64,seed=1", baseline=False, delay=delay
         ).doublings
-        for delay in (300, ByTime(lambda x: x["t"], 300.5))
+        for delay in (300, DelayByTime(lambda x: x["t"], 300.5))
     ]
     assert [point.events for point in shown[0]] == [*(2**k for k in range(12)), 2500]
     assert shown[1] == shown[0]

@@ -7,7 +7,7 @@ from river import forest
 import streamk
 from connectors.replay.specs import contender
 from streamk.prequential import Frozen
-from streamk.prequential.adapters import subject_of
+from streamk.prequential.adapters import adapter_of
 from streamk.prequential.results import bytes_of
 
 
@@ -84,7 +84,7 @@ def test_a_model_for_another_task(tmp_path):
 def test_sizes_of_models():
     """Of the file of streamk's, frozen or not, of what river's hold in memory; of others nobody knows."""
     learner = streamk.KaczmarzClassifier(seed=1)
-    for model in (learner, Frozen(subject_of(learner, "classification"))):
+    for model in (learner, Frozen(adapter_of(learner, "classification"))):
         assert bytes_of(model) == len(learner.to_bytes())
     for text in ("river.tree.HoeffdingTreeClassifier", "river.naive_bayes.GaussianNB"):
         assert bytes_of(contender(text, "classification")) > 500

@@ -15,7 +15,7 @@ from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK
 
 
-class Piece(NamedTuple):
+class MicroBatch(NamedTuple):
     """Events, their targets as the task needs them, and their lines.
 
     ``read`` are the records of the log that have been gone through once these events have: those of a whole
@@ -52,7 +52,7 @@ def pieces(
     limit: int | None,
     refuse: Refusals,
     inferred: InferredLabels | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[MicroBatch]:
     """Yield what was not gone through before an interruption, at most ``limit`` records in all.
 
     The first label that is not one, of those that were ``inferred`` to be, ends the replay.
@@ -67,14 +67,14 @@ def pieces(
             wrong = None if inferred is None else inferred.first_wrong(whole.targets)
             if inferred is not None and wrong is not None:
                 stopped = f"{log.place(whole.lines[wrong])}: {inferred.sentence(whole.targets[wrong])}"
-                whole = Piece(whole.chunk[:wrong], whole.targets[:wrong], whole.lines[:wrong])
+                whole = MicroBatch(whole.chunk[:wrong], whole.targets[:wrong], whole.lines[:wrong])
                 refuse.strict = True
             at, count = 0, len(whole.targets)
             while at < count and not refuse.ended:
                 part = slice(at, at + _until_mark(run))
                 at = part.stop
                 read = stop - start if at >= count else 0
-                yield Piece(whole.chunk[part], whole.targets[part], whole.lines[part], read)
+                yield MicroBatch(whole.chunk[part], whole.targets[part], whole.lines[part], read)
             if not count:
                 yield whole._replace(read=stop - start)
             if stopped:
@@ -83,7 +83,7 @@ def pieces(
             return
 
 
-def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[Piece, str]:
+def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[MicroBatch, str]:
     """Return some records of a batch with their targets read, without those whose targets cannot be.
 
     If the first of these ends the replay, those before it are returned, and what is to be said of it.
@@ -92,11 +92,11 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
     chunk = Chunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
     if isinstance(run.late, ByLabels):
-        return Piece(chunk, [None] * len(lines), lines), ""
+        return MicroBatch(chunk, [None] * len(lines), lines), ""
     if run.task == "regression" and batch.numbers is not None:
-        return Piece(chunk, batch.numbers[rows].tolist(), lines), ""
+        return MicroBatch(chunk, batch.numbers[rows].tolist(), lines), ""
     if run.task != "regression":
-        return Piece(chunk, labels_of(batch.targets[rows]), lines), ""
+        return MicroBatch(chunk, labels_of(batch.targets[rows]), lines), ""
     given: Any = chunk.events
     found, stopped = [], ""
     for x, y, line in zip(given, batch.targets[rows], lines, strict=True):
@@ -108,7 +108,7 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
                 break
             refuse(str(error))
     xs, targets, kept = zip(*found, strict=True) if found else ((), (), ())
-    return Piece(Chunk(list(xs)), targets, kept), stopped
+    return MicroBatch(Chunk(list(xs)), targets, kept), stopped
 
 
 def _until_mark(run: Replay) -> int:
