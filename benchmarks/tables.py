@@ -40,8 +40,8 @@ def document(results: list[Result], path: Path | None) -> str:
             "### Mean ranks",
             mean_ranks(ranked),
             versus(settings, alone, given, task),
-            "### Every figure",
-            "Without labels, then with them; in brackets, of the share of the stream that was done in time.",
+            "### All results",
+            "Without labels, then with labels; in parentheses, results on a part of the stream.",
             everything(alone, given, task),
         ]
     if path is not None and rankings:
@@ -151,7 +151,7 @@ def versus(settings: dict[str, Scores], alone: Figures, given: Figures, task: st
         size = f"{round(statistics.median(sizes)):,}" if sizes else "-"
         unfinished = sum(r["done"] < r["events"] for f in (alone, given) for r in f.get(peer, {}).values())
         lines.append([*line, f"{speed:,}", size, unfinished])
-    text = "streamk better / equal / worse, on the streams that a peer finished; medians of speed and size."
+    text = "Streams with streamk better / equal / worse, where the peer finished; median speed and size."
     header = ["learner", *settings, "events/s", "bytes", "not finished"]
     return f"{text}\n\n{table(header, lines)}"
 
