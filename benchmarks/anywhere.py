@@ -1,15 +1,15 @@
-"""The default learners off the beaten track: useless columns, no labels, weights, shifts, many inputs.
+"""The default learners in unusual conditions: useless columns, no labels, weights, shifts, many inputs.
 
     python benchmarks/anywhere.py [--data DIRECTORY] [--only columns unlabelled …] [--json]
 
 ``columns`` adds one kind of column to three streams; ``unlabelled`` learns the first three quarters in order
 and predicts the last, live and by ``frozen()``; ``batches`` predicts 1,024 events and then learns them, by
 ``frozen()``; ``gaps`` predicts 1,000 events of Elec2 without labels at five places; ``weights``, ``shift``,
-``wide``, ``tails``, ``noise`` are made streams; ``strings`` and ``words`` bring new names and values in every
-event, ``endless`` a million of them; ``merging`` merges four learners of one quarter each; ``tables`` are
-missing values and dates; ``normal`` is test then train, and ``shuffled`` a random split beside histogram
-gradient boosting. Figures are means over the seeds named with them. A line that misses what is wanted says
-so.
+``wide``, ``tails``, ``noise`` are synthetic streams; ``strings`` and ``words`` have new names and values in
+every event, ``endless`` a million of them; ``merging`` merges four learners of one quarter each; ``tables``
+have missing values and dates; ``normal`` is test then train, and ``shuffled`` a random split, compared with
+histogram gradient boosting. Figures are means over the named seeds. A line marks a figure that misses its
+target.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def make(name: str, **parameters: Any) -> Any:
 
 
 def r2(y: np.ndarray, found: Any) -> float:
-    """Return the part of the variance that is explained."""
+    """Return the explained share of the variance."""
     y, found = np.asarray(y, dtype=float), np.asarray(found, dtype=float)
     return float(1.0 - ((y - found) ** 2).sum() / ((y - y.mean()) ** 2).sum())
 
 
 def accuracy(y: np.ndarray, found: Any) -> float:
-    """Return the part that is right."""
+    """Return the accuracy."""
     return float(np.mean(np.asarray(found) == y))
 
 
@@ -125,7 +125,7 @@ def columns(data: Path) -> Iterator[Row]:
 
 
 def unlabelled(data: Path) -> Iterator[Row]:
-    """Last quarter in order, never shown labels, live and frozen."""
+    """Last quarter in order without labels, live and frozen."""
     wanted = {
         "Elec2": (0.60, 0.85), "bike": (0.64,), "kin40k": (0.87,), "Adult": (0.857, 0.312),
         "CoverType": (0.811, 0.544), "CoverType, all": (0.567, 2.892),
@@ -189,7 +189,7 @@ def batches(data: Path) -> Iterator[Row]:
 
 
 def gaps(data: Path) -> Iterator[Row]:
-    """1,000 events of Elec2 without labels in a pass, at five places and at twenty-one, beside Kaczmarz."""
+    """1,000 events of Elec2 without labels, at five places and at twenty-one, compared with Kaczmarz."""
     frame, y = load(data, "Elec2")
     for places, seeds in ((range(5000, 45_000, 9000), SEEDS), (range(3000, 44_000, 2000), SEEDS[:2])):
         losses = np.zeros((2, len(places)))
@@ -390,7 +390,7 @@ def words(data: Path) -> Iterator[Row]:
 
 
 def endless(data: Path) -> Iterator[Row]:
-    """Many events: a new name and a new string in each, and four numbers; the second tenth and the last."""
+    """Memory over one million events with new names and strings, and two million of four numbers."""
     process, chunk = psutil.Process(), 10_000
     for what, events in (("new names and strings", 1_000_000), ("numbers", 2_000_000)):
         rng, model = np.random.default_rng(7), streamk.KernelClassifier(seed=7)
@@ -456,7 +456,7 @@ def normal(data: Path) -> Iterator[Row]:
 
 
 def shuffled(data: Path) -> Iterator[Row]:
-    """A random split, beside histogram gradient boosting."""
+    """A random split, compared with histogram gradient boosting."""
     from sklearn import ensemble
 
     wanted = {"Elec2": 0.816, "CoverType": 0.800, "bike": 0.822, "kin40k": 0.908, "abalone": 0.575}

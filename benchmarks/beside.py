@@ -1,9 +1,9 @@
-"""Accuracy and speed of the learners beside those of another commit, in turns.
+"""Accuracy and speed of the learners compared with those of another commit, in turns.
 
     python benchmarks/beside.py COMMIT [--data DIRECTORY] [--only NAME …]
 
-The other commit is checked out for the time of the run; both use this environment. Accuracy is
-the mean of three seeds; speeds are the best of the turns, since other work on the machine only ever slows.
+The other commit is checked out during the run; both use this environment. Accuracy is the mean of three
+seeds; speeds are the best of the turns, since other work on the machine only slows a turn.
 """
 
 from __future__ import annotations

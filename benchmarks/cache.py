@@ -1,4 +1,4 @@
-"""Results on disk, one JSON line each: a run that was stopped goes on, and a new learner costs minutes."""
+"""Results on disk, one JSON line each: an interrupted run resumes, and a new learner costs minutes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Result = dict[str, Any]
 
 
 class Cache:
-    """Results by what they were measured of.
+    """Results by stream, peer, setting and version.
 
-    The version is that of the peer's library; of ours, a hash of the sources.
+    The version is that of the peer's library; for streamk, a hash of the sources.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -25,19 +25,19 @@ class Cache:
             for line in self._path.read_text().splitlines():
                 try:
                     result = json.loads(line)
-                except json.JSONDecodeError:  # the last line of a run that was killed
+                except json.JSONDecodeError:  # the last line of a killed run
                     continue
                 self._found[_key(result)] = result
 
     def get(self, key: Mapping[str, Any], budget: float) -> Result | None:
-        """Return a result; none if it was stopped by a smaller budget, in seconds."""
+        """Return a result; None if a smaller budget, in seconds, stopped its measurement."""
         found = self._found.get(_key(key))
         if found is not None and found["done"] < found["events"] and found.get("budget", 0.0) < budget:
             return None
         return found
 
     def put(self, result: Result) -> None:
-        """Keep a result, here and on disk."""
+        """Store a result in memory and on disk."""
         self._found[_key(result)] = result
         whole = not self._path.exists() or not self._path.stat().st_size or self._ends_with_newline()
         with self._path.open("a") as file:

@@ -1,4 +1,4 @@
-"""A table as people have it against its cleaned columns, and reported latencies against a plain loop's.
+"""A raw table compared with its cleaned columns, and reported latencies with those of a plain loop.
 
     python benchmarks/columns.py             # both
     python benchmarks/columns.py --only table
@@ -88,7 +88,7 @@ def latency() -> None:
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the selected measurements."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", choices=["table", "latency"])
     only = parser.parse_args().only

@@ -1,4 +1,4 @@
-"""What takes part: a subject that says how it wants its events, and how large it has become."""
+"""Contestants of the comparison: models with their preparation of events and their size."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from streamk.prequential import ModelAdapter
 
 
 class Contestant(ModelAdapter):
-    """A model under comparison; labels are texts, targets numbers."""
+    """A model under comparison; labels are strings, targets numbers."""
 
-    probabilities = True  # whether its predictions are to be scored by log loss
+    probabilities = True  # whether its predictions are scored by log loss
 
     @abstractmethod
     def prepare(self, stream: Stream) -> list[Any]:
-        """Return the events as the model takes them; no clock runs."""
+        """Return the events in the form of the model; this is not timed."""
 
     @abstractmethod
     def size(self) -> int | None:
@@ -31,7 +31,7 @@ class Contestant(ModelAdapter):
 
 @dataclass(frozen=True)
 class Setting:
-    """Under which a peer is measured."""
+    """Setting of a measurement."""
 
     memory: bool
     delay: int
@@ -51,7 +51,7 @@ class Peer:
     make
         Returns a new contestant for a stream.
     ours
-        Whether it has a label memory of its own.
+        Whether it has its own label memory.
     """
 
     name: str
@@ -77,17 +77,17 @@ class Standard:
 
     @property
     def deviation(self) -> float:
-        """Its deviation, 1 while there is none."""
+        """Standard deviation, 1 before the second target."""
         return math.sqrt(self._squares / max(self.count, 1)) or 1.0
 
 
 def standardised(frame: pd.DataFrame) -> np.ndarray:
-    """Return numbers standardised by the rows up to each, texts one-hot, each row as a vector."""
+    """Return rows as vectors: numbers standardised by the rows so far, strings one-hot."""
     X = pd.get_dummies(frame, dtype=float)
     texts = np.array([c not in frame.columns for c in X.columns])
     values = X.to_numpy(dtype=float)
     counts = np.arange(1, len(values) + 1)[:, None]
-    centred = values - values[0]  # lest squares of large numbers lose their digits
+    centred = values - values[0]  # squares of large numbers would lose digits
     means = np.cumsum(centred, axis=0) / counts
     variances = np.maximum(np.cumsum(centred**2, axis=0) / counts - means**2, 0.0)
     deviations = np.where(variances > 1e-12, np.sqrt(variances), 1.0)
@@ -96,7 +96,7 @@ def standardised(frame: pd.DataFrame) -> np.ndarray:
 
 
 def shares(labels: list[str], values: Any) -> dict[str, float]:
-    """Return non-negative numbers, one a class, as probabilities; nothing if none is above 0."""
+    """Return non-negative numbers, one per class, as probabilities; nothing if none is above 0."""
     numbers = [float(v) if v == v and v > 0.0 else 0.0 for v in values]
     whole = sum(numbers)
     return {label: v / whole for label, v in zip(labels, numbers, strict=False)} if whole > 0.0 else {}

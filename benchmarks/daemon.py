@@ -1,13 +1,13 @@
-"""What the daemon costs beside a loop that only polls and parses the same messages.
+"""Speed of the daemon compared with a loop that only polls and parses the same messages.
 
     python benchmarks/daemon.py [--events 200000] [--memory 5000000]
 
 One partition, JSON, 20 features, 512 random features. In turns, in one process: kafka-python's poll with a
 parser and nothing else, and the daemon's session (decode, predict, learn, count, checkpoint), without and
-with predictions into a topic, written by either producer. A ratio is the median over the turns of what was
-measured in the same turn, with the least and the largest behind it. With ``--memory``, so many events go
-through the daemon, and what the process grows by after the first tenth is shown. Starts a Kafka of its own
-unless ``STREAMK_TEST_KAFKA`` names one.
+with predictions into a topic, written by either producer. A ratio compares figures of the same turn; the
+median over the turns is followed by the smallest and the largest. With ``--memory``, the daemon processes so
+many events, and the growth of the process after the first tenth is printed. Starts its own Kafka unless
+``STREAMK_TEST_KAFKA`` names one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OUT = f"{TOPIC}-predictions"
 
 @contextlib.contextmanager
 def brokers() -> Iterator[str]:
-    """Give the address of a Kafka."""
+    """Yield the address of a Kafka."""
     if given := os.environ.get("STREAMK_TEST_KAFKA"):
         yield given
         return
@@ -62,7 +62,7 @@ def brokers() -> Iterator[str]:
 
 
 def fill(servers: str, count: int, quiet: bool) -> None:
-    """Send so many events; two thousand different ones, over and over."""
+    """Send so many events: two thousand distinct ones, repeated."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(OUT, 1, 1)])
     admin.close()
@@ -100,7 +100,7 @@ def bare(servers: str, count: int, parse: Callable[[bytes], Any]) -> float:
 
 @contextlib.contextmanager
 def session(servers: str, producer: str | None = None) -> Iterator[Session]:
-    """Give a daemon's session at the beginning of the topic."""
+    """Yield a daemon's session at the start of the topic."""
     with tempfile.TemporaryDirectory() as directory:
         settings = Settings.model_validate({
             "kafka": {"servers": [servers], "producer": producer or "kafka-python"},
@@ -120,7 +120,7 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
 
 
 def daemon(servers: str, count: int, producer: str | None = None) -> float:
-    """Let the daemon's session do its work; return events a second."""
+    """Run the daemon's session; return events per second."""
     with session(servers, producer) as running:
         first, began = running.processed, time.perf_counter()
         while running.processed < count:
@@ -130,7 +130,7 @@ def daemon(servers: str, count: int, producer: str | None = None) -> float:
 
 
 def grown(servers: str, count: int, console: Console) -> int:
-    """Return the bytes by which the process grows between a tenth of the events and all of them."""
+    """Return the growth of the process, in bytes, between a tenth of the events and all of them."""
     process, sizes, shown = psutil.Process(), [], 0
     with session(servers) as running, console.status("learning") as status:
         while (events := running.processed) < count:

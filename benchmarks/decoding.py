@@ -1,4 +1,4 @@
-"""What decoding a log takes beside a learner of 512 features: microseconds an event, and the part of it.
+"""Cost of decoding a log compared with a learner of 512 features: microseconds per event, and share.
 
 ``python benchmarks/decoding.py --data ../shared/data`` reads Elec2 and CoverType as CSV and as JSON lines.
 """
@@ -36,7 +36,7 @@ def written(source: Path, target: str, folder: Path, rows: int) -> list[Path]:
 
 
 def taken(batches: Iterator[Batch], dicts: bool) -> tuple[int, float]:
-    """Return how many events there are, and the seconds it takes to have them in hand."""
+    """Return the number of events, and the seconds of reading and decoding them."""
     began, events = time.perf_counter(), 0
     for batch in batches:
         events += len(batch.targets)
@@ -58,7 +58,7 @@ def learned(path: Path, target: str, dicts: bool) -> float:
 
 
 def whole(path: Path, target: str, dicts: bool) -> float:
-    """Return the seconds of reading, decoding and learning, one beside the other."""
+    """Return the seconds of reading, decoding and learning in parallel."""
     model, began = KaczmarzClassifier(features=FEATURES), time.perf_counter()
     for batch in ReplayLog(path, target).batches():
         X = batch.events if dicts else batch.matrix
@@ -67,7 +67,7 @@ def whole(path: Path, target: str, dicts: bool) -> float:
 
 
 def compare(data: Path, rows: int, rounds: int) -> None:
-    """Print a table: the least of some rounds, the events of each taken in turn."""
+    """Print a table: the minimum of some rounds, with the measurements in turns."""
     print("stream, form, events as: decoding, learning (µs an event), part; all in one, what that adds")
     with tempfile.TemporaryDirectory() as folder:
         for name, (file, target) in STREAMS.items():
@@ -75,7 +75,7 @@ def compare(data: Path, rows: int, rounds: int) -> None:
                 for dicts in (False, True):
                     found = []
                     for _ in range(rounds):
-                        # the thread's own iterator: here nothing runs beside it
+                        # the thread's own iterator: here nothing runs in parallel
                         events, decoding = taken(ReplayLog(path, target)._read(), dicts)
                         found.append((decoding, learned(path, target, dicts), whole(path, target, dicts)))
                     a, b, c = (min(times) / events * 1e6 for times in zip(*found, strict=True))

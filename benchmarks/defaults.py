@@ -1,13 +1,13 @@
-"""The learners with nothing to tune, on public streams, with one configuration: test, then train.
+"""``Kernel…`` learners on public streams in one configuration: test, then train.
 
     python benchmarks/defaults.py [--data DIRECTORY] [--only streams intervals noise speed peers features]
                                   [--json]
 
-Accuracies and R² are means of three seeds (of one for all of CoverType). ``noise`` puts 30 columns of normal
-noise beside the inputs of three streams, with and without learned relevance; ``intervals`` counts the targets
-inside intervals that were predicted before they came; ``peers`` compares speed with river's forests and
-linear models on the first 5,000 events of each stream; forests become slower as they grow.
-``features`` shows what other numbers of features bring, with one seed, and what they take.
+Accuracies and R² are means of three seeds (of one for all of CoverType). ``noise`` adds 30 columns of normal
+noise to the inputs of three streams, with and without learned relevance; ``intervals`` counts the targets
+inside intervals predicted before them; ``peers`` compares speed with river's forests and linear models on the
+first 5,000 events of each stream; forests become slower as they grow. ``features`` compares other numbers of
+features, with one seed, by accuracy and time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def streams(data: Path) -> Iterator[Row]:
 
 
 def intervals(data: Path) -> Iterator[Row]:
-    """Which part of the targets lies inside intervals of three levels, on every stream of numbers."""
+    """Share of targets inside intervals of three levels, on every regression stream."""
     for name, stream, classes, parameters, _ in STREAMS:
         if classes:
             continue
@@ -118,7 +118,7 @@ def intervals(data: Path) -> Iterator[Row]:
 
 
 def noise(data: Path) -> Iterator[Row]:
-    """What 30 columns of noise cost with learned relevance, as a part of what they cost without."""
+    """Cost of 30 columns of noise with learned relevance, as a share of the cost without."""
     for name, stream, classes in (
         ("Elec2", ELEC2, True),
         ("bike_hourly", BIKE, False),
@@ -173,7 +173,7 @@ def speed(data: Path) -> Iterator[Row]:
 
 
 def peers(data: Path) -> Iterator[Row]:
-    """How many times as fast as river's forest of ten trees, and as its linear model."""
+    """Speed relative to river's forest of ten trees, and to its linear model."""
     seen = set()
     for name, stream, classes, _, _ in STREAMS:
         if stream[0] in seen:
@@ -184,7 +184,7 @@ def peers(data: Path) -> Iterator[Row]:
             truths = [y == truths[0] for y in truths]
         xs = frame.to_dict("records")
         trees = forests.ARFClassifier(seed=1) if classes else forests.ARFRegressor(seed=1)
-        kinds = (str, int, float) if classes else (int, float)  # its trees of numbers take no texts
+        kinds = (str, int, float) if classes else (int, float)  # its regression trees accept no strings
         without = [{k: v for k, v in x.items() if isinstance(v, kinds)} for x in xs]
         forest = len(xs) / sum(one_by_one(trees, without, truths))
         linear = len(xs) / sum(one_by_one(_linear(frame, truths, classes), xs, truths))
@@ -195,7 +195,7 @@ def peers(data: Path) -> Iterator[Row]:
 
 
 def _linear(frame: pd.DataFrame, truths: list[Any], classes: bool) -> Any:
-    """Return river's linear model of standardised numbers and one-hot texts."""
+    """Return river's linear model of standardised numbers and one-hot strings."""
     texts = [column for column in frame.columns if not pd.api.types.is_numeric_dtype(frame[column])]
     numbers = [column for column in frame.columns if column not in texts]
     inputs: Any = compose.Select(*numbers) | preprocessing.StandardScaler()
@@ -208,7 +208,7 @@ def _linear(frame: pd.DataFrame, truths: list[Any], classes: bool) -> Any:
 
 
 def features(data: Path) -> Iterator[Row]:
-    """Accuracy or R² with fewer features and with more, and the time of an event, in that of the default."""
+    """Accuracy or R² with fewer and more features, and the time of an event relative to the default."""
     for name, stream, classes in (
         ("Elec2", ELEC2, True),
         ("CoverType, first 100,000", COVERTYPE, True),

@@ -1,10 +1,10 @@
-"""The drift detector: false alarms of stationary streams, and delays beside river's detectors.
+"""The drift detector: false alarms of stationary streams, and delays compared with river's detectors.
 
     python benchmarks/drift.py [--data DIRECTORY] [--only false_alarms delays speed] [--json]
 
 ``false_alarms`` counts alarms in 10⁶ events of streams that do not change, at two rates; seven minutes.
 
-``delays`` are medians of 11 runs, in events from the beginning of a drift to the first alarm after it:
+``delays`` are medians of 11 runs, in events from the start of a drift to the first alarm after it:
 ``KernelTwoSample`` on the events, and on the errors of a streamk classifier; river's ADWIN on the errors of
 a learner that is tested, then trained (river's Hoeffding tree, and a streamk classifier); and river's KSWIN
 on every input, at the same rate of false alarms by Bonferroni. ADWIN has no such rate; alarms before the
@@ -33,7 +33,7 @@ import streamk
 from streamk.drift import KernelTwoSample
 
 Events = list[dict[str, Any]]
-Stream = tuple[Events, list[Any], int]  # events, labels, and when the drift began
+Stream = tuple[Events, list[Any], int]  # events, labels, and the start of the drift
 RATE, RUNS = 1e-4, 11
 BEFORE, AFTER = 2500, 3000
 OURS = ("KernelTwoSample", "on errors")
@@ -178,7 +178,7 @@ class KolmogorovSmirnov:
             order = np.argsort(both, axis=0, kind="stable")
             ordered = np.take_along_axis(both, order, axis=0)
             steps = np.cumsum(np.where(order < self.recent, 1, -1), axis=0)
-            last = np.ones_like(steps, dtype=bool)  # of the values that are the same
+            last = np.ones_like(steps, dtype=bool)  # of equal values
             last[:-1] = ordered[1:] != ordered[:-1]
             if (np.abs(steps) * last).max() >= self.critical:
                 self.drift_detected = True
@@ -201,7 +201,7 @@ class OnErrors:
 
 
 def contenders(x: dict[str, Any]) -> dict[str, Any]:
-    """Return the detectors, made anew."""
+    """Return new detectors."""
     return {
         "KernelTwoSample": KernelTwoSample(RATE, seed=7),
         "on errors": OnErrors(streamk.KaczmarzClassifier(seed=7), KernelTwoSample(RATE, seed=7)),

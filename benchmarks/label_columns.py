@@ -13,7 +13,7 @@ KEPT, FAST, SLOW, CLIP = 0.9, 0.3, 0.03, 6.0
 
 
 def with_labels(stream: Stream, delay: int) -> Stream:
-    """Return a stream whose events also tell what labels had arrived when they were to be predicted.
+    """Return a stream whose events contain the labels known at their prediction.
 
     Of classes: the last label, one-hot, and a histogram in which an event counts 0.9 times as much as the
     next. Of numbers: the last standardised target, the one before, and means that move by 0.3 and by 0.03.

@@ -15,7 +15,7 @@ from river import datasets
 from river.datasets import synth
 from scipy import ndimage
 
-CAP, MADE = 20_000, 10_000  # rows of a file, and events of a stream that is made
+CAP, MADE = 20_000, 10_000  # rows of a file, and events of a synthetic stream
 COMPONENTS, FITTED = 40, 1000  # of digits, and the images whose principal axes they are
 CLASSES, NUMBERS = "classification", "regression"
 
@@ -27,9 +27,9 @@ class Stream:
     Attributes
     ----------
     frame
-        The inputs: numbers and texts.
+        The inputs: numbers and strings.
     targets
-        Labels as texts, or numbers.
+        Labels as strings, or numbers.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Stream:
         return sorted(set(self.targets)) if self.task == CLASSES else []
 
     def first(self, events: int | None) -> Stream:
-        """Return the beginning."""
+        """Return the first events."""
         return (
             self
             if events is None
@@ -153,7 +153,7 @@ LONG = "CoverType, first 100,000", "kin40k"
 
 
 def load(name: str, data: Path) -> Stream:
-    """Return a stream: labels as texts, targets as floats, missing values as 0 or an empty text."""
+    """Return a stream: labels as strings, targets as floats, missing values as 0 or an empty string."""
     task, make = STREAMS[name]
     frame, targets = make(data)
     frame = frame.rename(columns=str)

@@ -1,4 +1,4 @@
-"""One pair of stream and peer: test, then train, until the end or until its time is up."""
+"""One pair of stream and peer: test, then train, until the end or the time limit."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from streamk.metrics.numbers import NumberSums
 from streamk.prequential import tabled
 from streamk.prequential.codes import Codes
 
-CHUNK = 200  # events between two looks at the clock
-WARM = 60  # events that are measured by nobody, for what has to be compiled
+CHUNK = 200  # events between two readings of the clock
+WARM = 60  # events before the measurement, for compilation
 METRICS = {
     "classification": ["accuracy", "kappa", "kappa_temporal", "log_loss"],
     "regression": ["mae", "rmse", "r2"],
@@ -49,7 +49,7 @@ def peers(task: str) -> list[Peer]:
 
 
 def installed(library: str) -> str:
-    """Return the version of a library, of ours a hash of the sources; nothing if it cannot take part."""
+    """Return the version of a library, for streamk a hash of the sources; None if it is not installed."""
     if library == "capymoa" and not (shutil.which("java") or os.environ.get("JAVA_HOME")):
         return ""
     if library == "streamk":
@@ -70,7 +70,7 @@ class Job:
 
 
 def jobs(streams: list[str], chosen: list[str] | None, older: bool, delay: int) -> list[Job]:
-    """Return what is to be measured, cheapest peers first, each with and without the memory of labels."""
+    """Return the jobs, cheapest peers first, each with and without label memory."""
     found = []
     for name in streams:
         for peer in [*peers(STREAMS[name][0]), *(ours.OLDER if older else [])]:
@@ -81,7 +81,7 @@ def jobs(streams: list[str], chosen: list[str] | None, older: bool, delay: int) 
 
 
 class Bench:
-    """Measures jobs, and keeps results; the streams in use stay in memory."""
+    """Measures jobs and stores results; the streams in use stay in memory."""
 
     def __init__(self, data: Path, cache: Cache, events: int | None, budget: float) -> None:
         self._data, self._cache, self._events, self._budget = data, cache, events, budget
@@ -89,13 +89,13 @@ class Bench:
         self._versions: dict[str, str] = {}
 
     def stream(self, name: str) -> Stream:
-        """Return a stream, cut at the number of events asked for."""
+        """Return a stream, cut at the requested number of events."""
         if name not in self._streams:
             self._streams[name] = load(name, self._data).first(self._events)
         return self._streams[name]
 
     def events(self, name: str) -> int:
-        """Return how many events a stream has."""
+        """Return the number of events of a stream."""
         return len(self.stream(name).targets)
 
     def known(self, job: Job) -> Result | None:
@@ -103,12 +103,12 @@ class Bench:
         return self._cache.get(self._key(job), self._budget)
 
     def result(self, job: Job) -> Result:
-        """Measure a job, and keep its result; a failure is not kept, so the next run tries again."""
+        """Measure a job and store its result; a failure is not stored, so the next run tries again."""
         stream = self.stream(job.stream)
         found = {**self._key(job), "task": stream.task, "budget": self._budget}
         try:
             found |= measure(stream, job.peer, job.setting, self._budget)
-        except Exception as error:  # of somebody else's library; it is shown, and the others go on
+        except Exception as error:  # of another library; it is printed, and the other jobs continue
             return {**found, "done": 0, "failed": f"{type(error).__name__}: {error}"[:200]}
         self._cache.put(found)
         return found
@@ -123,7 +123,7 @@ class Bench:
 
 
 def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Result:
-    """Return metrics, events a second (predict and learn), bytes, and how many events were done in time."""
+    """Return metrics, events per second (predict and learn), bytes, and the number of events in time."""
     shown = with_labels(stream, setting.delay) if setting.memory and not peer.ours else stream
     if peer.library == "streamk":
         warm = replace(shown, frame=shown.frame[:WARM], targets=shown.targets[:WARM])
@@ -142,14 +142,14 @@ def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Resu
 
 
 def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tuple[Any, Contestant, float]:
-    """Return sums, the contestant and its seconds at the end, or when the time is up.
+    """Return sums, the contestant and its seconds at the end, or at the time limit.
 
-    Events predicted before the first label has come are not scored.
+    Events predicted before the first label are not scored.
     """
     contestant, classes = peer.make(stream, setting), stream.task == TASKS[0]
     sums: Any = ClassSums(ranked=False) if classes else NumberSums()
     codes, waiting, seconds, done = Codes(classes), deque[tuple[Any, Any]](), 0.0, 0
-    arrived = [-1] * (1 + setting.delay)  # codes of labels, the last that has come first
+    arrived = [-1] * (1 + setting.delay)  # codes of labels, the last one first
     pairs = zip(contestant.prepare(stream), stream.targets, strict=True)
     while chunk := list(islice(pairs, CHUNK)):
         began = time.perf_counter()
@@ -173,7 +173,7 @@ def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tupl
 
 
 def _predict_late(contestant: Contestant, x: Any, y: Any, waiting: deque[tuple[Any, Any]], delay: int) -> Any:
-    """Predict an event, then learn the one whose label has come."""
+    """Predict an event, then learn the one whose label arrives."""
     found = contestant.predict(x)
     waiting.append((x, y))
     if len(waiting) > delay:

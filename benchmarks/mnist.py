@@ -5,9 +5,9 @@
 
 Images are mean-removed and at unit norm, as in Andrecut (2016), in the order of the file, in blocks of 256.
 ``kaczmarz`` projects onto them with a fixed number of features. ``pursuit`` begins with one block of 1,024
-features and opens the next when ``⌊√(1 + n/58)⌋`` grows, up to the number asked for: the open block pursues
-what the others leave, and they are projected onto the rest. Bandwidth and regulariser were chosen on the last
-10,000 training images.
+features and opens the next when ``⌊√(1 + n/58)⌋`` grows, up to ``--features``: the open block pursues the
+residual of the others, and they are projected onto the rest. Bandwidth and regulariser were chosen on the
+last 10,000 training images.
 
 ``MNIST.npz`` holds ``X_train, y_train, X_test, y_test``, images as ``uint8`` rows.
 """
@@ -40,7 +40,7 @@ CHUNK = 2560
 
 
 def learner_of(name: str, features: int, directions: str, seed: int) -> Any:
-    """Return the learner of that name, which knows nothing."""
+    """Return an untrained learner of that name."""
     settings = {**SHARED, **SETTINGS[features], "directions": directions, "seed": seed}
     if name == "kaczmarz":
         return streamk.KaczmarzClassifier(features=features, **settings)
@@ -81,7 +81,7 @@ def one_pass(
 
 
 def main() -> None:
-    """Run one pass for each learner and number of features, and print what was reached."""
+    """Run one pass for each learner and number of features, and print the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--learner", nargs="+", choices=("kaczmarz", "pursuit"), default=["kaczmarz"])

@@ -8,7 +8,7 @@ from typing import Any
 from contest import Contestant, Peer, Setting, shares, standardised
 from logs import CLASSES, NUMBERS, Stream
 
-# One thread; and signals are for Python, else a virtual machine that was told to stop fails whatever follows.
+# One thread; signals are left to Python: after a signal, the virtual machine would fail all later calls.
 os.environ.setdefault("CAPYMOA_JVM_ARGS", "-Xrs -Xmx4g -Xss10M -XX:+UseSerialGC -XX:ActiveProcessorCount=1")
 
 # name, class, cost, arguments, whether inputs are standardised and one-hot
@@ -52,7 +52,7 @@ class Moa(Contestant):
         self._model = make(schema=self._schema, random_seed=seed, **more)
 
     def _encode(self, stream: Stream) -> tuple[Any, dict[int, list[str]]]:
-        """Return rows of numbers, texts as the places of their categories, and these by column."""
+        """Return rows of numbers, strings as the indices of their categories, and these by column."""
         if self._scaled:
             return standardised(stream.frame), {}
         frame, nominal = stream.frame.copy(), {}
@@ -64,7 +64,7 @@ class Moa(Contestant):
         return frame.to_numpy(dtype=float), nominal
 
     def prepare(self, stream: Stream) -> list[Any]:
-        """Return each event twice: without its target, at which some of MOA's models look, and with it."""
+        """Return each event twice: without its target, which some of MOA's models read, and with it."""
         from capymoa.core import Instance, LabeledInstance, RegressionInstance
 
         if self._labels:

@@ -1,4 +1,4 @@
-"""What the machine can do at most: float32 additions, and bytes to and from memory, on the threads given."""
+"""Peak rates of the machine: float32 additions, and bytes to and from memory, on the given threads."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from numba.extending import intrinsic
 from streamk.features.lanes import HERE, LANES, at, data, index, load, store
 from streamk.threads import on_threads
 
-_CHAINS = (
-    12  # added to side by side, so that none waits for its own last addition; sixteen registers are enough
-)
+_CHAINS = 12  # independent sums, so that no addition waits for the previous one; sixteen registers are enough
 _ROUNDS = 2_000_000
 _BYTES = 2**27
 
 
 @intrinsic
 def _chains(typing_context, numbers, rounds):
-    """Add what fills a register to what fills each of twelve others, so many times."""
+    """Add one register to each of twelve others, so many times."""
 
     def generate(context, b, signature, arguments):
         base = data(context, b, signature, arguments, 0)

@@ -29,7 +29,7 @@ class Ranking:
     means
         Mean ranks, the best first; 1 is best, and equal scores share the mean of their ranks.
     streams
-        Over how many streams.
+        Number of streams.
     p
         Friedman's probability of such ranks if all peers were alike; 1 where fewer than three peers are left.
     difference

@@ -10,7 +10,7 @@ prints every figure that differs, and exits with 1 if one does. It recomputes, t
   every slice (``--by``), also those of a frozen copy;
 - confusion matrix, precision, recall and F1 of every class, and the bins of the calibration;
 - coverage, width and pinball loss of intervals;
-- the advantage of one contender over another, its interval and p, and since when it is sure.
+- the advantage of one contender over another, its interval and p, and the event since which it holds.
 
 AUC is that of scores rounded to the cells of ``streamk/metrics/ranks.py``. The ends of bootstrap intervals of
 single contenders and drift alarms are not recomputed.
@@ -46,7 +46,7 @@ Figure = tuple[str, float | None, float | None]  # its name, as reported, as com
 class Labels:
     """Targets of a contender as codes, and its probabilities as a matrix with a column a code.
 
-    A label that has been no target yet is not known: where it is the most probable one, there is no
+    A label that has not occurred as a target is unknown: if it is the most probable one, there is no
     prediction, and the event is wrong.
     """
 
@@ -70,7 +70,7 @@ class Labels:
         self.made = finite & (top > 0.0) & (beyond <= top)
         self.table[~self.made] = 0.0
         self.said = np.where(self.made, self.table.argmax(axis=1), -1)
-        if "last" in mine:  # labels came late
+        if "last" in mine:  # late labels
             self.last = np.array([-1 if label is None else codes[str(label)] for label in mine["last"]])
         else:
             self.last = np.array([-1, *every])[self.start : self.start + len(mine)]
@@ -347,7 +347,7 @@ def figures(rows: pd.DataFrame, found: dict[str, Any], curve: pd.DataFrame) -> I
 
 
 def _comparison(advantages: Any, level: float) -> dict[str, float | None]:
-    """Return what a paired test says of advantages: means of at most 256 units, and Student's t."""
+    """Return the paired test of advantages: means of at most 256 units, and Student's t."""
     length = 1
     while len(advantages) >= UNITS * length:
         length *= 2
@@ -381,8 +381,8 @@ def _chance(mean: float, error: float, freedom: int) -> float:
 def _standard_error(means: Any) -> tuple[float, int]:
     """Return the standard error of a mean of units that resemble their neighbours, and degrees of freedom.
 
-    What a unit says of the next is removed (``rho`` by Kendall's correction), and sums of blocks of the rest,
-    wrapped around the end, have the variance.
+    Each unit is prewhitened by the one before (``rho`` by Kendall's correction), and sums of blocks of the
+    rest, wrapped around the end, give the variance.
     """
     count, apart = len(means), means - means.mean()
     squares = float(apart @ apart)
@@ -413,7 +413,7 @@ def _ahead_since(means: Any, sure: int) -> int:
 
 
 def differences(predictions: Path, results: Path) -> list[str]:
-    """Return a sentence for each figure that is another one when it is recomputed."""
+    """Return a sentence for each figure that differs when it is recomputed."""
     with predictions.open(encoding="utf-8") as file:
         lines = list(map(json.loads, file))
     rows = pd.DataFrame(lines)

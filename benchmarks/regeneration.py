@@ -1,12 +1,12 @@
-"""What a random feature costs: streamk beside NumPy, scikit-learn and river, in one run.
+"""Cost of a random feature: streamk compared with NumPy, scikit-learn and river, in one run.
 
     python benchmarks/regeneration.py [--features 4096] [--picture FILE] [--json]
 
 Nanoseconds per feature and row for inputs ``d`` and rows ``n``, all on the same number of threads: fast
-transforms and frequencies in a table, at hand (and into the same array every time) and regenerated from the
-seed for every call; NumPy's ``cos(X @ W + b)`` with ``W`` kept, and redrawn for every call; scikit-learn's
-``RBFSampler.transform``; river's ``RBFSampler``, whose features are of one input each. Then normal numbers,
-and the prediction of one event. Medians of turns; the ratios are medians of the ratios of the turns.
+transforms and frequencies in a table, stored (and into the same array every time) and regenerated from the
+seed for every call; NumPy's ``cos(X @ W + b)`` with ``W`` stored, and redrawn for every call; scikit-learn's
+``RBFSampler.transform``; river's ``RBFSampler``, whose features use one input each. Then normal numbers, and
+the prediction of one event. Medians of turns; the ratios are medians of the ratios of the turns.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from streamk.features.random_numbers import GROUP, fill_normals
 INPUTS = (8, 54, 256, 784, 3072)
 ROWS = (1, 32, 256, 4096)
 LARGEST = 2**25  # features times rows in one call
-SHORTEST = 0.1  # seconds that a turn takes at least
-REST = 0.1  # seconds before a turn, in which the threads of the last subject fall asleep
+SHORTEST = 0.1  # minimum seconds of a turn
+REST = 0.1  # seconds before a turn, until the threads of the previous subject are idle
 STRUCTURED, KEPT, REDRAWN = "structured", "NumPy, W kept", "NumPy, W redrawn"
 REGENERATED = "structured, regenerated"
 IN_PLACE, NUMPY_IN_PLACE = "structured, in place", "NumPy, W kept, in place"
-EVENTS = ((54, 4096, 7, 40.0), (784, 16384, 10, 300.0))  # inputs, features, classes, microseconds wanted
+EVENTS = ((54, 4096, 7, 40.0), (784, 16384, 10, 300.0))  # inputs, features, classes, target in microseconds
 Calls = dict[str, Callable[[], object]]
 Result = dict[str, Any]
 
@@ -93,7 +93,7 @@ def subjects(d: int, n: int, features: int) -> Calls:
 
 
 def measure(calls: Calls, turns: int) -> dict[str, list[float]]:
-    """Return the seconds of a call of each in every turn, the subjects taking turns."""
+    """Return the seconds of a call of each subject in every turn."""
     repeats = {}
     for name, call in calls.items():
         call()
@@ -103,7 +103,9 @@ def measure(calls: Calls, turns: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
     for turn in range(turns):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody always follows the same
+        for name in (
+            names[turn % len(names) :] + names[: turn % len(names)]
+        ):  # no subject always follows the same one
             call = calls[name]
             time.sleep(REST)
             call()
@@ -115,7 +117,7 @@ def measure(calls: Calls, turns: int) -> dict[str, list[float]]:
 
 
 def ratio(slow: list[float], fast: list[float]) -> float:
-    """Return how many times faster, the median over the turns."""
+    """Return the speed ratio, the median over the turns."""
     return statistics.median(a / b for a, b in zip(slow, fast, strict=True))
 
 
@@ -162,7 +164,7 @@ def normal_cost() -> float:
 
 
 def event_cost(d: int, features: int, classes: int) -> float:
-    """Return microseconds of ``predict_one``: names and all, features and outputs, on one thread."""
+    """Return microseconds of ``predict_one``, including names, features and outputs, on one thread."""
     rng = np.random.default_rng(0)
     names = [f"x{j:03d}" for j in range(d)]
     learner = streamk.KaczmarzClassifier(features=features, scales=(1.0,), directions="structured", seed=1)

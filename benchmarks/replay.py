@@ -1,9 +1,9 @@
-"""What a replay costs beside its contenders: reading, scoring, and five of them against each alone.
+"""Cost of a replay in addition to its contenders: reading, scoring, and five contenders compared with one.
 
     python benchmarks/replay.py                     # five minutes; with --only cost, contenders, memory, less
 
-Elec2, and the first 100,000 events of CoverType, as CSV and as JSON lines. ``benchmarks/decoding.py`` has the
-reading alone.
+Elec2, and the first 100,000 events of CoverType, as CSV and as JSON lines. ``benchmarks/decoding.py``
+measures reading alone.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def logs(data: Path, folder: Path) -> Iterator[tuple[str, Path, str]]:
 
 
 def run(log: Path, target: str, names: list[str]) -> tuple[float, Replay]:
-    """Return the seconds of a replay, and what it found."""
+    """Return the seconds of a replay, and its results."""
     began = time.perf_counter()
     found = replay(ReplayLog(log, target), names, "classification", baseline=False)
     return time.perf_counter() - began, found
 
 
 def cost(data: Path) -> Iterator[Row]:
-    """Reading and book-keeping, as a part of the learner's own time; the least of some turns."""
+    """Reading and scoring, as a share of the learner's own time; the minimum of some turns."""
     with tempfile.TemporaryDirectory() as folder:
         for name, log, target in logs(data, Path(folder)):
             for learner in (LEARNER, "kernel:features=768"):
@@ -66,8 +66,8 @@ def cost(data: Path) -> Iterator[Row]:
                     own = found.results().seconds(learner)
                     shares.append(((seconds - own) / own, 1e6 * own / found.events))
                 least, micro = min(shares)
-                beside = f"{name}: beside {micro:.1f} µs an event of {learner}"
-                yield beside, f"{least:.0%}", "< 30 %", least < 0.3
+                line = f"{name}: in addition to {micro:.1f} µs per event of {learner}"
+                yield line, f"{least:.0%}", "< 30 %", least < 0.3
 
 
 def contenders(data: Path) -> Iterator[Row]:
@@ -78,11 +78,16 @@ def contenders(data: Path) -> Iterator[Row]:
         seconds, found = run(log, target, CONTENDERS)
         own = sum(found.results().seconds(name) for name in CONTENDERS)
         more = seconds / own - 1.0
-        yield "five contenders on Elec2, beside the sum of their times", f"{more:.1%}", "≤ 10 %", more <= 0.1
+        yield (
+            "five contenders on Elec2, compared with the sum of their times",
+            f"{more:.1%}",
+            "≤ 10 %",
+            more <= 0.1,
+        )
 
 
 def memory(data: Path) -> Iterator[Row]:
-    """Ten million made events, all of a replay's book-keeping beside; in a process of their own."""
+    """Ten million synthetic events with all metrics of a replay, in a separate process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         early, last, seconds = pool.submit(_peaks, MADE).result()
     found = f"{early} MiB after 1 %, {last} MiB at the end, {seconds / MADE * 1e6:.1f} µs an event"
@@ -90,7 +95,7 @@ def memory(data: Path) -> Iterator[Row]:
 
 
 def _peaks(events: int) -> tuple[int, int, float]:
-    """Return the most memory after a hundredth of a replay and at its end, in MiB, and its seconds."""
+    """Return the peak memory after a hundredth of a replay and at its end, in MiB, and its seconds."""
     peaks: list[int] = []
 
     def watch(run: Replay) -> None:
@@ -112,7 +117,7 @@ def _peaks(events: int) -> tuple[int, int, float]:
 
 
 def _peak() -> int:
-    """Return the most memory of this process in MiB; of Linux, whose getrusage counts the parent's, too."""
+    """Return the peak memory of this process in MiB; Linux's getrusage would include the parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) >> 10
 

@@ -2,8 +2,8 @@
 
     python benchmarks/ridge.py DATA/mnist.npz [--seeds 3] [--json]
 
-Both with 16,384 features of the Gaussian kernel of one bandwidth, on the same threads, and each in a process
-of its own. The ridge is solved by Cholesky once; its penalty was chosen on the last 10,000 training images
+Both with 16,384 features of the Gaussian kernel of one bandwidth, on the same threads, each in its own
+process. The ridge is solved by Cholesky once; its penalty was chosen on the last 10,000 training images
 (``--tune``). scikit-learn takes about 7 GB of memory and more than a minute a seed.
 """
 

@@ -1,4 +1,4 @@
-"""River's linear models, as its users would run them first: peers of the tables.
+"""River's linear models in their usual form: peers of the tables.
 
 Numbers go through ``StandardScaler``, strings through ``OneHotEncoder``, into logistic regression
 (softmax regression from three classes on) or into linear regression with a scaled target, each
@@ -34,11 +34,11 @@ class LinearClassifier(ModelAdapter):
 
     @property
     def name(self) -> str:
-        """The model in river's words."""
+        """The river pipeline."""
         return "LogisticRegression" if self._binary else "SoftmaxRegression"
 
     def expect(self, labels: int) -> None:
-        """Start as softmax regression if more than two labels are to be expected."""
+        """Start as softmax regression if more than two labels are expected."""
         if labels > 2 and self._binary:
             self.model, self._binary = linear_inputs() | linear_model.SoftmaxRegression(), False
 

@@ -26,7 +26,7 @@ Make = Callable[[int], Any]  # of a seed
 
 
 class RiverClassifier(Contestant):
-    """A river classifier; ``binary`` ones are told whether it is the first of two classes."""
+    """A river classifier; the target of ``binary`` ones is whether the label is the first of two classes."""
 
     def __init__(self, model: Any, labels: list[str], binary: bool, probabilities: bool) -> None:
         self._model, self.probabilities = model, probabilities

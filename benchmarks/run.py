@@ -1,4 +1,4 @@
-"""Measure what the README claims: accuracy on real streams, speed beside river, start-up, MNIST, size.
+"""Measure the figures of the README: accuracy on real streams, speed relative to river, start, MNIST, size.
 
     make bench                                    # everything, about five minutes
     make bench BENCH="--only streams speed"       # some of it
@@ -50,7 +50,7 @@ TURNS = 5
 
 
 def streams(data: Path) -> Iterator[Row]:
-    """Prequential accuracy, the least of three seeds, with the log loss of the first."""
+    """Prequential accuracy, the minimum of three seeds, with the log loss of the first."""
     for name, stream in STREAMS.items():
         results = []
         for seed in SEEDS:
@@ -105,7 +105,7 @@ def speed(data: Path) -> Iterator[Row]:
 
 
 def fields(_: Path) -> Iterator[Row]:
-    """Events whose fields differ from one to the next, beside events that are all alike, in turns."""
+    """Events with changing fields compared with events of one form, in turns."""
     rng, count = np.random.default_rng(0), 10_000
     names = [f"field {j:02d}" for j in range(20)]
     alike = [dict(zip(names, row, strict=True)) for row in rng.normal(size=(count, 20)).tolist()]
@@ -183,7 +183,7 @@ def mnist(data: Path) -> Iterator[Row]:
 
 
 def structured(data: Path) -> Iterator[Row]:
-    """Structured directions beside keyed ones: events a second, accuracy, and the test error of MNIST."""
+    """Structured compared with keyed directions: events per second, accuracy, and the test error of MNIST."""
     for name in ("Elec2", "CoverType, first 100,000"):
         stream = STREAMS[name]
         frame = pd.read_csv(data / stream["file"], nrows=stream["limit"])

@@ -1,9 +1,9 @@
-"""How far shards scale: the cost model of docs/scale.md, and a simulation of rounds that checks it.
+"""Scaling of shards: the cost model of docs/scale.md, and a simulation of rounds that checks it.
 
     python benchmarks/scale.py [--json]
 
-What an event, a model and a merge cost is measured here; rounds of up to a thousand workers are simulated,
-task by task, with the tree in which models are really merged.
+The costs of an event, a model and a merge are measured; rounds of up to a thousand workers are simulated,
+task by task, with the merge tree of ``streamk.distributed``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from streamk.threads import one_blas_thread
 ROUND, SHARDS_A_WORKER = 10_000, 4
 WORKERS = (1, 2, 8, 32, 128, 1000)
 LINK = 1.25e9  # bytes a second: ten gigabits
-SPREAD = 0.5  # of the logarithm of a task's time, where there are stragglers
+SPREAD = 0.5  # of the logarithm of a task's time, with stragglers
 REPEATS = 20  # of rounds with stragglers
 
 
@@ -59,12 +59,12 @@ class Driver:
     link: float = 0.0
 
     def send(self, now: float) -> float:
-        """Return when a model has been sent that was ready at a time."""
+        """Return the time at which a model has been sent that was ready at ``time``."""
         self.link = max(self.link, now) + self.costs.sending
         return self.link
 
     def merge(self, arrivals: Sequence[float]) -> float:
-        """Return when models that arrive at these times are one, merged as they come."""
+        """Return the time at which models with these arrival times are merged into one."""
         tree = Tree(len(arrivals), self._join)
         for shard in sorted(range(len(arrivals)), key=arrivals.__getitem__):
             self.processor = max(self.processor, arrivals[shard])
@@ -77,7 +77,7 @@ class Driver:
 
 
 def simulated(costs: Costs, workers: int, tasks: Sequence[float]) -> float:
-    """Return the seconds of a round whose tasks take so long, begun in order by whoever is free."""
+    """Return the seconds of a round with these task times; a free worker starts the next task in order."""
     driver, arrivals = Driver(costs), []
     free = [0.0] * workers
     ends: list[tuple[float, int]] = []
@@ -95,7 +95,7 @@ def simulated(costs: Costs, workers: int, tasks: Sequence[float]) -> float:
 
 
 def in_two_tiers(costs: Costs, workers: int, tasks: Sequence[float]) -> float:
-    """Return the seconds of a round in about √S groups of as many workers, each with a driver of its own."""
+    """Return the seconds of a round in about √S groups of as many workers, each with its own driver."""
     wanted = math.sqrt(len(tasks))
     groups = min((k for k in range(1, workers + 1) if workers % k == 0), key=lambda k: abs(k - wanted))
     size, share = -(-len(tasks) // groups), workers // groups
@@ -152,7 +152,7 @@ def _least(work: Any) -> float:
 
 
 def rows(costs: Costs) -> list[dict[str, Any]]:
-    """Return, for each number of workers, what a round takes and which part of it is learning."""
+    """Return, for each number of workers, the time of a round and its share of learning."""
     found, rng = [], np.random.default_rng(0)
     for workers in WORKERS:
         shards, task = SHARDS_A_WORKER * workers, ROUND * costs.event

@@ -13,7 +13,7 @@ COMPONENTS = 1000
 
 
 class Scikit(Contestant):
-    """A linear model; ``gamma`` asks for 1,000 random features of a Gaussian kernel."""
+    """A linear model; with ``gamma``, on 1,000 random features of a Gaussian kernel."""
 
     def __init__(self, stream: Stream, random: bool, seed: int) -> None:
         from sklearn.linear_model import SGDClassifier, SGDRegressor
@@ -51,7 +51,7 @@ class Scikit(Contestant):
         self._teach(self._features(x), y)
 
     def answer(self, xs: list[Any], ys: list[Any]) -> list[Any]:
-        """Make the features of an event once."""
+        """Compute the features of an event once."""
         answers = []
         for x, y in zip(xs, ys, strict=True):
             phi = self._features(x)

@@ -1,4 +1,4 @@
-"""What benchmarks of several sections share: a command line, lines of what was found and wanted, a loop."""
+"""Shared parts of benchmarks with several sections: a command line, lines of figures and targets, a loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
-# What was measured, what was found, what is wanted if anything, and whether it is met.
+# Name of the measurement, figure, target if any, and whether it is met.
 Row = tuple[str, str, str, bool]
 
 
 def measure(description: str, sections: Mapping[str, Callable[[Path], Iterator[Row]]]) -> int:
-    """Run the sections asked for; return 1 if a figure misses what is wanted."""
+    """Run the selected sections; return 1 if a figure misses its target."""
     parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--only", nargs="+", choices=sections, default=list(sections))

@@ -1,4 +1,4 @@
-"""Measure learning in shards: how close to one learner, how fast, how large.
+"""Measure learning in shards: accuracy compared with one learner, speed, size.
 
     python benchmarks/shards.py                      # everything, about half an hour
     python benchmarks/shards.py --only merge many    # some of it
@@ -70,7 +70,7 @@ def load(data: Path, events: int | None = None) -> tuple[pd.DataFrame, list[Any]
 
 
 def places(events: int, by: str, shards: int) -> list[NDArray[np.intp]]:
-    """Return which events each shard has."""
+    """Return the events of each shard."""
     if by == "blocks":
         which = np.arange(events) * shards // events
     else:
@@ -106,7 +106,7 @@ def rounds(where: list[NDArray[np.intp]], trained: Trained, by: str) -> Iterator
 def one_learner(
     model: Any, frame: pd.DataFrame, targets: list[Any], order: Iterator[NDArray[np.intp]]
 ) -> tuple[int, int]:
-    """Return how many events one learner was asked, and how many it knew, a round at a time."""
+    """Return the number of events that one learner predicted, and predicted correctly, by round."""
     asked, right, truth = 0, 0, np.array(targets)
     for events in order:
         rows, labels = frame.iloc[events], truth[events]
@@ -118,7 +118,7 @@ def one_learner(
 
 
 def covtype(data: Path) -> Iterator[Row]:
-    """Accuracy of the merged model on each following round, beside one learner that saw everything."""
+    """Accuracy of the merged model on each following round, compared with one learner of everything."""
     frame, targets = load(data)
     for name, make in LEARNERS.items():
         for by in ("blocks", "hash"):

@@ -1,14 +1,14 @@
-"""The learners that need no settings beside their peers, on many streams: test, then train.
+"""``Kernel…`` learners compared with other libraries, on many streams: test, then train.
 
     python benchmarks/streams.py [--data DIRECTORY] [--cache DIRECTORY] [--only STREAM …] [--peers NAME …]
                                  [--older] [--delay N] [--events N] [--budget SECONDS]
                                  [--cached] [--json] [--markdown FILE] [--picture FILE]
 
-Every learner predicts each event before it learns it, with and without a memory of labels: streamk's has its
-own, and its peers get the same as inputs (``label_columns.py``). Results are kept in the cache, so a run
-that was stopped goes on, and the tables of a finished one take half a minute. All peers on all streams take
-hours; ``--peers streamk`` measures streamk alone, and ``--cached`` shows what there is. Vowpal Wabbit takes
-part if it is installed (``pip install -e '.[bench]'``), and MOA if CapyMOA and Java 17 are.
+Every learner predicts each event before it learns it, with and without label memory: streamk's learners have
+their own, and their peers get the same as inputs (``label_columns.py``). Results are stored in the cache, so
+an interrupted run resumes, and the tables of a finished one take half a minute. All peers on all streams take
+hours; ``--peers streamk`` measures streamk alone, and ``--cached`` prints the results in the cache. Vowpal
+Wabbit is measured if it is installed (``pip install -e '.[bench]'``), and MOA if CapyMOA and Java 17 are.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def shown(result: Result) -> str:
 
 
 def main() -> None:
-    """Measure what is missing, and print the tables."""
+    """Measure missing results, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--cache", type=Path, default=ROOT / "benchmarks" / ".cache")

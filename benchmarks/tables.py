@@ -1,4 +1,4 @@
-"""The Markdown of the comparison: what was best on each stream, and every figure."""
+"""The Markdown tables of the comparison: the best peer on each stream, mean ranks, and all results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _mean(results: list[Result]) -> Result:
 
 
 def scores(found: Figures, task: str) -> Scores:
-    """Return the metric of what was finished; of what has become no number, the worst."""
+    """Return the metric of finished runs; −∞ for NaN."""
     unranked = {peer.name for peer in OLDER}
     return {
         peer: {stream: _value(r, task) for stream, r in by.items() if r["done"] == r["events"]}
@@ -94,7 +94,7 @@ def better(alone: Scores, given: Scores) -> Scores:
 
 
 def best(alone: Figures, given: Figures, settings: dict[str, Scores], task: str) -> str:
-    """Return the table of ours beside the best peer of every stream."""
+    """Return the table of streamk and the best peer on every stream."""
     ours, lines = NAMES[task], []
     if ours not in alone:
         return "streamk was not measured."
@@ -136,7 +136,7 @@ def mean_ranks(ranked: dict[str, Ranking]) -> str:
 
 
 def versus(settings: dict[str, Scores], alone: Figures, given: Figures, task: str) -> str:
-    """Return how often ours is better, equal and worse than each peer where that finished, and speeds."""
+    """Return how often streamk is better than, equal to and worse than each finished peer, and speeds."""
     ours, lines = NAMES[task], []
     for peer in settings[ALONE]:
         line: list[Any] = [peer]

@@ -1,4 +1,4 @@
-"""Each learner on a stream, test then train, in one screen.
+"""Each learner on a stream, test then train.
 
 python examples/learners.py
 """
@@ -27,7 +27,7 @@ REGRESSORS = {
 
 
 def main() -> None:
-    """Follow two streams with every learner and print what each reached."""
+    """Evaluate every learner on one of two streams and print its metric and size."""
     for name, classifier in CLASSIFIERS.items():
         accuracy = evaluate.progressive_val_score(datasets.Bananas(), classifier, metrics.Accuracy())
         print(f"Bananas   {name:30} {accuracy.get():.1%}  {len(classifier.to_bytes()):,} bytes")

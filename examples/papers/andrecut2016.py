@@ -6,9 +6,9 @@ Sections:
 
 - ``kaczmarz``, ``pursuit``, ``kaczmarz-pursuit``: Figure 2(b–d), blocks of 2,000 events, kernel ``⟨x, x'⟩⁴``.
 - ``nystrom``: Figure 2(a), committees of blocks of 2,000 and 4,000 events.
-- ``fourier``: Figure 3, pursuit with Fourier magnitudes beside the pixels.
+- ``fourier``: Figure 3, pursuit with Fourier magnitudes in addition to the pixels.
 - ``cifar10``: Figure 6, with pixels, with the window, with window and Fourier magnitudes.
-- ``usps``: pursuit on a third set of digits, which the paper does not have.
+- ``usps``: pursuit on a third set of digits, not in the paper.
 
 ``mnist.npz``, ``cifar10.npz`` and ``usps.npz`` hold ``X_train, y_train, X_test, y_test``: images as rows, of
 CIFAR-10 the three channels one after the other. Nothing was chosen on test images: kernel, ``γ`` and
@@ -34,7 +34,7 @@ from streamk.kernels import kernel
 
 GAMMA, SEED = 1e4, 7
 PIECE = 2500  # test images predicted at once
-CURVES: dict[str, list[tuple[float, float]]] = {}  # by what they show: steps, and errors in per cent
+CURVES: dict[str, list[tuple[float, float]]] = {}  # by label: steps, and errors in per cent
 
 
 class Images(NamedTuple):
@@ -47,7 +47,7 @@ class Images(NamedTuple):
 
 
 def prepared(arrays: dict[str, np.ndarray], prepare: Callable[[Any], np.ndarray], quick: bool) -> Images:
-    """Return images as a method prepares them; some thousands if it must be quick."""
+    """Return prepared images; some thousands of them if ``quick``."""
     most, tested = (4000, 1000) if quick else (None, None)
     return Images(
         prepare(arrays["X_train"][:most]),
@@ -60,7 +60,7 @@ def prepared(arrays: dict[str, np.ndarray], prepare: Callable[[Any], np.ndarray]
 def solve(
     solver: str, images: Images, block: int, steps: int, every: int, name: str, quiet: bool
 ) -> tuple[float, float]:
-    """Run a solver; return its last test error and the mean seconds of a step, and keep its curve."""
+    """Run a solver; return its last test error and the mean seconds of a step, and store its curve."""
     classes = np.unique(images.labels)
     targets = (images.labels[:, None] == classes).astype(np.float64)
     count = len(images.train)
@@ -81,7 +81,7 @@ def solve(
 
 
 def test_error(system: System, W: np.ndarray, images: Images, classes: np.ndarray) -> float:
-    """Return the part of the test images that a solution gets wrong."""
+    """Return the test error of a solution."""
     weights, wrong = W.astype(np.float32), 0
     for start in range(0, len(images.test), PIECE):
         block = system.kernel.block(images.test[start : start + PIECE], system.X, system.bandwidth)
@@ -104,7 +104,7 @@ def iterative(solver: str, steps: int, paper: str) -> Callable[..., Iterator[Row
 
 
 def settled(name: str) -> str:
-    """Return mean and deviation of the errors that were measured in the last third of the steps."""
+    """Return mean and deviation of the errors in the last third of the steps."""
     curve = CURVES[name]
     last = [error for step, error in curve if step > curve[-1][0] * 2 / 3]
     return f"{np.mean(last):.2f} ± {np.std(last):.2f} % over the last third"

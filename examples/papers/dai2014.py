@@ -6,9 +6,9 @@ Sections:
 
 - ``adult``: hinge loss; trained on the training file in a random order, tested on the test file.
 - ``forest``: class 2 against the rest; all 581,012 rows in a random order, the first nine tenths learned
-  once, the others tested. The 44 columns of zeros and ones are two categories, and are given as such.
+  once, the others tested. The 44 columns of zeros and ones are passed as two categories.
 - ``eights``: digits 8 against 6, trained on deformed ones.
-- ``digits``: all ten digits. Every pass deforms the 60,000 training images anew, 2,040,000 events in all, in
+- ``digits``: all ten digits. Every pass deforms the 60,000 training images again, 2,040,000 events in all, in
   place of the paper's MNIST8M; 100 principal components of mean-removed images at unit norm. The picture
   shows the test error after every so many events.
 - ``mnist``: the training images as they are, five passes.
@@ -167,7 +167,7 @@ def _digits_learner(features: int) -> Any:
 
 
 def eights(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
-    """Digits 8 against 6, deformed anew in every pass."""
+    """Digits 8 against 6, deformed differently in every pass."""
     digits, passes = Digits(data, (6, 8), 4000 if quick else None), 2 if quick else PASSES
     learner = _digits_learner(2048 if quick else 16384)
     error, seconds = _follow("8 against 6", digits, learner, passes, EVERY, quiet)
@@ -176,7 +176,7 @@ def eights(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
 
 
 def all_digits(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
-    """All digits, deformed anew in every pass."""
+    """All digits, deformed differently in every pass."""
     digits, passes = Digits(data, tuple(range(10)), 8192 if quick else None), 2 if quick else PASSES
     learner = _digits_learner(2048 if quick else 131072)
     error, seconds = _follow("ten digits", digits, learner, passes, EVERY, quiet)

@@ -1,4 +1,4 @@
-"""EigenPro 3 on MNIST (Abedsoltan, Belkin and Pandit 2023, Table 2), beside one pass of Kaczmarz.
+"""EigenPro 3 on MNIST (Abedsoltan, Belkin and Pandit 2023, Table 2), compared with one pass of Kaczmarz.
 
     python examples/papers/eigenpro3.py --data DIRECTORY [--only SECTION …] [--quick] [--json]
 
@@ -6,10 +6,10 @@ Sections:
 
 - ``random``, ``k-means``: 100, 1,000 and 10,000 centers, five epochs. Images are raw pixels divided by 255;
   the kernel is Laplace with bandwidth 20, as in the authors' code.
-- ``kaczmarz``: as many random features as there are centers; every image is seen once.
-- ``timed``: the run whose time with the authors' code is known: 5,000 random centers, five epochs, a thread.
+- ``kaczmarz``: as many random features as centers; one pass.
+- ``timed``: the run that the authors' code was timed on: 5,000 random centers, five epochs, one thread.
 
-Every run is a process of its own, so that its peak memory is its own. ``mnist.npz`` holds ``X_train, y_train,
+Every run has its own process, for its peak memory. ``mnist.npz`` holds ``X_train, y_train,
 X_test, y_test``, images as ``uint8`` rows.
 """
 
@@ -41,7 +41,7 @@ CURVES: dict[str, list[tuple[float, float]]] = {}  # errors in percent, by numbe
 
 
 class Size(NamedTuple):
-    """How much is learned."""
+    """Size of a run."""
 
     train: int
     test: int
@@ -90,7 +90,7 @@ def eigenpro(data: Path, size: Size, centers: int, choose: str, threads: int | N
 
 
 def kaczmarz(data: Path, size: Size, features: int) -> Reached:
-    """Let Kaczmarz projections on random features see every image once."""
+    """Learn every image once by Kaczmarz projections on random features."""
     X, y, T, truths = images(data, size)
     names = [f"p{j:03d}" for j in range(X.shape[1])]
     learner = streamk.KaczmarzClassifier(
@@ -111,17 +111,17 @@ def _reached(predicted: np.ndarray, truths: np.ndarray, seconds: float) -> Reach
 
 
 def alone(what: str, quiet: bool, work: Callable[..., Reached], *arguments: Any) -> Reached:
-    """Return what work reached in a process of its own."""
+    """Return the result of work in a separate process."""
     context = multiprocessing.get_context("spawn")
     with Console(stderr=True, quiet=quiet).status(what), ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(work, *arguments).result()
 
 
 def table(choose: str) -> Section:
-    """Return the section of centers that are chosen in one way."""
+    """Return the section for one choice of centers."""
 
     def section(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
-        load_images(data, "mnist")  # says if it is not there
+        load_images(data, "mnist")  # raises an error if the file is missing
         size = QUICK if quick else FULL
         for count in size.centers:
             what = f"EigenPro 3, {count:,} {choose} centers"
@@ -145,7 +145,7 @@ def one_pass(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
 
 
 def timed(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
-    """The run whose time is known; it has no quick form."""
+    """The run that the authors' code was timed on; it ignores ``quick``."""
     load_images(data, "mnist")
     if quick:
         return
@@ -163,7 +163,7 @@ SECTIONS: dict[str, Section] = {
 
 
 def draw(path: Path, quick: bool) -> None:
-    """Draw error against centers, the paper's beside ours."""
+    """Draw error against centers, the paper's and ours."""
     papers: dict[str, Curve] = {
         f"{choose} centers, paper": [(count, PAPER[choose, count]) for count in FULL.centers]
         for choose in ("random", "k-means")

@@ -1,7 +1,7 @@
-"""What the papers do to images before they learn them, and digits deformed at random.
+"""Preprocessing of images in the papers, and digits deformed at random.
 
-Images are rows of pixels ``(n, side · side)``, or ``(n, side · side · 3)`` for three channels of which each
-is whole; results are single precision.
+Images are rows of pixels ``(n, side · side)``, or ``(n, side · side · 3)`` for three channels, one after the
+other; results are single precision.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def unit_images(images: NDArray[np.generic]) -> Floats:
 
 
 def fourier_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
-    """Return images beside the roots of the magnitudes of their Fourier transforms (eqs. 69 to 75).
+    """Return images followed by the roots of the magnitudes of their Fourier transforms (eqs. 69 to 75).
 
-    The transform is symmetric, so the first half of its values, column by column, is taken: 784 pixels give
+    The transform is symmetric, so the first half of its values, column by column, is used: 784 pixels give
     1,176 numbers.
     """
     pixels = _centred(_rows(images))
@@ -71,7 +71,7 @@ def deformed_digits(
     images
         ``(n, side · side)``, values from 0 to 255.
     rng
-        Where the deformations come from.
+        Source of the deformations.
     """
     count = len(images)
     side = _side(images, 1)

@@ -8,8 +8,8 @@ with ``X_train, y_train, X_test, y_test``. Inputs have mean 0 and variance 1, ke
 widths of Table 1, λ is 1 and ε is 10⁻⁴. The paper names no ν for its tables; with ν = 0.01 for Boston and
 Abalone and 0.1 for sinc, numbers of kernels m₀ are about those of Table 2. As the learner standardises its
 target, ν is divided by the target's variance. A run draws its own partition and columns. The errors of sinc
-are those on targets with noise, since only they go with the paper's 0.009 for ridge regression; those on
-targets without noise stand beside them. ``--quick`` is 2 runs with at most 200 events, too few for the
+are those on targets with noise, since only they match the paper's 0.009 for ridge regression; those on
+targets without noise are printed next to them. ``--quick`` is 2 runs with at most 200 events, too few for the
 paper's figures. ``boston-interval`` is Boston with inputs in [−1, 1] instead.
 """
 
@@ -38,7 +38,7 @@ DIGIT = 4  # against all others, as in Williams and Seeger (2001)
 
 
 class Split(NamedTuple):
-    """A partition of a data set, and the targets of its second part without noise, if they are known."""
+    """A partition of a data set, and the noise-free targets of its second part, if known."""
 
     X: Array
     y: Array
@@ -79,7 +79,7 @@ def sinc(seed: int, count: int) -> Split:
 
 
 def read(path: Path, inputs: str) -> tuple[Array, Array]:
-    """Return scaled inputs, texts as one column each, and the last column."""
+    """Return scaled inputs, strings as one column each, and the last column."""
     with path.open() as file:
         _, *rows = csv.reader(file)
     columns: list[list[float]] = []
@@ -119,18 +119,18 @@ ABALONE = (
 
 
 def drawn(name: str, count: int, quick: bool, inputs: str, data: Path) -> Callable[[int], Split]:
-    """Return what draws partitions of a data set on disk, with ``count`` events to learn."""
+    """Return a function that draws partitions of a data set on disk, with ``count`` events to learn."""
     X, y = read(require(data, f"{name}.csv", PUBLISHED[name]), inputs)
     return lambda seed: parted(X, y, count, seed, most_of(quick))
 
 
 def most_of(quick: bool) -> int:
-    """Return how many events are learned at most."""
+    """Return the maximum number of learned events."""
     return 200 if quick else 10**6
 
 
 def runs_of(quick: bool) -> int:
-    """Return how often a cell is run."""
+    """Return the number of runs of a cell."""
     return 2 if quick else 20
 
 

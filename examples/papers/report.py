@@ -1,7 +1,7 @@
-"""What the scripts of the papers share: a command line, data that may be missing, a table and a picture.
+"""Shared parts of the papers' scripts: a command line, data that may be missing, a table and a picture.
 
-A section of a script is a function ``(data, quick, quiet) → rows``; every row holds what a paper says and
-what was reached. Tables and pictures are written into one directory.
+A section of a script is a function ``(data, quick, quiet) → rows``; every row holds the paper's figure and
+ours. Tables and pictures are written into one directory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PUBLISHED = {
 
 
 class MissingError(Exception):
-    """A file that a section needs is not there."""
+    """A file of a section is missing."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was done, what the paper says, what was reached, and the seconds of a run or a step.
+    """Name, the paper's figure, ours, and the seconds of a run or a step.
 
     ``met`` says whether ours is as good as a figure that the paper gives with its deviation.
     """
@@ -51,7 +51,7 @@ Section = Callable[[Path, bool, bool], Iterator[Row]]
 
 
 def require(directory: Path, name: str, where: str) -> Path:
-    """Return the path of a file; if it is not there, raise an error that says where it is published."""
+    """Return the path of a file; if it is missing, raise an error that names its publication."""
     path = directory / name
     if not path.is_file():
         raise MissingError(f"{path} is missing. {where}; put it there, or name another directory with --data")
@@ -70,9 +70,9 @@ def load_images(directory: Path, name: str) -> dict[str, np.ndarray]:
 
 
 def peak_megabytes() -> float:
-    """Return the most memory that this process has had so far.
+    """Return the peak memory of this process so far.
 
-    Linux says by ``getrusage`` what the process had that started it, if that was more.
+    On Linux, ``getrusage`` includes the memory of the parent process before the start.
     """
     status = Path("/proc/self/status")
     if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
@@ -84,7 +84,7 @@ def peak_megabytes() -> float:
 def plot(
     path: Path, curves: Mapping[str, Curve], x: str, y: str, papers: Mapping[str, Curve] | None = None
 ) -> None:
-    """Draw curves, those of a paper dashed, if matplotlib is there."""
+    """Draw curves, those of a paper dashed, if matplotlib is installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -116,7 +116,7 @@ def run(
     sections: Mapping[str, Section],
     draw: Callable[[Path, bool], None],
 ) -> int:
-    """Run the sections asked for, show and write what they found; return 1 if data was missing.
+    """Run the selected sections, print and write their rows; return 1 if data was missing.
 
     ``draw`` makes the picture, given its path and whether it must be quick.
     """
