@@ -1,19 +1,19 @@
-"""How functions are compiled: what Python calls is optimised, once, with all that it calls.
+"""Compilation: an entry called from Python is optimised once, with everything it calls.
 
-Numba by itself optimises every function, makes machine code of it, and optimises it again inside each of its
-callers; the loop over events is a call tree of nine levels, and most of that work is never used. So a
-function that only compiled code calls is a *part* (``@njit(**INNER)``): its code is handed on as it is. One
-that only Python calls is an *entry* (``@njit(**ENTRY)``), and is kept on disk; one that is called from both
-sides (``@both()``) is compiled for each of them.
+By default, Numba optimises every function, generates machine code for it, and optimises it again inside each
+of its callers; the loop over events is a call tree of nine levels, and most of that work is unused. Here, a
+function called only by compiled code is a *part* (``@njit(**INNER)``): its code is linked into its callers
+without machine code of its own. A function called only by Python is an *entry* (``@njit(**ENTRY)``), cached
+on disk; a function called from both (``@both()``) is compiled for each of them.
 
-This stands on how Numba's compiler is made inside. Other versions than those ``KNOWN`` compile the same
-functions to the same results in their own way, which takes twice as long at a first start.
+This depends on Numba internals. Versions other than ``KNOWN`` compile the same functions with the same
+results in the default way, which takes twice as long at a first start.
 
 **The fused multiply-add of IEEE 754: ``a·b + c`` with one rounding.**
 
-A compiler left to itself may fuse a product and a sum or not, and then the result depends on the compiler.
-Asked for by name, the operation has one result on every machine, and where the processor has it (every
-x86-64 since 2013, every 64-bit ARM) it halves the arithmetic of a polynomial or a sum of products.
+A compiler may fuse a product and a sum or not, so the result would depend on the compiler. The explicit
+operation has one result on every machine, and where the processor has it (every x86-64 since 2013, every
+64-bit ARM) it halves the arithmetic of a polynomial or a sum of products.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc"
@@ -29,21 +29,21 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.extending import intrinsic
 
-KNOWN = "0.68."  # version of Numba whose inside is known
+KNOWN = "0.68."  # version of Numba with the expected internals
 _DEFAULTS: dict[str, Any] = Flags().values()
 
 
 class _Flags(Flags):
-    """Numba's flags, which it compares sixty thousand times to compile a learner."""
+    """Numba's flags; compiling a learner compares them sixty thousand times."""
 
     def values(self) -> dict[str, Any]:
-        """Return the values by name, those not set as well."""
+        """Return the values by name, including unset ones."""
         values: dict[str, Any] = self._values
         return _DEFAULTS | values
 
 
 class _Alone:
-    """The code of a part without that of what it calls, as something to be linked."""
+    """The linkable code of a part, without that of the functions it calls."""
 
     def __init__(self, part: _Part) -> None:
         self._part, self._reload_init = part, part._reload_init
@@ -56,7 +56,7 @@ class _Alone:
 
 
 class _WithoutCode:
-    """The code generator of a part, which has no machine code whose environment could be set."""
+    """The code generator of a part, without machine code and its environment."""
 
     def __init__(self, codegen: Any) -> None:
         self._codegen = codegen
@@ -69,7 +69,7 @@ class _WithoutCode:
 
 
 class _Part(JITCodeLibrary):
-    """The code of a part, each function optimised by itself, of which no machine code is made."""
+    """The code of a part: separately optimised functions, without machine code."""
 
     _stands_alone = False
 
@@ -82,7 +82,7 @@ class _Part(JITCodeLibrary):
         return _WithoutCode(self._codegen)
 
     def finalize(self) -> None:
-        """Have the code ready to be linked, several times if need be."""
+        """Prepare the code for linking, possibly several times."""
         self._raise_if_finalized()
         for function in self._final_module.functions:
             if not function.is_declaration and function.linkage.name == "external":
@@ -98,7 +98,7 @@ class _Part(JITCodeLibrary):
         return 0
 
     def _get_module_for_linking(self) -> Any:
-        """Return the code with that of all that it calls, for a caller that is no entry."""
+        """Return the code with that of all its callees, for a caller that is no entry."""
         self._ensure_finalized()
         if self._shared_module is None:
             whole = self._final_module.clone()
@@ -109,13 +109,13 @@ class _Part(JITCodeLibrary):
 
 
 class _CalledPart(_Part):
-    """The code of a part that stays a function where it is called, however often that is."""
+    """The code of a part that is never inlined."""
 
     _stands_alone = True
 
 
 def _in_order(libraries: Sequence[Any]) -> list[Any]:
-    """Return libraries and all that they call, callers first: LLVM leaves out what nothing calls so far."""
+    """Return libraries and their callees, callers first: LLVM drops functions without a caller so far."""
     seen, found = set(), []
 
     def visit(library: Any) -> None:
@@ -132,14 +132,14 @@ def _in_order(libraries: Sequence[Any]) -> list[Any]:
 
 
 class _Entry(JITCodeLibrary):
-    """The code of an entry, which takes in every part once."""
+    """The code of an entry, which includes every part once."""
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
         self.enable_object_caching()
 
     def finalize(self) -> None:
-        """Make machine code, of this and of all that it calls."""
+        """Generate machine code for the entry and all its callees."""
         self._linking_libraries = _in_order(self._linking_libraries)
         super().finalize()
 
@@ -166,7 +166,7 @@ class _Entries(_Pipeline):
     _library = _Entry
 
     def compile_extra(self, func: Any) -> Any:
-        # Millions of objects are made that stay; to look for garbage among them takes a tenth of the time.
+        # Compilation makes millions of long-lived objects; garbage collection would take a tenth of the time.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -177,7 +177,7 @@ class _Entries(_Pipeline):
 
 
 _ANY: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
-# No way in from Python is made: for arguments that are tuples of arrays it takes as long as the function.
+# No Python wrapper: for arguments that are tuples of arrays it takes as long to compile as the function.
 INNER: Any = _ANY | {"no_cpython_wrapper": True}
 ENTRY: Any = _ANY | {"cache": True}
 if numba.__version__.startswith(KNOWN):
@@ -200,7 +200,7 @@ class Both:
 
     @property
     def _numba_type_(self) -> Any:
-        return self._part._numba_type_  # what compiled code finds under this name
+        return self._part._numba_type_  # the function that compiled code calls
 
 
 def both(**options: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -2,10 +2,9 @@
 
 Most are *radial*, functions of ``r = ‖x − z‖₂``; the Laplacian is one of ``‖x − z‖₁``; arc-cosine and
 polynomial kernels are functions of inner products. ``ℓ`` is the bandwidth, in the units of the inputs after
-scaling. Distances are sums of differences, never differences of sums, so far from the origin they are as
-exact as near it; ``block`` is the same in single precision, for large matrices, on several threads
-(:mod:`streamk.kernel_blocks`). How a kernel's random frequencies are drawn is the business of
-:mod:`streamk.features.spectra`.
+scaling. Distances are sums of differences, never differences of sums, so they are exact also far from the
+origin; ``block`` is the same in single precision, for large matrices, on several threads
+(:mod:`streamk.kernel_blocks`). :mod:`streamk.features.spectra` draws the random frequencies of kernels.
 
 >>> import numpy as np
 >>> kernel("matern:2.5")
@@ -95,9 +94,9 @@ class Laplace(_Distance):
 
 @dataclass(frozen=True)
 class Laplacian(Laplace):
-    """``k = exp(−Σ_j |x_j − z_j|/ℓ)``: a product of one kernel an input, and not radial.
+    """``k = exp(−Σ_j |x_j − z_j|/ℓ)``: a product of one kernel per input, and not radial.
 
-    Its features depend on few inputs each, as trees do, which suits tables.
+    Each of its features depends on few inputs, as trees do, which suits tabular data.
     """
 
     name: ClassVar[str] = "laplacian"
@@ -152,7 +151,7 @@ class RationalQuadratic(_Distance):
 
 @dataclass(frozen=True)
 class ExponentialPower(_Distance):
-    """``k = exp(−(r/ℓ)^p)``, ``0.1 ≤ p < 2``; below, it is next to constant and its frequencies overflow."""
+    """``k = exp(−(r/ℓ)^p)``, ``0.1 ≤ p < 2``; below, it is almost constant and its frequencies overflow."""
 
     p: float = 1.0
     name: ClassVar[str] = "exponential-power"
@@ -171,7 +170,7 @@ class ExponentialPower(_Distance):
 
 @dataclass(frozen=True)
 class ArcCosine:
-    """Arc-cosine kernel of order ``n`` (Cho and Saul 2009): that of wide networks of ramps, and not radial.
+    """Arc-cosine kernel of order ``n`` (Cho and Saul 2009): of wide rectifier networks, and not radial.
 
     ``k = ‖x‖ⁿ‖z‖ⁿ J_n(θ)/(π ℓ²ⁿ)`` with ``θ`` the angle between ``x`` and ``z`` and ``J₀ = π − θ``,
     ``J₁ = sin θ + (π − θ) cos θ``, ``J₂ = 3 sin θ cos θ + (π − θ)(1 + 2cos² θ)``.
@@ -262,7 +261,7 @@ def kernel(text: str) -> Kernel:
     Raises
     ------
     ValueError
-        If the name is unknown or a number after a colon is not one the kernel takes.
+        If the name is unknown, or a number after a colon is invalid for the kernel.
     """
     name, *numbers = text.split(":") if isinstance(text, str) else ("",)
     cls = _KERNELS.get(name)

@@ -1,4 +1,4 @@
-"""Losses, as what they ask of an event: a residual to project onto, or a direction of descent.
+"""Losses: for each event, a residual to project onto, or a direction of descent.
 
 A Kaczmarz step projects onto ``φᵀA = f + residual`` (:func:`residuals`); a gradient step goes along
 ``−ℓ'(f)`` (:func:`descents`). ``m = f_y − f_c`` is the margin of the class ``y`` over the best wrong class
@@ -33,7 +33,7 @@ from streamk.compiling import INNER, both
 
 CLASSIFICATION = ("squared", "margin", "logistic", "hinge", "smoothed_hinge")
 REGRESSION = ("squared", "huber", "epsilon_insensitive", "quantile")
-# Codes for the compiled code: those of classes come first.
+# Codes for compiled code, classification first.
 CODES = {("class", name): code for code, name in enumerate(CLASSIFICATION)} | {
     ("number", name): code + len(CLASSIFICATION) for code, name in enumerate(REGRESSION)
 }
@@ -53,7 +53,7 @@ def curvature(loss: int) -> float:
 
 @both()
 def residuals(loss, outputs, target, out):
-    """Fill ``out`` (float64, one per output) with the residual that ``loss`` asks for.
+    """Fill ``out`` (float64, one per output) with the residual of ``loss``.
 
     ``target`` is a class index or a standardised number. Returns the squared length of the
     direction of the step in units of ``φᵀφ``: 2 for the margin, whose step moves two outputs.
@@ -79,7 +79,7 @@ def residuals(loss, outputs, target, out):
 
 @both()
 def curvature_along(loss, residual, target):
-    """Return the curvature of a loss along the steps expected where ``residual`` was found.
+    """Return the curvature of a loss along the steps expected from ``residual``.
 
     Of the logistic loss it is ``tr H²/tr H``, ``H = diag p − p pᵀ`` being the Hessian and also the covariance
     of the residual, and at least 0.05; of others 1.
@@ -97,7 +97,7 @@ def curvature_along(loss, residual, target):
 
 @both()
 def descents(loss, outputs, target, quantile, out):
-    """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` matters to the loss of that name."""
+    """Fill ``out`` (float64, one per output) with ``−ℓ'``; ``quantile`` is used by the loss of that name."""
     if loss in (_HINGE, _SMOOTHED_HINGE):
         _along_margin(outputs, int(target), 1.0, out)
         if loss == _HINGE:
@@ -114,7 +114,7 @@ def descents(loss, outputs, target, quantile, out):
 
 @njit(**INNER)
 def _along_margin(outputs, y, most, out):
-    """Fill ``out`` with ``1 − m``, if positive and at most ``most``: added for ``y``, taken from ``c``."""
+    """Fill ``out`` with ``1 − m``, clipped to ``[0, most]``: positive for ``y``, negative for ``c``."""
     rival = -1
     for k in range(outputs.shape[0]):
         out[k] = 0.0

@@ -1,4 +1,4 @@
-"""Model files: safetensors with a JSON header, checksummed, and read without running any code.
+"""Model files: safetensors with a JSON header and a checksum; reading them runs no code.
 
 A file holds the learner's arrays as tensors and one metadata entry, ``streamk``: a JSON object with the
 format version, the class, the parameters, the seed, names, labels, counts, and the SHA-256 of the rest.
@@ -26,7 +26,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class FormatError(ValueError):
-    """A model file of another format, which the version of streamk that wrote it can read."""
+    """A model file of another format; the version of streamk that wrote it can read it."""
 
 
 def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
@@ -43,9 +43,9 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
     Raises
     ------
     FormatError
-        If they are of another format.
+        If the bytes have another format.
     ValueError
-        If the bytes are not a model file, or were cut short or altered.
+        If the bytes are not a model file, or are truncated or altered.
     """
     broken = f"{source} is damaged: "
     try:
@@ -73,9 +73,9 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
 
 
 def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> int:
-    """Write a model file in one step, and return its size in bytes.
+    """Write a model file atomically, and return its size in bytes.
 
-    The bytes go to a temporary file in the same directory, which is synchronised and renamed.
+    The bytes are written to a temporary file in the same directory, which is synchronised and renamed.
     """
     path, data = Path(path), pack(header, arrays)
     if path.exists() and not path.is_file():
@@ -108,7 +108,7 @@ def _json(value: Any) -> str:
 
 
 def _sync_directory(path: Path) -> None:
-    if os.name == "nt":  # a directory cannot be opened there
+    if os.name == "nt":  # this system cannot open a directory
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -33,7 +33,7 @@ class RandomFeatures(base.MiniBatchTransformer):
     ``z_f(x) = √(2/F) cos(ω_fᵀx + b_f)``, with frequencies drawn from the kernel's spectral distribution, so
     a linear model of ``z`` is a kernel machine (Rahimi and Recht 2007). The features are *joint*: every one
     depends on all inputs, where river's ``RBFSampler`` gives one cosine per input and component, an additive
-    kernel. Nothing is stored but the seed.
+    kernel. Only the seed is stored.
 
     Parameters
     ----------
@@ -44,27 +44,26 @@ class RandomFeatures(base.MiniBatchTransformer):
     bandwidth
         Kernel bandwidth ``ℓ``, in units of the inputs; ``√d`` is a good start for ``d`` standardised inputs.
     scales
-        Multipliers of the bandwidth; every 32 features of a kernel take the next of them, and the kernel is
-        their mean if the features are a multiple of 32 times their number (of 64 times kernels times scales,
-        if there are several kernels).
+        Multipliers of the bandwidth; every 32 features of a kernel use the next one. The kernel is the mean
+        over scales if the features are a multiple of 32 times their number (with several kernels, of 64 times
+        kernels times scales).
     features
         Number of features ``F``.
     directions
-        ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
-        ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from
-        some ten numbers on. ``"dense"`` ties independent ones to positions. ``"auto"`` chooses keyed or
-        structured by the first event met. Categories are always keyed.
-        Positions are those in which :meth:`learn_one` met the names; before any learning, those of the call.
+        ``"keyed"``: random directions depend on the names of fields, and the order of names never matters.
+        ``"structured"``: directions of numbers come from fast transforms of their positions, much faster from
+        some ten numbers on. ``"dense"``: independent directions by position. ``"auto"`` chooses keyed or
+        structured by the first event. Categories are always keyed.
+        Positions are in the order of the first :meth:`learn_one` with the names; without it, of the call.
     seed
         The only source of randomness. None draws one.
 
     Notes
     -----
-    Strings and booleans are one-hot as ``name=value``; missing values, ``None`` and NaN, add nothing. The
-    bytes of a row depend neither on the rows beside it nor on the number of threads, once :meth:`learn_one`
-    or :meth:`learn_many` has met the names; before, a call with structured directions has the slots that its
-    own rows need.
-    A map is not for use by several threads at once.
+    Strings and booleans are one-hot as ``name=value``; missing values, ``None`` and NaN, add nothing. After
+    :meth:`learn_one` or :meth:`learn_many` with the names, the bytes of a row depend neither on other rows
+    nor on the number of threads; before, a call with structured directions has the slots of its own rows.
+    Do not use a map from several threads at once.
 
     References
     ----------
@@ -107,11 +106,11 @@ class RandomFeatures(base.MiniBatchTransformer):
         self._seed = secrets.randbits(63) if seed is None else seed
         self._places: tuple[Any, NDArray[np.int64], int] | None = None
         self._amplitude = np.float32(np.sqrt(2.0 / features))
-        self._slots: int | None = None  # of the first segment, fixed by the first event learned
+        self._slots: int | None = None  # of the first segment, fixed by the first learned event
         self._map: FeatureMap | None = None
 
     def _map_of(self, slots: int) -> FeatureMap:
-        """Return the map; while nothing is learned it is made anew for rows whose slots do not fit."""
+        """Return the map; before any learning, a new map for rows whose slots do not fit."""
         structured = self._inputs.directions == STRUCTURED
         first = slots if self._slots is None else self._slots
         e = self._map
@@ -124,7 +123,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         return e
 
     def _settle(self, rows: Rows) -> None:
-        """Choose automatic directions by the first row met, if they are not settled."""
+        """Choose automatic directions by the first row, if they are not chosen yet."""
         if not self._inputs.settled:
             self._inputs.settle(choose_for(rows, False, self.features, len(self.scales), block_size=1))
 
@@ -140,7 +139,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         rows.prepare(self._inputs, learned)
 
     def _takes_matrix(self, X: NDArray[Any]) -> bool:
-        """Return whether slots are filled from an array itself: settled, structured and of floats."""
+        """Return whether slots are filled from the array itself: chosen structured directions, and floats."""
         return (
             self._inputs.settled
             and self._inputs.directions == STRUCTURED
@@ -164,11 +163,11 @@ class RandomFeatures(base.MiniBatchTransformer):
         return False
 
     def learn_one(self, x: Event) -> None:
-        """Learn the positions of numbers not met before; changes nothing with keyed directions."""
+        """Learn the positions of new numbers; changes nothing with keyed directions."""
         self._learned(self._encode(x, True))
 
     def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
-        """Learn the positions of numbers not met before, in the order of a loop of :meth:`learn_one`."""
+        """Learn the positions of new numbers, in the order of a loop of :meth:`learn_one`."""
         rows = batch(X, _columns(X, names))
         with self._inputs.forgetting_on_error():
             self._prepare(rows, np.ones(len(rows), dtype=bool))
@@ -181,7 +180,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         Raises
         ------
         ValueError
-            If a value cannot be taken, naming its field.
+            If a value is invalid, naming its field.
         """
         rows = self._encode(x, False)
         e = self._map_of(rows.most_slots())
@@ -200,12 +199,12 @@ class RandomFeatures(base.MiniBatchTransformer):
             Column names of an array; ``0, 1, …`` by default.
         out
             Array to fill and return, ``(n, features)`` float32 and contiguous; a new one by default.
-            Filling one array again and again saves asking for memory, which takes as long as the features.
+            Reusing an array avoids its allocation, which takes as long as the features.
 
         Raises
         ------
         ValueError
-            If a value cannot be taken, naming row and field, or ``out`` is not such an array.
+            If a value is invalid, naming row and field, or ``out`` is not such an array.
         """
         if isinstance(X, np.ndarray) and X.ndim == 2 and self._takes_matrix(X):
             places = self._places_of(names, X.shape[1])
@@ -247,7 +246,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         return out
 
     def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[NDArray[np.int64], int] | None:
-        """Return the slots of an array's columns and how many hold them, None if the names do not fit."""
+        """Return the slots of an array's columns and their number, None if the names do not fit."""
         asked = (None if names is None else tuple(map(name_of, names)), columns, len(self._inputs.numbers))
         if self._places is None or self._places[0] != asked:
             texts = list(map(name_of, range(columns) if names is None else names))
@@ -263,13 +262,13 @@ class RandomFeatures(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Any:
-        # dates of river's streams are numbers of a million, and nothing is scaled here
+        # dates of river's streams are numbers near a million, and nothing is scaled here
         yield {"bandwidth": 100.0, "features": 70, "seed": 7}
         yield {"bandwidth": 100.0, "features": 64, "kernel": "matern:2.5", "directions": "dense", "seed": 7}
 
 
 def _columns(X: Any, names: Sequence[str] | None) -> Sequence[str] | None:
-    """Return names, or the numbers of the columns if there are none and ``X`` is an array."""
+    """Return names, or the numbers of the columns of an array without names."""
     if names is None and isinstance(X, np.ndarray) and X.ndim == 2:
         return [str(j) for j in range(X.shape[1])]
     return names

@@ -7,7 +7,7 @@ import math
 from streamk.compiling import both
 
 GROWTHS = ("fixed", "sqrt", "linear")
-DOUBLING = "doubling"  # a block that is begun anew whenever events have doubled, from one period on
+DOUBLING = "doubling"  # a block that restarts whenever events have doubled, from one period on
 ANNEALING = 256.0
 ETA = 3.0
 
@@ -27,17 +27,17 @@ def regularization_at(rho, memory, events):
 def averaging_weight(step):
     """Return ``(η + 1)/(t + η)``, ``η = 3``: the weight of iterate ``t = 1, 2, …`` in the average.
 
-    Polynomial-decay averaging (Shamir and Zhang 2013) forgets the first iterates without having to
-    know how many will follow.
+    Polynomial-decay averaging (Shamir and Zhang 2013) forgets the first iterates without a known number
+    of iterates.
     """
     return (ETA + 1.0) / (step + ETA)
 
 
 def openings_at(growth: str, period: int, events: int) -> int:
-    """Return how many times a block of features has been opened when the next event follows ``events``.
+    """Return how many blocks of features have been opened before the event that follows ``events``.
 
     ``1`` (fixed), ``⌊√(1 + n/period)⌋`` (sqrt) or ``⌊1 + n/period⌋`` (linear); and ``1``, from ``period`` on
-    ``2 + ⌊log₂(n/period)⌋``, where a block begins anew whenever events have doubled. ``F ∝ √n`` is the rate
+    ``2 + ⌊log₂(n/period)⌋``, where a block restarts whenever events have doubled. ``F ∝ √n`` is the rate
     at which ridge regression on random features keeps the optimal learning rate (Rudi and Rosasco 2017); the
     doubly stochastic gradients of Dai et al. (2014) grow linearly.
 
@@ -57,7 +57,7 @@ def openings_at(growth: str, period: int, events: int) -> int:
 
 
 def events_before_opening(growth: str, period: int, opening: int) -> float:
-    """Return how many events come before opening ``opening`` (1, 2, …); infinite if it never comes."""
+    """Return the number of events before opening ``opening`` (1, 2, …); infinite if it never happens."""
     if opening == 1:
         return 0.0
     if growth == "fixed":
@@ -68,7 +68,7 @@ def events_before_opening(growth: str, period: int, opening: int) -> float:
 
 
 class Growth:
-    """When blocks of features are opened: a function of the events learned and of nothing else.
+    """Openings of blocks of features, as a function of the number of learned events alone.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Growth:
     size
         Features of a block.
     most
-        What all features never exceed; blocks are opened again once there.
+        Maximum number of features; at this number, blocks are opened again.
     """
 
     def __init__(self, growth: str, period: int, size: int, most: int) -> None:
@@ -86,15 +86,15 @@ class Growth:
         self.openings, self.next = 0, 0.0
 
     def due(self, events: float) -> bool:
-        """Return whether a block opens before the event that follows so many."""
+        """Return whether a block opens after so many events."""
         return events >= self.next
 
     def openings_at(self, events: int) -> int:
-        """Return how often a block has been opened when the next event follows so many."""
+        """Return the number of openings after so many events."""
         return openings_at(self.growth, self.period, events)
 
     def until_next(self, events: int) -> float:
-        """Return how many events come before the next opening, but for one that is due now."""
+        """Return the number of events before the next opening, except one that is due now."""
         return events_before_opening(self.growth, self.period, self.openings_at(events) + 1) - events
 
     def since(self, before: Growth, events: int) -> range:
@@ -102,27 +102,27 @@ class Growth:
         return range(max(self.openings_at(events), before.openings + 1), self.openings + 1)
 
     def open(self, events: int) -> bool:
-        """Count the openings that are due; return whether the block of the last was never open before."""
+        """Count the openings that are due; return whether the last one opens a new block."""
         before = self.blocks if self.openings else 0
         self.count(self.openings_at(events))
         return self.blocks > before
 
     def count(self, openings: int) -> None:
-        """Say how often a block was opened."""
+        """Set the number of openings."""
         self.openings = openings
         self.next = events_before_opening(self.growth, self.period, openings + 1)
 
     def open_again(self) -> None:
-        """Let the next event open the block of the last opening again."""
+        """Open the block of the last opening again at the next event."""
         self.next = 0.0
 
     @property
     def blocks(self) -> int:
-        """Blocks that are open, or have been."""
+        """Number of blocks opened so far."""
         return max(1, min(self.openings, self.most_blocks))
 
     @property
     def columns(self) -> slice:
-        """The columns of the block that was opened last."""
+        """The columns of the last opened block."""
         first = (self.openings - 1) % self.most_blocks * self.size
         return slice(first, first + self.size)

@@ -1,8 +1,8 @@
-"""Work on several threads, whose number never shows in a result.
+"""Work on several threads; results do not depend on their number.
 
-Threads of Python take whole jobs; waking one takes up to a tenth of a millisecond. Compiled loops may use
-Numba's own threads, which wait for work for a while and so are there at once, where that is safe: with
-OpenMP (or TBB) several Python threads may use them together, but a forked process may not.
+Python threads run whole jobs; waking one takes up to a tenth of a millisecond. Compiled loops may use Numba's
+own threads, which wait actively for a while and start at once, where that is safe: with OpenMP (or TBB)
+several Python threads may use them together, but a forked process may not.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _forked = False
 def on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
     """Return ``work`` of every job, in the order of the jobs, on Numba's number of threads.
 
-    This thread takes its share, so that only the others have to be woken.
+    This thread runs jobs too, so that only the others have to be woken.
     """
     results: list[Any] = [None] * len(jobs)
     numbers = iter(range(len(jobs)))
 
     def take() -> None:
-        for k in numbers:  # an iterator hands a number to one thread only
+        for k in numbers:  # an iterator returns each number to one thread only
             results[k] = work(jobs[k])
 
     others = min(get_num_threads(), len(jobs)) - 1
@@ -58,7 +58,7 @@ def _layer_is_safe() -> bool:
     """Return whether Numba has chosen, or will choose, threads that several Python threads may use."""
     try:
         return threading_layer() in ("omp", "tbb")
-    except ValueError:  # nothing has run on its threads yet
+    except ValueError:  # its threads have not started yet
         pass
     asked = getattr(config, "THREADING_LAYER", "default")
     if asked != "default":
@@ -83,7 +83,7 @@ def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
 
 
 class _BlasLimit:
-    """The limit of one BLAS thread, which is one for the whole process, so one thread has it at a time."""
+    """The limit of one BLAS thread, a property of the process, held by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock, self._depth, self._owner = RLock(), 0, 0
@@ -103,7 +103,7 @@ class _BlasLimit:
         self._lock.release()
 
     def after_fork(self) -> None:
-        """Forget a holder that is not in this process."""
+        """Reset a holder of another process."""
         if self._depth and self._owner != get_ident():
             self._limit.restore_original_limits()
             self._lock, self._depth = RLock(), 0
@@ -115,9 +115,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Keep matrix products on the thread that asks for them, so that their sums have one order.
+    """Run matrix products on the calling thread, so that their sums have one order.
 
-    The number of threads belongs to the process. Whoever comes first takes it, whoever leaves last restores
+    The number of threads is a property of the process: the first caller sets it, and the last one restores
     it.
     """
     return _limit

@@ -1,13 +1,12 @@
-"""Learning on many cores and machines: shards of a stream learn apart, and merge after every round.
+"""Learning on many cores and machines: models of shards of a stream, merged after every round.
 
-In round ``r`` every shard learns its next events from the model that was merged after round ``r - 1``; then
+In round ``r``, every shard learns its next events, starting from the merged model of round ``r - 1``; then
 the models are merged in a fixed binary tree by the number of the shard:
 
     Mᵣ = tree(learn(Mᵣ₋₁, events of shard 0), …, learn(Mᵣ₋₁, events of shard S - 1))
 
-Shard 0 begins alone, and the first rounds are short. Whatever is learned is learned by a pure function of
-bytes, so the number of workers, which of them are slow, and which of them are killed and when, never show in
-the model.
+Shard 0 starts alone, and the first rounds are short. Learning is a pure function of bytes, so the model does
+not depend on the number of workers, on their speed, or on workers that are killed.
 
 >>> import streamk
 >>> from streamk.distributed import Rows, learn

@@ -1,7 +1,7 @@
-"""A run between two rounds, in one file: the merged model, where each shard stands, and the curve so far.
+"""Checkpoints of a run between two rounds: the merged model, the position of each shard, and the curve.
 
-The file is a model file (:mod:`streamk.model_file`), so ``streamk.load`` opens its model; what else there is
-lies in the header as JSON, and reading it runs no code.
+A checkpoint is a model file (:mod:`streamk.model_file`), so ``streamk.load`` opens its model. Everything else
+is JSON in the header; reading it runs no code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VERSION = 1
 def identity(
     shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool, scales: str, events: str = ""
 ) -> dict[str, Any]:
-    """Return what a run is known by: another of any of these would end with another model, or curve."""
+    """Return the identity of a run: everything that its model or curve depends on."""
     learned = learner.events or learner.pending
     return {
         "learner": type(learner).__name__,
@@ -44,18 +44,18 @@ def identity(
 
 @dataclass
 class State:
-    """A run between two rounds.
+    """The state of a run between two rounds.
 
     Attributes
     ----------
     model
         The merged model.
     positions, ended, learned
-        Of each shard: where it stands, whether that is its end, and the events learned in this pass.
+        Of each shard: its position, whether that is its end, and the events learned in this pass.
     turn
-        The pass that is under way, counted from 1; 0 if it is one for scales.
+        The current pass, counted from 1; 0 for the pass for scales.
     curve
-        The rounds that are done.
+        The finished rounds.
     """
 
     model: bytes
@@ -71,7 +71,7 @@ class State:
         return cls(model, [None] * shards, [False] * shards, [0] * shards, turn)
 
     def begin_again(self) -> None:
-        """Begin the next pass over the shards."""
+        """Start the next pass over the shards."""
         if not self.turn:
             self.model = given(self.model)
         count = len(self.positions)
@@ -79,7 +79,7 @@ class State:
         self.turn += 1
 
     def write(self, path: Path, known_by: dict[str, Any]) -> int:
-        """Write the file in one step, and return its size in bytes."""
+        """Write the file atomically, and return its size in bytes."""
         run = {
             "version": _VERSION, "known by": known_by, "positions": self.positions, "ended": self.ended,
             "learned": self.learned, "turn": self.turn, "curve": [list(entry) for entry in self.curve],
@@ -94,7 +94,7 @@ class State:
         Raises
         ------
         ValueError
-            If it is damaged, no checkpoint of shards, or that of another run; the sentence says what differs.
+            If it is damaged, no checkpoint of shards, or of another run; the message names the difference.
         """
         header, arrays = model_file.unpack(path.read_bytes(), str(path))
         try:
@@ -118,7 +118,7 @@ class State:
 
 
 def _difference(name: str, theirs: Any, ours: Any) -> str:
-    """Return what differs, as short as can be said."""
+    """Return a short description of the difference."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         key = next(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
         return f"it has {key}={theirs.get(key)!r} and this one {key}={ours.get(key)!r}"

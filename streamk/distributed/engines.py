@@ -1,6 +1,6 @@
-"""Who does the tasks of a round: this process, processes of this machine, or a Ray cluster.
+"""Engines run the tasks of a round: in this process, in processes of this machine, or on a Ray cluster.
 
-An engine hands out results as they come. It may do a task twice, since tasks are pure, and never drops one.
+An engine yields results as they arrive. It may run a task twice, since tasks are pure, and never drops one.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from streamk.distributed.tasks import Done, Task, perform
 
 
 class Engine(Protocol):
-    """Does tasks."""
+    """Runs tasks."""
 
     def each(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield the number of each task and what came of it, in any order.
+        """Yield the number of each task and its result, in any order.
 
         Raises
         ------
         Exception
-            What a task raised; those still to be done are then of no use to anybody.
+            Raised by a task; the remaining tasks are then not needed.
         """
         ...
 
     def close(self) -> None:
-        """Stop at once whatever is still being done."""
+        """Stop all running tasks at once."""
         ...
 
 
 class Here:
-    """Does tasks in this process, in order: for small data, and to look at with a debugger."""
+    """Runs tasks in this process, in order: for small data and debugging."""
 
     def each(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield what came of each task."""
+        """Yield the result of each task."""
         for number, task in tasks.items():
             yield number, perform(model, task)
 
@@ -61,7 +61,7 @@ def engine_of(name: str, workers: int, address: str | None) -> Engine:
     Raises
     ------
     ValueError
-        If there is none of that name, it has no address, the number of workers is none, or Ray is missing.
+        If the name is unknown, it takes no address, the number of workers is invalid, or Ray is missing.
     """
     if name not in _ENGINES:
         raise ValueError(f"engine {name!r} is unknown; use {' or '.join(_ENGINES)}")

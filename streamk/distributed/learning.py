@@ -1,4 +1,4 @@
-"""Rounds: shards learn apart from one model, and their models become the next one."""
+"""Rounds: shards learn separately from one model, and their models are merged into the next one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from streamk.learners.loading import loads
 from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 Watch = Callable[[Advance | Round], None]
-LEAD, LEAST = 256, 64  # events that the first shard learns alone, and of a shard in rounds that grow
+LEAD, LEAST = 256, 64  # events of the first shard alone, and least of a shard in growing rounds
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run ends with.
+    """The result of a run.
 
     Attributes
     ----------
     learner
-        It knows what all shards had to teach.
+        The merged learner.
     curve
-        The rounds, in order, with how well the model before each predicted its events.
+        The rounds, in order, with the metrics of the previous model on the events of each.
     positions
-        Where each shard ended.
+        The final position of each shard.
     """
 
     learner: Learner
@@ -48,22 +48,22 @@ class Trained:
 
     @property
     def refused(self) -> int:
-        """Events that the learner refused, over all passes."""
+        """Events rejected by the learner, over all passes."""
         return sum(entry.refused for entry in self.curve)
 
     @property
     def example(self) -> str:
-        """Why the first of them was refused; empty if none was."""
+        """Reason of the first rejection; empty if there was none."""
         return next((entry.example for entry in self.curve if entry.example), "")
 
     @property
     def seconds(self) -> float:
-        """Seconds that the rounds took."""
+        """Seconds of all rounds."""
         return sum(entry.seconds for entry in self.curve)
 
     @property
     def tally(self) -> Tally:
-        """How well events were predicted before they were learned, over all rounds."""
+        """Prequential metrics over all rounds."""
         nothing: Tally = ClassTally() if self.learner._classifies else NumberTally()
         return total([nothing, *(entry.tally for entry in self.curve)])
 
@@ -83,46 +83,46 @@ def learn(
     events: str = "",
     watch: Watch = lambda news: None,
 ) -> Trained:
-    """Learn shards apart, merge what they learned after every round, and return the last merged model.
+    """Learn shards separately, merge their models after every round, and return the last merged model.
 
-    In round ``r`` every shard that has not ended learns its next ``round`` events from the model of round
-    ``r - 1``, as a pure function of bytes: model, shard and position in; model and position out. No worker
-    keeps anything. One that is killed, slow, restarted or added changes nothing but the time: a task that
-    was lost is done again, from the same bytes to the same bytes. The models merge in a binary tree by the
-    number of the shard, so the result depends on shards, learner and ``round`` alone.
+    In round ``r``, every shard that has not ended learns its next ``round`` events from the model of round
+    ``r - 1``, as a pure function of bytes: model, shard and position in; model and position out. Workers have
+    no state. A worker that is killed, slow, restarted or added changes only the time: a lost task runs again,
+    from the same bytes to the same bytes. The models merge in a binary tree by the number of the shard, so
+    the result depends on shards, learner and ``round`` alone.
 
     Parameters
     ----------
     shards
-        Parts of a stream, of different names.
+        Parts of a stream, with distinct names.
     learner
-        What to learn with; it is left as it is. If its seed is None, one is drawn for all shards. One that
-        has already learned is gone on from.
+        The learner to start from, trained or not; it is not changed. If its seed is None, one seed is drawn
+        for all shards.
     round
-        Events a shard learns between two merges; of several shards fewer at first, as many as are known
-        already. Fewer keep the shards closer to one another, and cost more models sent.
+        Events a shard learns between two merges. Rounds of several shards start shorter, with no more events
+        than all rounds before. Short rounds keep the models of shards similar, and send more models.
     workers
-        Tasks at a time on this machine. With an ``address``, the cluster decides.
+        Parallel tasks on this machine. With an ``address``, the cluster decides.
     engine
         ``"processes"``; ``"ray"``; ``"here"``, in this process without workers.
     address
         Of a Ray cluster; None starts one on this machine.
     passes
-        How many times every shard is learned.
+        Number of passes over every shard.
     scales
-        ``"running"``: every shard scales by the events before, and what it learns is merged as if the others'
-        scales were the same. ``"first"``: all shards are read once for their scales, which are then given to
-        everybody and learn no more (:mod:`streamk.distributed.merging`).
+        ``"running"``: every shard scales by its earlier events, and merging ignores the differences.
+        ``"first"``: all shards are read once for their scales, which are then fixed for all shards
+        (:mod:`streamk.distributed.merging`).
     evaluate
-        Whether the merged model predicts every event before a shard learns it, once it knows anything: not in
-        the first round.
+        Whether the merged model predicts every event before a shard learns it, except in the first round.
     checkpoint
-        A file that is written after every round, in one step. If it is there, the run goes on from it, to the
-        bytes it would have ended with; one that had ended goes on if there are more passes.
+        A file, written atomically after every round. If it exists, the run resumes from it, with the same
+        final bytes; a finished run resumes if there are more passes.
     events
-        What else the events depend on, such as the types of their fields; a checkpoint of another is refused.
+        Further settings of the events, such as the types of their fields; a checkpoint of other settings is
+        rejected.
     watch
-        Told of each shard that has learned its events of a round, and of each round.
+        Called with each shard that has learned its events of a round, and with each round.
 
     Raises
     ------
@@ -130,11 +130,11 @@ def learn(
         If the learner cannot be merged, a parameter is wrong, or the checkpoint is damaged or of another run;
         before anything is learned.
     Exception
-        What reading a shard or learning it raises; the sentence begins with the name of the shard.
+        Raised by reading or learning a shard; the message starts with the name of the shard.
     WorkersDiedError
-        If the processes of this machine die over and over, with no task done in between.
+        If processes of this machine die repeatedly without finishing a task.
     KeyboardInterrupt
-        On Ctrl-C, after the workers have been stopped; the checkpoint of the last round stays.
+        On Ctrl-C, after the workers have stopped; the checkpoint of the last round remains.
     """
     names = [shard.name for shard in shards]
     if not names:
@@ -149,7 +149,7 @@ def learn(
         raise ValueError(f"scales is {scales!r}; use {' or '.join(SCALES)}")
     if scales == "first" and first.events:
         raise ValueError(
-            f"scales='first' is for a learner that knows nothing; this one has learned {first.events} events"
+            f"scales='first' needs an untrained learner; this one has learned {first.events} events"
         )
     known_by = identity(shards, learner, round, evaluate, scales, events)
     path = None if checkpoint is None else Path(checkpoint)
@@ -170,7 +170,7 @@ def learn(
 
 
 def _check_place(path: Path | None) -> None:
-    """Refuse a checkpoint that cannot be written before anything is learned."""
+    """Raise an error if the checkpoint cannot be written, before anything is learned."""
     if path is not None and not path.absolute().parent.is_dir():
         raise ValueError(f"checkpoint {path}: there is no directory {path.absolute().parent}")
 
@@ -184,24 +184,23 @@ def _closing(engine: Engine) -> Iterator[Engine]:
 
 
 class _Run:
-    """A run under way: each round takes its state on to the next."""
+    """A running run: each round advances its state to the next."""
 
     def __init__(self, shards: Sequence[Shard], state: State, engine: Engine, watch: Watch) -> None:
         self._shards, self._state, self._engine, self._watch = shards, state, engine, watch
 
     def goes_on(self, passes: int) -> bool:
-        """Return whether there is a round to do; begin the next pass if this one has ended."""
+        """Return whether there is another round; start the next pass if this one has ended."""
         if all(self._state.ended) and self._state.turn < passes:
             self._state.begin_again()
         return not all(self._state.ended)
 
     def round(self, count: int, evaluate: bool) -> None:
-        """Let every shard learn so many events, and merge what they learned.
+        """Learn so many events of every shard, and merge the models.
 
-        While nobody knows anything, the first shard learns alone, and few events; and no round brings more
-        than was known before it, or few a shard. Scales are wild at first, and what shards learn under their
-        own does lasting harm. A round is shorter, too, where the learner chooses features from what it has
-        learned: it does so before the next round, when all shards know the same and choose alike.
+        The first shard starts alone with few events, and no round has more events than all rounds before it,
+        except for a minimum per shard: early scales vary between shards, which harms the merged model. A
+        round also ends where the learner chooses features, so that all shards choose from the same model.
         """
         began, state = time.perf_counter(), self._state
         scaling, led = not state.turn, False
@@ -229,7 +228,7 @@ class _Run:
         self._take(results, merging.model(), began)
 
     def _take(self, results: dict[int, Done], model: bytes, began: float) -> None:
-        """Make the state that of the next round, all at once."""
+        """Set the state of the next round, all fields at once."""
         state = self._state
         sent = len(results) * len(state.model) + sum(len(done.model or b"") for done in results.values())
         state.model = model
@@ -237,7 +236,7 @@ class _Run:
             state.positions[k], state.ended[k] = done.position, done.ended
             state.learned[k] += done.events
         active = [results[k] for k in sorted(results) if results[k].events or results[k].refused]
-        if not active:  # nothing but ends
+        if not active:  # all shards have ended
             return
         tally = total([done.tally for done in active])
         events, seconds = sum(done.events for done in active), time.perf_counter() - began

@@ -1,11 +1,11 @@
-"""Models to one model, in a tree whose shape depends on the number of shards alone.
+"""Merging of models in a tree whose shape depends on the number of shards alone.
 
-**Scales that shards agree on before they learn: a pass over everything in which codecs learn alone.**
+**Agreed scales: a first pass in which only the codecs learn.**
 
-Running scales differ from shard to shard, and so do features and what coefficients mean. Here every shard
-goes through its events once for names, labels, and the scales of inputs and targets; these are pooled in the
-tree of all rounds, and given to everybody. Models of second order then merge to what one learner with these
-scales would know.
+Running scales differ between shards, and with them features and the meaning of coefficients. In this pass,
+every shard reads its events once for names, labels, and the scales of inputs and targets; these are pooled in
+the same tree and fixed for all shards. Second-order models then merge to the model of one learner with these
+scales.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Join = Callable[[list[Learner], Learner], Learner]
 
 
 def merged(models: list[Learner], base: Learner) -> Learner:
-    """Return what models know together, each of which has learned on from ``base``."""
+    """Return the merge of models that continue from ``base``."""
     with one_blas_thread():
         return joined(models, base=base if base.events else None)
 
 
 def beginning(learner: Learner) -> Learner:
-    """Return the learner that every shard begins with: a copy whose seed is decided, with nothing waiting.
+    """Return the learner that every shard starts from: a copy with a drawn seed and no buffered events.
 
-    A seed that is None would be drawn by each shard apart, and no two models could be merged.
+    With a seed of None, each shard would draw another seed, and the models could not be merged.
 
     Raises
     ------
     ValueError
-        If it is none that can be merged.
+        If it cannot be merged.
     """
     if not isinstance(learner, Learner):
         raise ValueError(f"learner must be a streamk learner, not {type(learner).__name__}")
@@ -51,15 +51,15 @@ def beginning(learner: Learner) -> Learner:
 
 
 class Tree:
-    """Merges models as they come, always in the same pairs.
+    """Merges models as they arrive, always in the same pairs.
 
-    Leaf ``k`` is met by leaf ``k ^ 1`` and their parent is leaf ``k // 2`` of the next level; whoever has no
-    neighbour at the end of a level, or one that learned nothing, goes up alone.
+    Leaf ``k`` is merged with leaf ``k ^ 1`` into leaf ``k // 2`` of the next level; a leaf without a
+    neighbour at the end of a level, or with an empty one, moves up unchanged.
 
     Parameters
     ----------
     leaves
-        How many shards there are.
+        Number of shards.
     join
         Merges two models, the left one first.
 
@@ -78,7 +78,7 @@ class Tree:
         self.root: object = None
 
     def put(self, leaf: int, model: object) -> None:
-        """Give the model of a leaf, None if it learned nothing; every leaf is given once."""
+        """Set the model of a leaf, None if it learned nothing; each leaf once."""
         level, width = 0, self._leaves
         while width > 1:
             other = leaf ^ 1
@@ -97,18 +97,18 @@ class Tree:
 
 
 class Merging:
-    """Merges the models of one round as they come.
+    """Merges the models of one round as they arrive.
 
-    They stay bytes until they meet another: the model of a shard that is alone needs no opening.
+    Models remain bytes until they are merged: the model of a single shard is never loaded.
 
     Parameters
     ----------
     base
-        The model that all have learned on from.
+        The model that all models continue from.
     shards
-        How many there are.
+        Number of shards.
     join
-        Merges models that have learned on from another.
+        Merges models that continue from another.
     """
 
     def __init__(self, base: bytes, shards: int, join: Join = merged) -> None:
@@ -117,11 +117,11 @@ class Merging:
         self._tree = Tree(shards, self._join)
 
     def put(self, shard: int, model: bytes | None) -> None:
-        """Give the model of a shard, None if it learned nothing; every shard is given once."""
+        """Set the model of a shard, None if it learned nothing; each shard once."""
         self._tree.put(shard, model)
 
     def model(self) -> bytes:
-        """Return the merged model, which is the base if nobody learned anything."""
+        """Return the merged model, or the base if no shard learned anything."""
         root: Any = self._tree.root
         if root is None:
             root = self._base
@@ -144,14 +144,14 @@ SCALES = ("running", "first")
 
 
 def pooled(models: Sequence[Learner], base: Learner) -> Learner:
-    """Return a learner of what codecs know together, each of which has learned on from that of ``base``."""
+    """Return a learner with the merged codec of learners that continue from ``base``."""
     made: Learner = models[0].clone()
     made._codec.absorb([model._codec for model in models], base._codec)
     return made
 
 
 def given(model: bytes) -> bytes:
-    """Return the learner to begin with: it knows no event, and its scales are given."""
+    """Return the untrained learner to start from, with fixed scales."""
     learner = loads(model)
     learner._codec.freeze_scales()
     return learner.to_bytes()

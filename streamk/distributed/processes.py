@@ -1,8 +1,7 @@
-"""Tasks in processes of this machine, each behind a pipe of its own.
+"""Tasks in processes of this machine, with one pipe per worker.
 
-A worker may be killed at any moment, also while it sends what it has learned: its pipe then ends, and nobody
-else's does. The pools of the standard library share one pipe for all answers, and wait for the rest of one
-that will never come.
+A worker may be killed at any time, also while it sends a result: only its own pipe then ends. The pools of
+the standard library share one pipe for all results, and would wait forever for the rest of a partial one.
 """
 
 from __future__ import annotations
@@ -19,25 +18,25 @@ from typing import Any
 
 from streamk.distributed.tasks import Done, Task, perform_alone
 
-ATTEMPTS = 5  # at one task, all of which end with the death of the worker
+ATTEMPTS = 5  # attempts at one task, each ended by the death of the worker
 
 
 class WorkersDiedError(RuntimeError):
-    """Workers die over and over at one task."""
+    """Workers die repeatedly at one task."""
 
 
 class Processes:
-    """Does tasks in processes of this machine; one that dies is replaced, and what it did is done again.
+    """Runs tasks in processes of this machine; a dead process is replaced, and its task runs again.
 
     Parameters
     ----------
     workers
-        How many processes.
+        Number of processes.
 
     Raises
     ------
     WorkersDiedError
-        From :meth:`each`, if every worker dies that is given a certain task.
+        From :meth:`each`, if every worker with a certain task dies.
     """
 
     def __init__(self, workers: int) -> None:
@@ -46,7 +45,7 @@ class Processes:
         self._busy: dict[Any, _Worker] = {}  # by their pipes
 
     def each(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield what came of each task as it is done."""
+        """Yield the result of each task when it is finished."""
         left, deaths = deque(tasks), Counter[int]()
         try:
             while left or self._busy:
@@ -70,16 +69,16 @@ class Processes:
                         self._idle.append(worker)
                         yield worker.number, done
         finally:
-            _kill(self._busy)  # nobody wants what they are doing any more
+            _kill(self._busy)  # their results are not needed any more
 
     def _start(self, count: int) -> None:
-        """Have so many idle workers; they begin side by side."""
-        with _interrupts_held():  # a process begins in here, and inherits that
+        """Start idle workers in parallel until there are so many."""
+        with _interrupts_held():  # a process starts in this block, and inherits it
             while len(self._idle) < count:
                 self._idle.append(_Worker())
 
     def close(self) -> None:
-        """Kill the workers: a task may be long, and nothing is lost that is not done again."""
+        """Kill the workers: a task may take long, and lost tasks run again."""
         _kill(self._busy)
         _kill(self._idle)
 
@@ -100,7 +99,7 @@ def _check_worth(task: Task, deaths: int) -> None:
 
 
 class _Worker:
-    """A process, and the pipe to it."""
+    """A process and its pipe."""
 
     def __init__(self) -> None:
         context = get_context("spawn")
@@ -112,14 +111,14 @@ class _Worker:
         self.number = -1
 
     def begin(self, number: int, model: bytes, task: Task) -> None:
-        """Give it a task, and the model unless it has that already."""
+        """Send a task, and the model unless the worker has it."""
         self.number = number
         known, self._knows = self._knows is model, model
-        with suppress(OSError):  # it is dead, as its answer will say
+        with suppress(OSError):  # it is dead; reading its result reports that
             self.pipe.send((None if known else model, task))
 
     def answer(self) -> Done | Exception | None:
-        """Return what came of the task, or what it raised; None if the worker has died."""
+        """Return the result of the task, or its exception; None if the worker has died."""
         try:
             found: Done | Exception = self.pipe.recv()
         except (EOFError, OSError):
@@ -134,8 +133,10 @@ class _Worker:
 
 
 def _work(pipe: Any) -> None:
-    """Do tasks for as long as they come (in a worker)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all; the driver decides
+    """Run tasks until the pipe ends (in a worker)."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal sends Ctrl-C to all processes; the driver handles it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     model = b""
     while True:
@@ -148,12 +149,12 @@ def _work(pipe: Any) -> None:
             except Exception as error:
                 answer = error
             pipe.send(answer)
-        except (EOFError, OSError):  # nobody is there any more
+        except (EOFError, OSError):  # the driver has ended
             return
 
 
 def _end_with_parent() -> None:
-    """Die when the parent does, also in the middle of a long task."""
+    """End with the parent process, also during a long task."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -162,15 +163,15 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment.
+    """Block Ctrl-C during the block.
 
-    A worker inherits that, and is not interrupted while it is still importing, before it can ignore Ctrl-C
-    itself; this process takes it when the moment is over.
+    A worker inherits this, so it is not interrupted during its imports, before it ignores Ctrl-C itself. This
+    process receives the signal after the block.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # the first process to start would start it, which unblocks SIGINT
+    resource_tracker.ensure_running()  # otherwise the first started process starts it, which unblocks SIGINT
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster. Ray is imported when it is asked for, and not before."""
+"""Tasks on a Ray cluster. Ray is imported only if this engine is used."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _PATIENCE = 10.0  # seconds
 
 
 class Ray:
-    """Does tasks on a Ray cluster; Ray does those of lost machines again, on whichever there are.
+    """Runs tasks on a Ray cluster; Ray repeats the tasks of lost machines on others.
 
-    Every machine needs this version of streamk, and the files that shards read. A cluster that is already in
-    use by this process is used as it is, and left so.
+    Every machine needs this version of streamk and the files of the shards. A cluster to which this process
+    is already connected is used, and stays connected.
 
     Parameters
     ----------
     workers
-        CPUs of the cluster that is started on this machine if there is no address.
+        CPUs of the cluster on this machine, if there is no address.
     address
-        Of a cluster, as ``ray.init`` takes it.
+        Of a cluster, for ``ray.init``.
 
     Raises
     ------
@@ -52,7 +52,7 @@ class Ray:
         self._perform = ray.remote(perform_alone).options(max_retries=-1)  # of lost workers, not of errors
 
     def each(self, model: bytes, tasks: Mapping[int, Task]) -> Iterator[tuple[int, Done]]:
-        """Yield what came of each task as it is done."""
+        """Yield the result of each task when it is finished."""
         sent = self._ray.put(model)
         self._waiting = {self._perform.remote(sent, task): number for number, task in tasks.items()}
         while self._waiting:
@@ -64,10 +64,10 @@ class Ray:
             yield self._waiting.pop(done[0]), result
 
     def close(self) -> None:
-        """End the cluster if it was started, or joined, here: Ray ends the tasks of those who leave.
+        """Disconnect if this engine connected: Ray then ends its tasks.
 
-        In a cluster that others use, tasks on their way end by themselves, and nobody gets what they learned.
-        They are not cancelled: Ray 2.60 aborts the process that cancels a task which is just then done.
+        In a shared cluster, running tasks finish, and their results are dropped. They are not cancelled: Ray
+        2.60 aborts the process that cancels a task at the moment it finishes.
         """
         self._waiting = {}
         if self._ours:
@@ -75,7 +75,7 @@ class Ray:
 
 
 def _check_answers(address: str) -> None:
-    """Refuse a host and port where nobody listens: Ray itself would try for minutes."""
+    """Raise an error if no process listens on host and port: Ray would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return

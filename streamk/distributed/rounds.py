@@ -1,4 +1,4 @@
-"""The rounds of a run: events, seconds, bytes, and how well the model predicted."""
+"""The rounds of a run: events, seconds, bytes and metrics."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from streamk.metrics.tallies import Tally
 
 
 class Round(NamedTuple):
-    """What became of a round.
+    """The result of a round.
 
     Attributes
     ----------
     number
         Counted from 1; 0 in the pass for scales.
     turn
-        In which pass over the shards, counted from 1; 0 in the one for scales.
+        Number of the pass over the shards, counted from 1; 0 in the pass for scales.
     shards
-        How many learned something.
+        Number of shards that learned events.
     events
         Learned, over all shards.
     seconds
         From the first task to the merged model.
     bytes
-        Of models sent to the tasks and back.
+        Size of the models sent to the tasks and back.
     tally
-        How well the model merged before this round predicted its events; no events if none were asked for.
+        Metrics of the previous merged model on the events of this round; empty without ``evaluate``.
     refused
-        Events that the learner refused, over all shards; they are skipped.
+        Events rejected by the learner and skipped, over all shards.
     example
-        Why the first of them was refused.
+        Reason of the first rejection.
     """
 
     number: int
@@ -58,9 +58,9 @@ class Advance(NamedTuple):
     shard
         Its number.
     events
-        Learned of it in this pass.
+        Events of it learned in this pass.
     position, ended
-        Where it stands now, and whether that is its end.
+        Its current position, and whether that is its end.
     """
 
     shard: int

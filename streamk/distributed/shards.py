@@ -1,4 +1,4 @@
-"""What a shard is: a part of a stream that can be read from any of its positions, on any machine."""
+"""Shards: parts of a stream, readable from any of their positions on any machine."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     rows
-        What ``learn_many`` takes: a list of dicts, a frame, or an array with ``names``.
+        Rows for ``learn_many``: a list of dicts, a frame, or an array with ``names``.
     targets
         One a row; None only where the weight is 0.
     next
-        The position after them, a value that JSON holds: a number, a text, or a list of such.
+        The position after them, a JSON value: a number, a string, or a list of such.
     ended
         Whether no event comes after them.
     weights
         One a row; None means 1.
     lines
-        What errors call the rows, such as their lines in a file; None counts them from 0.
+        Names of the rows in errors, such as their lines in a file; None counts them from 0.
     names
         Column names of an array.
     strict
-        Whether a row that the learner refuses, such as one with an infinite number, ends the run. It is
-        skipped and counted otherwise (:attr:`streamk.distributed.Trained.refused`), as a replay does.
+        Whether a row rejected by the learner, such as one with an infinite number, ends the run. Otherwise it
+        is skipped and counted (:attr:`streamk.distributed.Trained.refused`), as in a replay.
     """
 
     rows: Any
@@ -42,30 +42,30 @@ class Chunk(NamedTuple):
 
 
 class Shard(Protocol):
-    """A part of a stream. It is pickled to whoever reads it, and holds no open file."""
+    """A part of a stream. It is pickled to the workers, and holds no open file."""
 
     @property
     def name(self) -> str:
-        """What errors, checkpoints and progress bars call it; no two shards of a run have the same."""
+        """Its name in errors, checkpoints and progress bars, unique in a run."""
         ...
 
     def read(self, position: Any, count: int) -> Chunk:
-        """Return at most ``count`` events from a position on; None is the beginning.
+        """Return at most ``count`` events from a position on; None is the start.
 
-        The same position always gives the same events: what was lost with a worker is read again. An empty
-        chunk that has not ended is refused, since nobody would ever get past it.
+        The same position always gives the same events: events lost with a worker are read again. An empty
+        chunk that has not ended is an error, since the run could never continue after it.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A shard of events in memory; they travel with it, so it suits small data and tests.
+    """A shard of events in memory, pickled with it: for small data and tests.
 
     Parameters
     ----------
     name
-        What it is called.
+        Its name.
     rows
         A list of dicts.
     targets

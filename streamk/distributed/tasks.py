@@ -1,7 +1,7 @@
-"""What a worker does: learn some events of a shard from the bytes of a model, and nothing else.
+"""Tasks of workers: learn some events of a shard from the bytes of a model.
 
-A task is a pure function. It keeps nothing between calls and writes nothing, so one that was lost with its
-worker is done again with the same result, by whoever is there.
+A task is a pure function without state or side effects, so a task lost with its worker runs again on another
+worker, with the same result.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 
 class Task(NamedTuple):
-    """Which events to learn: at most ``most`` of a shard from a position on.
+    """Events to learn: at most ``most`` of a shard from a position on.
 
-    ``evaluate`` says whether to predict them before; ``scales_only``, that nothing but scales is learned.
+    With ``evaluate``, they are predicted before; with ``scales_only``, only scales are learned.
     """
 
     shard: Shard
@@ -39,9 +39,9 @@ class Task(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What came of a task: the model (None if no event was learned), where the shard stands, and the sums.
+    """Result of a task: the model (None if no event was learned), the position of the shard, and the sums.
 
-    ``refused`` is how many events the learner refused, and ``example`` says why the first of them.
+    ``refused`` is the number of events rejected by the learner, and ``example`` the reason of the first.
     """
 
     model: bytes | None
@@ -54,12 +54,12 @@ class Done(NamedTuple):
 
 
 def perform(model: bytes, task: Task) -> Done:
-    """Return the model that has learned the events of a task, and how well it knew them before.
+    """Learn the events of a task; return the model and the metrics of its predictions before.
 
     Raises
     ------
     Exception
-        What reading or learning raises, its sentence beginning with the name of the shard.
+        Raised by reading or learning; the message starts with the name of the shard.
     """
     try:
         chunk = task.shard.read(task.position, task.most)
@@ -89,7 +89,7 @@ def _learned(model: bytes, chunk: Chunk, task: Task) -> Done:
             if chunk.strict:
                 raise ValueError(f"{line}: {error.reason}") from None
             refused, example = refused + 1, example or f"{task.shard.name}, {line}: {error.reason}"
-            if judge is learner:  # it has learned nothing yet, and predicts no longer once it has
+            if judge is learner:  # an untrained model, which predicts only before it learns
                 judge = loads(model)
             part = _learn_part(learner, judge, chunk, given, weights, slice(start, stop), task)
         tally, events, start = total([tally, part]), events + int((weights[start:stop] > 0.0).sum()), stop + 1
@@ -107,16 +107,16 @@ def _learn_part(
     rows: slice,
     task: Task,
 ) -> Tally:
-    """Let a learner learn some rows of a chunk; return how well the judge predicted them before.
+    """Learn some rows of a chunk; return the metrics of the judge's predictions of them.
 
     Raises
     ------
     RowError
-        If one is refused; nothing was then learned.
+        If a row is rejected; nothing was then learned.
     """
     tally: Tally = ClassTally() if learner._classifies else NumberTally()
     some = chunk._replace(rows=chunk.rows[rows], targets=given[rows])
-    # a model that knows nothing is not asked: a first round of wrong answers would say nothing of it
+    # an untrained model is not evaluated: the errors of a first round would not describe it
     answers = _answers(judge, some) if task.evaluate and judge.events else []
     learner._pass(some.rows, some.targets, weights[rows], chunk.names, False, task.scales_only)
     learned = weights[rows] > 0.0
@@ -130,7 +130,7 @@ def _answers(learner: Learner, chunk: Chunk) -> list[Any]:
 
 
 def _position(value: Any) -> Any:
-    """Return a position as a checkpoint would give it back, so that resuming changes nothing."""
+    """Return a position as restored from a checkpoint, so that resuming changes nothing."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -138,20 +138,20 @@ def _position(value: Any) -> Any:
 
 
 def _named(error: Exception, name: str) -> Exception:
-    """Return an exception that says the shard's name, of the nearest class that travels between processes."""
+    """Return an exception with the shard's name, of the nearest class that can be pickled."""
     sentence = f"shard {name}: {error}"
     for kind in type(error).__mro__:
         try:
             made = kind(sentence)
             if str(pickle.loads(pickle.dumps(made))) == sentence:
                 return made  # type: ignore[no-any-return]
-        except Exception:  # it takes other arguments, or cannot be pickled: its base may
+        except Exception:  # other arguments, or not picklable: try its base class
             continue
     return RuntimeError(sentence)
 
 
 def perform_alone(model: bytes, task: Task) -> Done:
-    """Return what :func:`perform` does, with one thread: there are as many workers as cores."""
+    """Run :func:`perform` on one thread: there are as many workers as cores."""
     _one_thread()
     return perform(model, task)
 

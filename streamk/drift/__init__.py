@@ -1,4 +1,4 @@
-"""Drift: when events are no longer what they were."""
+"""Drift detection: changes in the distribution of events."""
 
 from streamk.drift.two_sample import KernelTwoSample
 

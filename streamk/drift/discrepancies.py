@@ -1,4 +1,4 @@
-"""What changed: how far the values of every input have moved from one set of events to another."""
+"""Discrepancies: the share of values of every input that differ between two sets of events."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> 
 
 
 def _split(field: Hashable, events: Sequence[Event]) -> tuple[NDArray[np.float64], Counter[object]]:
-    """Return the sorted numbers of a field, and how often it is something else."""
+    """Return the sorted numbers of a field, and the counts of its other values."""
     numbers: list[float] = []
     atoms: list[object] = []
     for x in events:

@@ -1,8 +1,8 @@
-"""The reference: what events were like, and the scales, the bandwidth and the map that follow from them.
+"""The reference events, and the scales, bandwidth and map derived from them.
 
 A number is ``(v − median)/s`` clipped to ±4, with ``s`` the interquartile range in units of the normal
-deviation; where half of the values are the same, the deviation; where all are, a part in 10⁹ of the value, so
-that a constant that changes is seen. A number first met later counts as present, whatever its value.
+deviation; if half of the values are equal, the standard deviation; if all are, 10⁻⁹ of the value, so that a
+change of a constant is detected. A number that first appears later counts as present, whatever its value.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from streamk.kernels import kernel
 _QUARTILES = 1.349  # interquartile range of a normal, in deviations
 _CONSTANT = 1e-9
 _SCALES = (0.5, 1.0, 2.0)
-_PARTS = (2, 3, 5, 7)  # the distances of events such a part of the reference apart make the bandwidth
+_PARTS = (2, 3, 5, 7)  # distances at these offsets, as shares of the reference, determine the bandwidth
 
 
 class Reference:
-    """What recent events are compared with.
+    """The reference of comparisons with recent events.
 
     Parameters
     ----------
     inputs
-        Names of the numbers in the events, which have no scales yet.
+        Names of the numbers in the events, without scales.
     events
-        The events, all of which can be taken.
+        The events, all valid.
     features, seed
         Of the map.
     """
@@ -57,7 +57,7 @@ class Reference:
         self.mean: Floats = self.features(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
 
     def _bandwidth(self, rows: Rows) -> float:
-        """Return the median distance of events, the mean if most are alike."""
+        """Return the median distance of events, or the mean if most are equal."""
         scaled, found, counts = scale_rows(rows, self.inputs.statistics, (0.0,))
         pairs = np.empty((len(_PARTS), len(counts)))
         for k, part in enumerate(_PARTS):
@@ -73,7 +73,7 @@ class Reference:
     def thresholds(self, window: int, blocks: float, seed: int) -> Floats:
         """Return the thresholds of all windows (:mod:`streamk.drift.thresholds`).
 
-        One event in as many as there are is one that the reference does not know, far from all that it does.
+        The pool has one additional event, far from all events of the reference.
         """
         unseen = AMPLITUDE * np.cos(2.0 * np.pi * uniforms(mix64_int(seed ^ 0x756E73), self.map.width))
         known = self.features(self.inputs.encode_many(self.events, [False] * len(self.events)))
@@ -81,10 +81,10 @@ class Reference:
         return thresholds(pool, len(self.events), window, blocks, seed)
 
     def encode(self, x: Event) -> Rows:
-        """Return an encoded row, to be copied before the next; a ValueError names what cannot be taken."""
+        """Return an encoded row, valid until the next call; a ValueError names an invalid value."""
         inputs = self.inputs
         rows = checked(inputs, x, False)
-        if rows.keys.shape[1] < len(x):  # a number that is not known, or a missing value
+        if rows.keys.shape[1] < len(x):  # an unknown number, or a missing value
             late: dict[Hashable, Any] = {
                 name: "present" if kind_of_value(v) == "number" and name not in inputs.numbers else v
                 for name, v in named(x).items()
@@ -94,7 +94,7 @@ class Reference:
 
 
 def checked(inputs: Inputs, x: Event, learning: bool) -> Rows:
-    """Return an encoded row, or raise the ValueError that names what cannot be taken."""
+    """Return an encoded row, or raise a ValueError that names an invalid value."""
     return inputs.encode_checked(x, learning)
 
 

@@ -1,10 +1,10 @@
-"""Thresholds whose mean time to a false alarm is the one asked for, by streams drawn from the reference.
+"""Thresholds for a given mean time to a false alarm, by simulation of streams drawn from the reference.
 
-A stream without a drift is drawn from the reference, again and again, each with a reference of its own
-(:func:`streamk.drift.windows.wander`), and followed through its life. The levels get thresholds that each
-is above equally often, and one factor for all of them is then set so that the mean time to the first alarm
-is right. So the tests of overlapping windows, all made against one reference, share the rate without
-Bonferroni's loss. Cobb et al. (2022) and Keriven et al. (2020) calibrate other statistics alike.
+Streams without a drift are drawn from the reference, each with its own reference
+(:func:`streamk.drift.windows.wander`), and followed until the first alarm. All windows get thresholds that
+they exceed equally often, and one common factor then sets the mean time to the first alarm. The tests of
+overlapping windows against one reference thus share the rate without Bonferroni's loss. Cobb et al. (2022)
+and Keriven et al. (2020) calibrate other statistics similarly.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from streamk.features.counter import GOLDEN64, MASK64, mix64_int
 
 STREAMS = 48
 _LIVES = 3.0  # length of a stream, in mean times to an alarm
-_LEVELLING = 16_384  # blocks from which levels are told apart
-_ABOVE = 1 / 512  # of the blocks, that the shortest window is above its threshold
+_LEVELLING = 16_384  # blocks that distinguish the levels
+_ABOVE = 1 / 512  # share of blocks with the shortest window above its threshold
 _LONGEST = 32_768  # blocks of a stream
 
 
@@ -63,11 +63,11 @@ def thresholds(pool: Floats, size: int, window: int, blocks: float, seed: int) -
 
 
 def _level(found: Floats) -> NDArray[np.float64]:
-    """Return for each window what it is above equally often, looks that overlap being one."""
+    """Return for each window the threshold exceeded equally often, overlapping excesses counting as one."""
     base = np.empty(found.shape[1])
     for k in range(len(base)):
         base[k] = np.quantile(found[:, k], 1.0 - min(_ABOVE * 2**k, 0.25))
-    return np.maximum(base, 1e-6)  # of events that are all alike
+    return np.maximum(base, 1e-6)  # of equal events
 
 
 def _highest(found: Floats, base: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ def _highest(found: Floats, base: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _factor(maxima: list[NDArray[np.float64]], blocks: float) -> float:
-    """Return the factor at which the mean time to an alarm is ``blocks``."""
+    """Return the factor that sets the mean time to an alarm to ``blocks``."""
     length = len(maxima[0])
     direct = min(blocks, length / _LIVES)
     factor = _solve(maxima, direct)

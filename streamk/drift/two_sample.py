@@ -1,4 +1,4 @@
-"""A drift detector on whole events: a kernel two-sample test of what is recent against a reference."""
+"""A drift detector on whole events: a kernel two-sample test of recent events against a reference."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from streamk.encoding.rows import Rows, stack
 from streamk.features.counter import MASK64, mix64_int
 from streamk.parameters import check_detector
 
-_FIELD = "x"  # the name of a number that is no event
+_FIELD = "x"  # the name of a bare number
 
 
 class KernelTwoSample(base.DriftDetector):
-    """Finds changes of the distribution of whole events, by maximum mean discrepancy.
+    """Detects changes of the distribution of whole events, by maximum mean discrepancy.
 
     The first events are the *reference*. Then, after every 8 events, the last 8, 16, 32, … ``window`` are
     compared with it by ``T_w = (w m/(w + m)) · ‖mean_window φ − mean_reference φ‖²/F``: the squared maximum
     mean discrepancy under a Gaussian kernel at three scales, from ``F`` random Fourier features. An alarm
-    is a ``T_w`` above its threshold. The detector then begins anew with the next event.
+    is a ``T_w`` above its threshold. The detector then restarts with the next event.
 
-    The thresholds are set so that, without a drift, there are ``false_alarms`` an event in the long run:
-    they are those of streams drawn from the reference itself, followed through their lives
-    (:mod:`streamk.drift.thresholds`). This holds for any distribution, if events are independent.
+    The thresholds are set so that, without a drift, there are ``false_alarms`` per event in the long run, by
+    simulation of streams drawn from the reference (:mod:`streamk.drift.thresholds`). This holds for any
+    distribution of independent events.
 
     Parameters
     ----------
     false_alarms
-        Expected alarms per event of a stream that does not change, the events of the references included.
-        It is above 0 and at most ``0.75/reference``.
+        Expected alarms per event of a stream without a change, including the events of references; above 0
+        and at most ``0.75/reference``.
     reference
-        Events of the reference, ``m``, at least 64. More find smaller changes; while they are gathered,
-        first and after each alarm, nothing is detected.
+        Events of the reference, ``m``, at least 64. More events detect smaller changes; nothing is detected
+        while they are gathered, at the start and after each alarm.
     window
-        Events of the longest window: a power of two, from 8 to ``reference``. Short windows find large
-        changes soon, long ones small or slow changes.
+        Events of the longest window: a power of two, from 8 to ``reference``. Short windows detect large
+        changes early, long ones small or slow changes.
     features
         Number of features ``F``, a multiple of 64.
     seed
@@ -53,20 +53,19 @@ class KernelTwoSample(base.DriftDetector):
 
     Notes
     -----
-    An event is a dict of numbers, booleans, strings and None (missing). A number that is no event, such as
-    an error, may be given as it is. Numbers are centred and scaled by median and quartiles of the
-    reference, which also sets the bandwidth: the median distance of its events. A field that vanishes,
-    appears or goes missing is a change as any other.
+    An event is a dict of numbers, booleans, strings and None (missing). A bare number, such as an error, is
+    accepted too. Numbers are centred and scaled by median and quartiles of the reference; the bandwidth is
+    the median distance of its events. A field that appears, disappears or becomes missing is a change like
+    any other.
 
     If only ``P(y|x)`` changes, put the label into the event: ``{**x, "label": y}``.
 
-    Events that depend on those before them, such as readings of a sensor every second, wander by
-    themselves, and alarms are then more frequent than ``false_alarms``. Where few values are possible and
-    all but one are rare, they are less frequent. Rates below 10⁻⁵ are extrapolated: the tail of a threshold
-    is taken as exponential.
+    With dependent events, such as readings of a sensor every second, alarms are more frequent than
+    ``false_alarms``. If few values are possible and all but one are rare, they are less frequent. Rates below
+    10⁻⁵ are extrapolated with an exponential tail.
 
     Memory is bounded by the reference and a window of events. The same events and seed give the same
-    alarms. A detector can be pickled between any two events.
+    alarms. A detector can be pickled between events.
 
     References
     ----------
@@ -79,7 +78,7 @@ class KernelTwoSample(base.DriftDetector):
 
     Examples
     --------
-    A model that begins anew when its inputs change. From event 3000 on, prices are others.
+    A model that restarts when its inputs change. Prices change at event 3000.
 
     >>> import random
     >>> import streamk
@@ -118,7 +117,7 @@ class KernelTwoSample(base.DriftDetector):
         self._begin(Inputs())
 
     def _begin(self, inputs: Inputs) -> None:
-        """Gather a reference, and forget everything but the alarms there were."""
+        """Start a new reference, and reset everything except the count of alarms."""
         self._drift_detected = False
         self._inputs = inputs
         self._events: list[Event] = []
@@ -130,12 +129,12 @@ class KernelTwoSample(base.DriftDetector):
         self._begin(Inputs())
 
     def update(self, x: Event | float) -> None:
-        """Take one event, a dict; or one number, which is the event ``{"x": number}``.
+        """Process one event, a dict; or one number, as the event ``{"x": number}``.
 
         Raises
         ------
         ValueError
-            If a value cannot be taken, naming its field. The detector is then what it was before.
+            If a value is invalid, naming its field. The detector is then unchanged.
         """
         fields = named(x if isinstance(x, Mapping) else _event_of(x))
         event = with_calendar(fields, scaled=False)
@@ -157,7 +156,7 @@ class KernelTwoSample(base.DriftDetector):
                 self._block = []
 
     def _settle(self) -> None:
-        """Make the reference of the events gathered, and empty windows."""
+        """Make the reference from the gathered events, and empty windows."""
         seed = mix64_int((self._seed + self._alarms) & MASK64)
         blocks = (1.0 / self.false_alarms - self.reference) / BLOCK
         found = Reference(self._inputs, self._events, self.features, seed)
@@ -180,12 +179,12 @@ class KernelTwoSample(base.DriftDetector):
             self._alarms += 1
 
     def summary(self) -> dict[str, Any]:
-        """Return how far recent events are from the reference, and what has changed.
+        """Return the distance of recent events from the reference, and the changed inputs.
 
         Returns
         -------
         ``events``
-            Events since the detector began, or began anew after an alarm.
+            Events since the start, or the restart after an alarm.
         ``watching``
             Whether the reference is complete.
         ``ratio``, ``window``
@@ -193,7 +192,7 @@ class KernelTwoSample(base.DriftDetector):
             window.
         ``inputs``
             For each input the share of events, 0 to 1, whose value has moved from the reference to that
-            window, largest first (:func:`streamk.drift.discrepancies.discrepancies`). By chance alone it is
+            window, largest first (:func:`streamk.drift.discrepancies.discrepancies`). Without a change it is
             about ``1/√window``.
         """
         if self._reference is None:
@@ -218,7 +217,7 @@ class KernelTwoSample(base.DriftDetector):
 
 
 def _event_of(x: Any) -> Any:
-    """Return the event of a number that is none; what is no number either is refused as an event."""
+    """Return the event of a bare number; anything else is returned for the check of events."""
     if isinstance(x, (bool, np.bool_)):
         return {_FIELD: int(x)}
     return {_FIELD: x} if kind_of(type(x)) == "number" else x

@@ -1,4 +1,4 @@
-"""Windows that end now, their distances from the reference, and how those would wander without a drift.
+"""Windows of the latest events, their distances from the reference, and simulated distances without drift.
 
 Events come in blocks of :data:`BLOCK`. After each block, every window of ``w = 8, 16, 32, …`` events that
 ends there is compared with the mean embedding of the ``m`` reference events::
@@ -6,10 +6,10 @@ ends there is compared with the mean embedding of the ``m`` reference events::
     T_w = (w m/(w + m)) · (1/F) · ‖ (1/w) Σ_window φ(x) − (1/m) Σ_reference φ(x) ‖²
 
 which is the biased estimate of MMD² (Gretton et al. 2012, equation 5) under the kernel ``φ(x)ᵀφ(z)/F``, times
-what makes its distribution without a drift the same for all but the smallest sizes.
+a factor that makes its distribution without a drift the same for all but the smallest sizes.
 
-The sum ``S_k`` of the last ``2ᵏ`` blocks is two halves: ``S_{k+1}(t) = S_k(t) + S_k(t − 2ᵏ)``. So a block
-costs an addition a window, whatever its length, and no rounding is carried on.
+The sum ``S_k`` of the last ``2ᵏ`` blocks is two halves: ``S_{k+1}(t) = S_k(t) + S_k(t − 2ᵏ)``. A block costs
+one addition per window, whatever its length, and rounding does not accumulate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]
 
 
 def levels_of(window: int) -> int:
-    """Return how many windows there are: of 8, 16, … ``window`` events.
+    """Return the number of windows of 8, 16, … ``window`` events.
 
     Examples
     --------
@@ -40,26 +40,25 @@ def levels_of(window: int) -> int:
 def empty_windows(levels: int, features: int) -> Floats:
     """Return the sums of windows before the first block, ``(2^levels, F)``.
 
-    Rows ``2ᵏ − 1 … 2ᵏ⁺¹ − 2`` are the last ``2ᵏ`` values of ``S_k``, and the last row is room for the
-    present one.
+    Rows ``2ᵏ − 1 … 2ᵏ⁺¹ − 2`` are the last ``2ᵏ`` values of ``S_k``; the last row is scratch for the current
+    one.
     """
     return np.zeros((1 << levels, features), dtype=np.float32)
 
 
 @njit(nogil=True, **ENTRY)
 def distances(windows, t, reference, size, out):
-    """Take block ``t``, counted from 0, and set ``out[k]`` to the distance of the last ``2ᵏ`` blocks.
+    """Add block ``t``, counted from 0, and set ``out[k]`` to the distance of the last ``2ᵏ`` blocks.
 
     Parameters
     ----------
     windows
-        Of :func:`empty_windows`; the sum of the block's features stands in the last row, which is
-        overwritten.
+        Of :func:`empty_windows`; the last row holds the sum of the block's features, and is overwritten.
     reference, size
         Mean of the features of the reference, in row 0 of ``(2, F)`` float32, whose other row is
         overwritten; and its events ``m``.
     out
-        ``(levels,)`` float32; 0 for a window that is longer than the stream.
+        ``(levels,)`` float32; 0 for a window longer than the stream.
     """
     width = np.uint64(windows.shape[1])
     now = np.uint64(windows.shape[0] - 1)

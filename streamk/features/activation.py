@@ -1,7 +1,7 @@
 """From angles to features: cosines, or the ramps of arc-cosine kernels (Cho and Saul 2009).
 
 ``√2 cos 2πp`` of angles ``p`` in turns; for the arc-cosine kernel of order ``n``, ``√2 max(0, p)ⁿ`` of
-projections ``p``, which for order 0 is ``√2`` where ``p > 0``. Features end at 10¹⁵.
+projections ``p``, which for order 0 is ``√2`` where ``p > 0``. Features are limited to 10¹⁵.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ LARGEST = np.float32(1e15)  # of a feature: the sum of squares stays finite
 def activate(kind, amplitude, angles, rows, features):
     """Turn the angles of some rows into features, in place; columns from ``features`` on become 0.
 
-    ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` takes the
-    place of ``√2``.
+    ``angles`` is ``(≥ rows, width)`` float32, the width a multiple of 16; ``amplitude`` replaces ``√2``.
     """
     width = angles.shape[1]
     for i in range(rows):

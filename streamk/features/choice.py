@@ -1,8 +1,8 @@
-"""The choice of ``directions="auto"``: keyed or structured, by what a feature costs.
+"""The choice of ``directions="auto"``: keyed or structured, by the cost of a feature.
 
-Nanoseconds a feature and event, fitted to ``benchmarks/regeneration.py`` on one thread of one machine; the
+Nanoseconds per feature and event, fitted to ``benchmarks/regeneration.py`` on one thread of one machine; the
 constants are part of the model's definition, so the choice is the same on every machine, and it is stored in
-the model file. Without numbers there is nothing to structure.
+the model file. Without numbers, directions are keyed.
 
 =========================  ===============================================================================
 keyed, one event           ``0.12 + 0.06 k``, ``k`` the numbers in the event that are not 0; and ``0.4 k``
@@ -29,9 +29,9 @@ def choose(numbers: int, nonzero: int, features: int, scales: int, block_size: i
     Parameters
     ----------
     numbers, nonzero
-        Numbers in the first event learned, and how many of them count (0 costs nothing, unless it is scaled).
+        Numbers in the first learned event, and the nonzero ones (0 costs nothing, unless it is scaled).
     features, scales, block_size
-        Of the learner; blocks have as many rows at hand.
+        Of the learner; blocks provide as many rows at once.
 
     Examples
     --------

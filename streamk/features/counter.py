@@ -1,9 +1,9 @@
-"""Counter-based bits: every random number of a model is a pure function of its seed and its place.
+"""Counter-based bits: every random number of a model is a pure function of its seed and its address.
 
-A random number is addressed by a 64-bit *stream key* and a 32-bit counter. Nothing is drawn in
-sequence, so any number can be made at any time, in any order, on any thread. The functions below
-are specified to the bit and pinned by golden values in ``tests/features/test_counter.py``: a model
-file holds seeds only, so changing one constant here would change every model ever saved.
+The address of a random number is a 64-bit *stream key* and a 32-bit counter. Nothing is drawn in sequence, so
+numbers can be generated in any order, on any thread. The functions below are specified to the bit and pinned
+by golden values in ``tests/features/test_counter.py``: model files hold seeds only, so changing one constant
+would change every saved model.
 
 Specification (all arithmetic modulo 2**64 or 2**32)::
 
@@ -15,11 +15,11 @@ Specification (all arithmetic modulo 2**64 or 2**32)::
     mix32(x)         : x *= 0x21f0aaad; x ^= x >> 15; x *= 0xd35a2d97; x ^ (x >> 15)
 
 ``mix64`` is the finaliser of SplitMix64 (Steele, Lea and Flood 2014), which makes streams of different
-keys unrelated; the constants of ``mix32`` are those found by exhaustive bias search (Wellons 2018), and
-take care of counters within a stream. ``bits32`` uses no 64-bit product, so a compiler can run eight or
-sixteen counters at once.
+keys unrelated; the constants of ``mix32`` come from an exhaustive bias search (Wellons 2018) and decorrelate
+counters within a stream. ``bits32`` uses no 64-bit product, so a compiler can run eight or sixteen counters
+at once.
 
-**Random orders and places as pure functions of a seed (:mod:`streamk.features.counter`).**
+Random orders and positions are pure functions of a seed, too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def block_keys(seed: int, count: int) -> NDArray[np.uint64]:
 
 
 def mix64_int(x: int) -> int:
-    """Return :func:`mix64` of a Python integer, without entering compiled code."""
+    """Return :func:`mix64` of a Python integer, without calling compiled code."""
     x &= MASK64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK64
@@ -105,7 +105,7 @@ _WORDS = 2  # of 32 bits, a random number
 def uniform_doubles(seed: int, stream: int, count: int) -> NDArray[np.float64]:
     """Return ``count`` numbers in ``[0, 1)``, of 53 random bits each, of one stream of a seed."""
     words = np.empty(_WORDS * count, dtype=np.uint32)
-    fill_bits(np.uint64(mix64_int(seed + (stream + 1) * GOLDEN64)), words)  # a block's key, made alone
+    fill_bits(np.uint64(mix64_int(seed + (stream + 1) * GOLDEN64)), words)  # the key of one block
     high, low = words.reshape(-1, _WORDS).T.astype(np.uint64)
     return ((high << np.uint64(21)) + (low >> np.uint64(11))) * 2.0**-53
 

@@ -1,19 +1,19 @@
-"""What targets have to do with products of two inputs: relevance before any model knows.
+"""Cross moments of targets with products of two inputs: relevance before the model is trained.
 
-A model that knows nothing has no gradients to learn relevance from, and among many irrelevant inputs it may
-never come to know. Stein's identity needs no model: for normal inputs ``z`` and a target ``t``,
+The gradients of an untrained model carry no information on relevance, and among many irrelevant inputs the
+model may never learn. Stein's identity needs no model: for normal inputs ``z`` and a target ``t``,
 
     g = E[∇t] = E[t z]              H = E[∇² t] = E[t (z zᵀ − I)]
 
-so ``g gᵀ + H²`` is large in directions that change the target, by themselves or with others (principal
-Hessian directions; Li 1992). Here ``g`` and ``H`` are made of central moments, in deviations of the inputs,
-which are held to ±3 so that a few wild values do not outweigh the rest. Every entry is moved towards 0 by one
-standard error, as if inputs and target were independent. The targets are the standardised number, or an
-indicator for each of the first 32 classes; their matrices add up.
+so ``g gᵀ + H²`` is large in directions that change the target, alone or with others (principal Hessian
+directions; Li 1992). Here ``g`` and ``H`` are central moments of the inputs in deviations, clipped to ±3 so
+that a few outliers do not dominate. Every entry is shrunk towards 0 by one standard error, computed for
+independent inputs and target. The targets are the standardised number, or an indicator for each of the first
+32 classes; their matrices add up.
 
-Inputs have the columns that they have among plain ones (:mod:`streamk.features.plain`), and the first is the
-constant 1: ``Σ z zᵀ`` and ``Σ t z zᵀ`` hold all the sums there are. A number that is present stands as
-1 + its deviations (:mod:`streamk.encoding.scaling`); central moments do not mind.
+Inputs have the columns of :mod:`streamk.features.plain`; the first is the constant 1, so ``Σ z zᵀ`` and
+``Σ t z zᵀ`` hold all sums. A present number is 1 + its deviations (:mod:`streamk.encoding.scaling`), which
+does not affect central moments.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from streamk.features.plain import column_of
 from streamk.features.spans import add_products_to
 from streamk.threads import one_blas_thread
 
-MOST = 64  # columns with relevance, the constant's among them
+MOST = 64  # columns with relevance, including the constant's
 _TARGETS = 32
-_FIRST = 100  # events before, in which scales settle
+_FIRST = 100  # events before the first, until scales are stable
 _CLIP = 3.0
-_LEAST = 1e-6  # variance of an input that has a say
+_LEAST = 1e-6  # minimum variance of an input
 _LARGEST = 1e100
 Array = NDArray[np.float64]
 
@@ -56,20 +56,20 @@ class CrossMoments:
         self.squares: Array = np.zeros(0)
 
     def grow(self, targets: int) -> None:
-        """Make room for targets, up to 32."""
+        """Resize for so many targets, up to 32."""
         more = min(targets, _TARGETS) - len(self.squares)
         if more > 0:
             self.sums = np.concatenate([self.sums, np.zeros((more, MOST, MOST))])
             self.squares = np.concatenate([self.squares, np.zeros(more)])
 
     def fade(self, kept: float) -> None:
-        """Let what was counted before count less."""
+        """Multiply all sums by a factor."""
         self.sums *= kept
         self.squares *= kept
 
     @property
     def variance(self) -> float:
-        """The variance of all targets together."""
+        """The sum of the variances of all targets."""
         events = max(self.sums[0, 0, 0], 1.0)
         means: Array = self.sums[1:, 0, 0] / events
         return float((self.squares / events - means**2).sum())
@@ -110,18 +110,18 @@ class CrossMoments:
     def merge_from(
         self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Any
     ) -> None:
-        """Add those of another learner.
+        """Add the sums of another learner.
 
         Parameters
         ----------
         other
             Its moments.
         columns
-            Of the inputs that both know, here and there.
+            Of the common inputs, in this learner and in the other.
         targets
-            Where its targets stand here.
+            Indices of its targets in this learner.
         unit
-            Its targets in those of this learner, ``scale · t + offset``.
+            Its targets in the scale of this learner, ``scale · t + offset``.
         """
         here, there = (np.array([0, *places]) for places in columns)
         whole = _mirrored(other.sums)[:, there[:, None], there]
@@ -139,14 +139,14 @@ class CrossMoments:
         self.sums += np.tril(added)
 
     def arrays(self, used: int) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps, of columns in use; none before there are any events."""
+        """Return the arrays for a model file, of columns in use; none before the first event."""
         if not self.sums[0, 0, 0]:
             return {}
         row, column = np.tril_indices(used)
         return {"map.products": self.sums[:, row, column], "map.squares": self.squares}
 
     def load_state_dict(self, arrays: dict[str, NDArray[Any]], used: int) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Restore the arrays of a model file after checking them."""
         if "map.products" not in arrays:
             return
         row, column = np.tril_indices(used)
@@ -171,7 +171,7 @@ def _shrunk(values: Array, by: Any) -> Array:
 
 @njit(**INNER)
 def add_products(sections, inputs, found, count, i, unit, events, target, aim, weight):
-    """Count row ``i`` of inputs, in units of ``unit``, whose target number ``target`` is ``aim``."""
+    """Add row ``i`` of inputs, in units of ``unit``, with value ``aim`` of target ``target``."""
     if sections is not None and sections.learned and events >= _FIRST:
         places, values, known = np.zeros(count + 1, dtype=np.int64), np.zeros(MOST), 1
         values[0] = 1.0

@@ -1,26 +1,26 @@
-"""Exchange tests: whether the value of a field helps to predict, or the learner only reacts to it.
+"""Exchange tests of relevance: whether the value of a field improves predictions.
 
-A learner reacts to every input, and its reaction to a value far from all that it has learned is arbitrary. So
-the size of a reaction is no measure of relevance. The test gives one field the value that it had in an
-earlier event, and looks at how the prediction ``f`` moves, ``d = f' − f``, and how the squared error does::
+A learner reacts to every input, and its reaction to a value far from the learned ones is arbitrary, so the
+size of a reaction does not measure relevance. The test replaces one field by its value in an earlier event,
+and measures the changes of the prediction ``f``, ``d = f' − f``, and of the squared error::
 
     q = (f' − y)² − (f − y)² = d² − 2 d e          e = y − f, before the event is learned
 
-For a field that says nothing of the target the mean of ``q`` is 0, whatever the reaction; for a field whose
-effect is learned as it is, it is the mean of ``d²`` (permutation importance; Breiman 2001). The *use* of a
+For a field independent of the target, the mean of ``q`` is 0, whatever the reaction; for a field with a
+correctly learned effect, it is the mean of ``d²`` (permutation importance; Breiman 2001). The *use* of a
 field is the ratio::
 
     ρ = Σ ω q/Σ ω d² = 1 − 2 Σ ω d e/Σ ω d²        standard error  2 √(Σ ω² d² e²)/Σ ω d²
     ω = 1/(1 + d² + e²)
 
-``ω`` bounds what one event counts. What is used is the posterior mean of ``ρ``, which before any test is 0
-with probability ½ and else uniform on [0, 1]: so it is the same for all fields while nothing is known, and 0
-for a field that never changes. Of classes, ``d`` and ``e`` are vectors of probabilities, and ``q`` is a Brier
+``ω`` bounds the influence of one event. The estimate is the posterior mean of ``ρ``, whose prior is 0 with
+probability ½ and otherwise uniform on [0, 1]: it is the same for all fields before any test, and 0 for a
+field that never changes. For classes, ``d`` and ``e`` are vectors of probabilities, and ``q`` is a Brier
 score.
 
-A *field* is a number, or a category with all its values, and has a *tag*: the key of the number, or what
-stands as the slot of the category. A pool of 32 earlier events holds the values to exchange with; one event
-in 32 takes the place of a random one. A test costs one more prediction, and an event has one test at most.
+A *field* is a number, or a category with all its values, and has a *tag*: the key of the number, or the slot
+value of the category. A pool of 32 earlier events holds the values for exchanges; one event in 32 replaces a
+random one. A test costs one more prediction, and an event has at most one test.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from streamk.encoding.rows import typed
 from streamk.features.counter import mix64
 from streamk.features.plain import Keys, column_of, columns_of, empty_columns, in_use, index_of, tag_of
 
-FIELDS = 512  # with tests of their own, and one for none
-POOL, WIDTH = 32, 512  # earlier events, and fields kept of each
+FIELDS = 512  # with separate tests, and one for none
+POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
 TESTS, SQUARES, PRODUCTS, SPREAD = range(4)  # Σ 1, Σ d², Σ d e, Σ d² e²
-_FEWEST = 8  # fields among which the one to test is drawn
-_REPLACED = 32  # one event in so many goes into the pool
-_EXCHANGE, _POOLED = 0x65786368616E6765, 0x706F6F6C  # apart the draws of which input, which event and when
+_FEWEST = 8  # minimum number of fields to draw the tested one from
+_REPLACED = 32  # one event in so many enters the pool
+_EXCHANGE, _POOLED = 0x65786368616E6765, 0x706F6F6C  # separate streams for the draws of input, event and time
 _GRID = np.linspace(0.0, 1.0, 201)
-_NONE = 1.0  # odds, before any test, of a field of no use
+_NONE = 1.0  # prior odds of a useless field
 _MOST = 1e100
 Array = NDArray[np.float64]
 
 
 class ExchangeRecord(NamedTuple):
-    """Tests and pool as compiled code sees them; see :class:`Exchanges`. ``places`` finds tags."""
+    """Tests and pool for compiled code; see :class:`Exchanges`. ``places`` is the hash table of tags."""
 
     tags: Keys
     places: NDArray[np.int64]
@@ -69,9 +69,9 @@ class Exchanges:
     tags
         Of the fields, as keys of columns (:mod:`streamk.features.plain`).
     tests
-        ``(512, 4)``: how many, ``Σ d²``, ``Σ d e`` and ``Σ d² e²`` of each field.
+        ``(512, 4)``: number of tests, ``Σ d²``, ``Σ d e`` and ``Σ d² e²`` of each field.
     pool_keys, pool_slots, pool_values, pool_counts
-        Inputs of earlier events, ``(32, 512)``, in deviations, and how many each event has.
+        Inputs of earlier events, ``(32, 512)``, in deviations, and their number in each event.
     """
 
     def __init__(self) -> None:
@@ -84,30 +84,30 @@ class Exchanges:
 
     @property
     def record(self) -> ExchangeRecord:
-        """Tests and pool as compiled code sees them, until fields are restored or merged."""
+        """Tests and pool for compiled code, valid until fields are restored or merged."""
         return ExchangeRecord(
             self.tags, index_of(self.tags), self.tests,
             self.pool_keys, self.pool_slots, self.pool_values, self.pool_counts,
         )  # fmt: skip
 
     def forget(self) -> None:
-        """Forget tests and pool, but not which fields there are."""
+        """Reset tests and pool, but not the fields."""
         self.tests[:] = 0.0
         for name in _POOL:
             getattr(self, name)[:] = 0
 
     def fade(self, kept: float) -> None:
-        """Let the tests before count less."""
+        """Multiply the sums of all tests by a factor."""
         self.tests *= kept
 
     @property
     def present(self) -> float:
-        """Inputs that an event has, in the mean over the pool; at least 1."""
+        """Mean number of inputs of an event in the pool; at least 1."""
         counts = self.pool_counts[self.pool_counts > 0]
         return float(counts.mean()) if len(counts) else 1.0
 
     def use(self) -> dict[int, tuple[float, float]]:
-        """Return, by tag, the use ``ρ`` of every field and how far predictions move, the mean of ``d²``."""
+        """Return, by tag, the use ``ρ`` of every field and the mean of ``d²``."""
         found = {}
         for tag, place in self.places.items():
             tests, squares, products, spread = self.tests[place].tolist()
@@ -120,7 +120,7 @@ class Exchanges:
         return {tag: place for place, tag in enumerate(in_use(self.tags), 1)}
 
     def merge_from(self, others: Sequence[Exchanges]) -> None:
-        """Add up the tests of some learners; the pool takes from their pools in turn."""
+        """Add the tests of some learners; the pool takes from their pools in turn."""
         tags = dict.fromkeys(tag for other in others for tag in in_use(other.tags))
         self.tags = columns_of(list(tags), FIELDS)
         ours = self.places
@@ -132,7 +132,7 @@ class Exchanges:
                 getattr(self, name)[k :: len(others)] = getattr(other, name)[k :: len(others)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps; none before the first test."""
+        """Return the arrays for a model file; none before the first test."""
         tags = in_use(self.tags)
         if not tags:
             return {}
@@ -146,7 +146,7 @@ class Exchanges:
         }
 
     def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Restore the arrays of a model file after checking them."""
         if "map.field_tags" not in arrays:
             return
         tags = typed(arrays, "map.field_tags", np.uint64, (len(arrays["map.field_tags"]),))
@@ -173,7 +173,7 @@ _LARGEST_INPUT = 1e30
 
 
 def use_of(squares: float, products: float, spread: float) -> float:
-    """Return the posterior mean of ``ρ``, given ``Σ d²``, ``Σ d e`` and ``Σ d² e²``; 0 if nothing moved.
+    """Return the posterior mean of ``ρ``, given ``Σ d²``, ``Σ d e`` and ``Σ d² e²``; 0 without changes.
 
     Examples
     --------
@@ -193,7 +193,7 @@ def use_of(squares: float, products: float, spread: float) -> float:
 
 @njit(**INNER)
 def drawn(events, count):
-    """Return which of ``count`` inputs is tested at the event that follows so many, −1 for none."""
+    """Return the input, of ``count``, to test after so many events; −1 for none."""
     j = np.int64(mix64(np.uint64(int(events))) % np.uint64(max(count, _FEWEST)))
     return j if j < count else np.int64(-1)
 
@@ -202,7 +202,7 @@ def drawn(events, count):
 def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots):
     """Fill ``changed``, ``keys`` and ``slots`` with row ``i``, the field of input ``j`` of an earlier event.
 
-    Returns how many inputs the changed row has, −1 if it would be the same. ``unit`` are the factors of the
+    Returns the number of inputs of the changed row, −1 if it is unchanged. ``unit`` are the factors of the
     families, ``(families,)``.
     """
     pool_keys, pool_slots = exchanges.pool_keys, exchanges.pool_slots
@@ -239,10 +239,10 @@ def exchange_field(exchanges, inputs, found, of, count, i, j, events, unit, chan
 
 @njit(**INNER)
 def count_test(exchanges, slot, key, squares, products, errors, weight, moved):
-    """Add one test of the field of an input; a field met for the first time is given a place.
+    """Add one test of the field of an input; a new field gets a place.
 
-    ``squares``, ``products`` and ``errors`` are ``d²``, ``d e`` and ``e²``. One that would not have ``moved``
-    the event counts nothing.
+    ``squares``, ``products`` and ``errors`` are ``d²``, ``d e`` and ``e²``. A test that did not change the
+    event (``moved``) adds nothing.
     """
     place = column_of(exchanges.tags, exchanges.places, tag_of(slot, key), True)
     if place > 0 and moved:
@@ -256,7 +256,7 @@ def count_test(exchanges, slot, key, squares, products, errors, weight, moved):
 
 @njit(**INNER)
 def pool_event(exchanges, inputs, found, of, count, i, events, unit):
-    """Put row ``i`` into the pool, in the place of a random event, if its turn comes."""
+    """Replace a random event of the pool by row ``i``, once in so many events."""
     if count == 0:
         return
     counts, filled = exchanges.pool_counts, 0

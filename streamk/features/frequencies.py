@@ -1,12 +1,12 @@
-"""Frequencies of an input: regenerated from keys, and kept in a bounded table while they are in use.
+"""Frequencies of an input: regenerated from keys, and cached in a bounded table.
 
 The frequency of feature ``f`` along one input is ``W[f] = radius_f · z_f``: ``z`` a standard normal or Cauchy
 number, drawn from the stream of (block of ``f``, input key), and ``radius_f = √a_f / 2πℓ_f`` the kernel's
 radial part (:mod:`streamk.features.spectra`), in turns per unit of input. A block is 64 features, one group
 of numbers of one family.
 
-The table is a cache and nothing else: it is wiped when full, dropped when a learner is pickled or
-saved, and a learner with a table of one event's inputs gives the same bytes as one with a large table.
+The table is only a cache: it is cleared when full and not pickled or saved, and a learner with a table of one
+event's inputs gives the same bytes as one with a large table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamk.features.random_numbers import GROUP, fill_cauchy, fill_normals
 from streamk.features.spectra import CAUCHY
 
 CACHE_BYTES = 64 * 2**20
-_OFTEN = 16 * 2**20  # bytes after which keeping more inputs saves no time
+_OFTEN = 16 * 2**20  # bytes above which a larger cache saves no time
 _FIRST_ROWS, _LAST_ROWS = 32, 1024
 _EMPTY = np.uint64(0)
 
@@ -48,7 +48,7 @@ def frequency_matrix(block_keys, families, radii, input_keys, out):
 
 @njit(**INNER)
 def find(table, key):
-    """Return the cell of ``key``, or the empty cell where it belongs (linear probing)."""
+    """Return the cell of ``key``, or the empty cell for it (linear probing)."""
     mask = np.uint64(table.shape[1] - 1)
     cell = (key ^ (key >> np.uint64(32))) & mask
     while table[0, cell] != _EMPTY and table[0, cell] != key:
@@ -61,10 +61,9 @@ def frequency_rows(features, keys, where):
     """Set ``where[i, j]`` to the row of the frequency table that holds the frequencies of ``keys[i, j]``.
 
     ``features`` is a :class:`streamk.features.map.MapRecord`. Missing rows are generated. If they do not fit,
-    the table is wiped first, so there must be room for ``keys`` alone. ``counts`` are the rows in use, the
-    overflows that a larger table would have avoided, and the most rows that the table may have: one that has
-    them cannot grow, and reports no overflow. Key 0 is no input and gets row −1. The radii are row 1 of the
-    waves.
+    the table is cleared first, so it must be large enough for ``keys`` alone. ``counts`` are the rows in use,
+    the overflows avoidable by a larger table, and the maximum number of rows: a table of that size cannot
+    grow, and reports no overflow. Key 0 is no input and gets row −1. The radii are row 1 of the waves.
     """
     table, counts, rows = features.table, features.counts, features.frequencies
     absent = 0
@@ -102,15 +101,15 @@ def frequency_rows(features, keys, where):
 class FrequencyCache:
     """The table of frequencies in use, ``(rows, width)`` float32: 16 MiB or 1,024 inputs, or one event.
 
-    It starts small and doubles each time it has overflowed, so that a model of kilobytes does not
-    hold megabytes for a handful of inputs. A table of the largest size is wiped, and nothing else happens.
+    It starts small and doubles after each overflow, so that a model of kilobytes does not hold megabytes for
+    a few inputs. A table of the maximum size is only cleared.
 
     Parameters
     ----------
     width
         Numbers per row: features, rounded up to whole blocks.
     limit
-        Bytes that the rows may take at the most, as long as one event's inputs fit.
+        Maximum bytes of the rows, if the inputs of one event fit.
     """
 
     def __init__(self, width: int, limit: int = CACHE_BYTES) -> None:
@@ -126,11 +125,11 @@ class FrequencyCache:
         self.counts: NDArray[np.int64] = np.array([0, 0, self.most])
 
     def reserve(self, inputs: int) -> None:
-        """Make room for an event of ``inputs`` inputs."""
+        """Resize for an event of ``inputs`` inputs."""
         if inputs > len(self.rows):
             self._allocate(max(inputs, min(2 * inputs, self.most)))
 
     def grow(self) -> None:
-        """Double the table, if it has overflowed."""
+        """Double the table after an overflow."""
         if self.counts[1]:
             self._allocate(min(2 * len(self.rows), self.most))

@@ -1,15 +1,15 @@
 """Walsh–Hadamard transforms of sixteen vectors at once, with random signs: ``H D₁ H D₂ H D₃``.
 
 ``H`` is the Walsh–Hadamard matrix of ``n = 2^k`` rows without normalisation (entries ±1), ``D`` a diagonal
-of random signs. A transform is ``k`` levels of additions; they are done in *groups* of three to five levels
-on 8 to 32 registers, so numbers travel to memory and back once a group, and where a sign stands between two
-groups of the same levels, once for both. The levels are taken in a fixed order (upwards, downwards,
-upwards), so every result is one and the same sum of float32 numbers.
+of random signs. A transform is ``k`` levels of additions, computed in *groups* of three to five levels on 8
+to 32 registers, so numbers are loaded and stored once per group, or once for two groups of the same levels
+with signs between them. The order of levels is fixed (upwards, downwards, upwards), so every result is the
+same sum of float32 numbers.
 
-A *tile* holds ``n`` vectors of 16 lanes. The lanes are rows that share their signs, or copies of one row with
-signs of their own: a flat array of signs says the first, one with sixteen columns the second.
-After every 16 or 32 coordinates (the lowest group) a vector is left out, so that strides of whole kilobytes
-do not put a group into two sets of the cache; a tile of 64 is small enough without.
+A *tile* holds ``n`` vectors of 16 lanes. The lanes are rows with common signs (a flat array of signs), or
+copies of one row with different signs (an array with sixteen columns). After every 16 or 32 coordinates (the
+lowest group) one vector is unused, so that strides of whole kilobytes do not map a group to two sets of the
+cache; a tile of 64 is small enough without.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ MOST_BITS = 16
 
 
 def groups_of(bits: int) -> NDArray[np.int64]:
-    """Return how the levels of a transform of ``2**bits`` are grouped, lowest first."""
+    """Return the groups of levels of a transform of ``2**bits``, lowest first."""
     count = max(2, -(-bits // 5))
     return np.array([bits // count + (i < bits % count) for i in range(count)], dtype=np.int64)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def gap_of(groups):
-    """Return the ``gap`` of a tile: a vector is left out after every ``2**gap`` coordinates."""
+    """Return the ``gap`` of a tile: one vector is unused after every ``2**gap`` coordinates."""
     return groups[0] if groups[0] > 3 else np.int64(MOST_BITS)
 
 
 @njit(cache=True, inline="always", error_model="numpy")
 def address(coordinate, gap):
-    """Return where the vector of a coordinate begins in a tile."""
+    """Return the offset of the vector of a coordinate in a tile."""
     return (coordinate + (coordinate >> gap)) * LANES
 
 
 @both()
 def tile_size(groups):
-    """Return the numbers in a tile, with one vector to spare behind the coordinates."""
+    """Return the numbers in a tile, with one spare vector after the coordinates."""
     return address(np.int64(1) << groups.sum(), gap_of(groups)) + LANES
 
 
@@ -58,10 +58,10 @@ def transform(groups, inputs, signs, first, tile):
     groups
         See :func:`groups_of`.
     inputs
-        ``x``: a tile like the result, or ``n`` numbers that all lanes share.
+        ``x``: a tile like the result, or ``n`` numbers common to all lanes.
     signs
-        ±1 (float32): ``D₃``, ``D₂`` and ``D₁`` in a row from ``first`` on; ``(≥ first + 3n,)`` if lanes share
-        them, ``(≥ first + 3n, 16)`` if not.
+        ±1 (float32): ``D₃``, ``D₂`` and ``D₁``, consecutive from ``first`` on; ``(≥ first + 3n,)`` if common
+        to all lanes, otherwise ``(≥ first + 3n, 16)``.
     """
     last = groups.shape[0] - 1
     bits, low, gap = groups.sum(), groups[0], gap_of(groups)

@@ -1,19 +1,18 @@
-"""Angles from frequencies in a table: keyed and dense directions, whose cost is that of the inputs present.
+"""Angles from frequencies in a table: keyed and dense directions, at the cost of the present inputs.
 
 ``angle_f = p_f + Σ_j z_j W_jf`` in turns, with phases ``p`` and frequencies ``W`` regenerated from the seed
 (:mod:`streamk.features.frequencies`). Inputs are added in order of their keys, one rounding each, so the
-result depends neither on the tile nor on how inputs are taken in fours. Rows are indexed and never sliced (a
-slice costs two atomic operations), by unsigned numbers (a signed one may count from the end, and then the
-loop is not vectorised).
+result does not depend on the tile or on the processing of inputs by fours. Rows are indexed and never sliced
+(a slice costs two atomic operations), by unsigned numbers (signed indices may count from the end, which
+prevents vectorisation).
 
-**Angles of four rows and sixteen features at once: the inner loop of many rows, kept in registers.**
+**Angles of four rows and sixteen features at once: the inner loop over many rows, in registers.**
 
-``angle_if = p_f + Σ_j z_ij W_jf`` is summed over ``j`` in order, one fused multiply-add each, starting
-from the phase: the operations of :func:`streamk.features.keyed.fill_angles` in the same order, so
-the same bits. What differs is that a frequency is loaded once for four rows, and that an angle is stored only
-when it is done, so the arithmetic is the limit and not the memory.
+``angle_if = p_f + Σ_j z_ij W_jf`` is summed over ``j`` in order, one fused multiply-add each, starting from
+the phase: the operations of :func:`fill_angles` in the same order, with the same bits. A frequency is loaded
+once for four rows, and an angle is stored only when complete, so arithmetic is the bottleneck, not memory.
 
-Frequencies are packed in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
+Frequencies are stored in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
 ``p·d … (p + 1)·d − 1`` of a matrix with sixteen columns.
 """
 
@@ -31,7 +30,7 @@ from numpy.typing import NDArray
 from streamk.compiling import ENTRY, both, fma
 
 PHASES = 0
-_TILE = 256  # features worked on at once: their frequencies stay in the first cache
+_TILE = 256  # features processed at once: their frequencies fit the first-level cache
 
 
 @both(nogil=True)
@@ -41,17 +40,17 @@ def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):
     Parameters
     ----------
     inputs
-        Scaled inputs, ``(families, n, w)`` float32, those that are not 0 first.
+        Scaled inputs, ``(families, n, w)`` float32, nonzero ones first.
     where
         Row of ``frequencies`` of each input, ``(n, w)`` int32.
     counts
-        Inputs of each row, ``(n,)``.
+        Number of inputs of each row, ``(n,)``.
     frequencies
         ``(rows, width)`` float32, in turns per unit of input.
     waves
         ``(≥ 1, width)`` float32, the first row the phases in turns.
     runs
-        ``(·, 3)``: features from, to, and which of the inputs they take.
+        ``(·, 3)``: first feature, last feature + 1, and the index of their inputs.
     phi
         ``(≥ n, width)`` float32.
     """

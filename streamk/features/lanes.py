@@ -1,9 +1,9 @@
-"""Vector registers by name: what the hot loops say in LLVM's own terms.
+"""Explicit vector instructions of LLVM for hot loops.
 
-A loop over numbers is vectorised or not as the compiler pleases; a vector of sixteen float32 numbers is
-vector arithmetic on every machine (in one register of 512 bits, or two of 256), and every operation here is
-one IEEE 754 operation a lane, so lanes give the bits that a plain loop would. These functions build
-instructions inside Numba intrinsics; ``b`` is the instruction builder.
+The compiler may or may not vectorise a loop over numbers. A vector of sixteen float32 numbers is vector
+arithmetic on every machine (in one register of 512 bits, or two of 256), and every operation here is one IEEE
+754 operation per lane, so the bits are those of a plain loop. These functions build instructions inside Numba
+intrinsics; ``b`` is the instruction builder.
 
 **The cosine of an angle in turns, as a polynomial: exact to float32, sixteen at a time.**
 
@@ -17,15 +17,14 @@ Every operation is one IEEE 754 float32 operation in the order written (the poly
 multiply-adds), so the value does not depend on the lane or the machine. ``b`` builds instructions inside
 Numba intrinsics (:mod:`streamk.features.lanes`).
 
-**What the machine's vector registers hold, which decides how compiled code goes about it, not what it
-finds.**
+**The size of the machine's vector registers, which affects the speed of compiled code, not its results.**
 
-Sixteen float32 numbers are a vector of a tile everywhere. Where registers have 512 bits there are 32 of them:
-one holds a vector, and a radix-32 butterfly just fits. Zen 4 stores them by halves, and is a tenth faster if
-none has to wait on the stack: radix 16. Where registers have 256 bits there are sixteen: an instruction takes
-half a vector, and three levels of a transform (eight registers, and those on their way) are what can be done
-before the numbers have to go back to the first cache. Of five, most would go to the stack and come back,
-again and again, which takes twice as long.
+A vector of a tile has sixteen float32 numbers on every machine. With 512-bit registers there are 32: one
+holds a vector, and a radix-32 butterfly just fits. Zen 4 stores them in halves, and is a tenth faster with
+radix 16, without spills to the stack. With 256-bit registers there are sixteen: an instruction processes half
+a vector, and three levels of a transform (eight registers, and those being loaded) fit before the numbers
+return to the first-level cache. With five levels, most registers would spill to the stack repeatedly, which
+takes twice as long.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from numpy.typing import NDArray
 from streamk.compiling import both
 
 LANES = 16
-LINE = 64  # bytes of a line of the caches
+LINE = 64  # bytes of a cache line
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 _LANE = ir.IntType(32)
 Value = Any
@@ -81,7 +80,7 @@ def shape(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: i
 
 
 def members(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
-    """Return the members of tuple argument ``k``, arrays as such."""
+    """Return the members of tuple argument ``k``."""
     values = cgutils.unpack_tuple(b, arguments[k])
     kinds = zip(values, signature.args[k].types, strict=True)
     return [context.make_array(t)(context, b, v) if isinstance(t, types.Array) else v for v, t in kinds]
@@ -113,7 +112,7 @@ def store(b: Any, value: Value, pointer: Value) -> None:
 
 
 def fetch(b: Any, pointer: Value, lanes: int) -> None:
-    """Fetch so many numbers from a pointer on into the first cache; it may lie beyond the end of an array."""
+    """Prefetch so many numbers from a pointer on; it may be beyond the end of an array."""
     byte, number = ir.IntType(8).as_pointer(), pointer.type.pointee
     step = LINE // (4 if number == FLOAT else 8)
     kind = ir.FunctionType(ir.VoidType(), [byte, _LANE, _LANE, _LANE])
@@ -167,7 +166,7 @@ def fold(b: Any, value: Value) -> Value:
 
 
 def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
-    """Return the columns of as many vectors as they have lanes: sixteen or eight."""
+    """Return the transpose of as many vectors as they have lanes: sixteen or eight."""
     count = len(rows)
     fours = range(0, count, 4)
     v = _exchange(b, rows, 1, [g + k for g in fours for k in (0, count, 1, count + 1)])
@@ -180,7 +179,7 @@ def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
 
 
 def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
-    """Return vectors whose partners ``half`` apart have exchanged lanes: those of ``low``, and the others."""
+    """Exchange lanes of vectors at distance ``half``; return those of ``low``, then the others."""
     out, step = list(v), 4 if half > 2 else 2
     high = [k + step for k in low]
     for i in range(len(v)):
@@ -192,21 +191,21 @@ def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list
 
 @both()
 def empty_aligned(count):
-    """Return an array of float32 numbers that begins at a multiple of 64 bytes."""
+    """Return an array of float32 numbers, aligned to 64 bytes."""
     buffer = np.empty(count + LANES, dtype=np.float32)
     skip = (-(np.int64(buffer.ctypes.data) >> 2)) & (LANES - 1)
     return buffer[skip : skip + count]
 
 
 def aligned(array: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return a contiguous copy that begins at a multiple of 64 bytes, where vectors are read fastest."""
+    """Return a contiguous copy aligned to 64 bytes, where vectors are read fastest."""
     copy: NDArray[np.float32] = empty_aligned(array.size).reshape(array.shape)
     copy[:] = array
     return copy
 
 
 def zeros_aligned(count: int) -> NDArray[np.float64]:
-    """Return float64 zeros that begin at a multiple of 64 bytes, and take memory when they are first used."""
+    """Return float64 zeros aligned to 64 bytes, whose memory is allocated at the first use."""
     more = LINE // 8
     buffer = np.zeros(count + more)
     skip = -(buffer.ctypes.data // 8) % more
@@ -234,7 +233,7 @@ def cosine_turns(b: Any, p: Value) -> Value:
 
 
 class Registers(NamedTuple):
-    """How many numbers an instruction takes, and how many levels of a transform are done in registers."""
+    """Numbers per instruction, and levels of a transform done in registers."""
 
     lanes: int
     levels: int
@@ -244,19 +243,19 @@ WIDE, HALVED, NARROW = Registers(16, 5), Registers(16, 4), Registers(8, 3)
 
 
 def registers_of(name: str, features: str) -> Registers:
-    """Return what suits a machine of LLVM's ``name`` and ``features`` (``+`` before those it has)."""
+    """Return the registers of a machine by LLVM's ``name`` and ``features`` (``+`` marks available ones)."""
     if "+avx512f" not in features.split(","):
         return NARROW
     return HALVED if name == "znver4" else WIDE
 
 
-# Numba keeps compiled code apart by the same names, so what is in its cache was made for such registers.
+# Numba's cache distinguishes machines by the same names, so cached code is for these registers.
 HERE = registers_of(*cpu_target.target_context.codegen().magic_tuple()[1:])
 
 
 def fence(b: Any) -> None:
-    """Keep the compiler from holding numbers in registers from before to after.
+    """Prevent the compiler from keeping numbers in registers across this point.
 
-    It would otherwise see that what is read was just written, and hold more than there are registers.
+    It would otherwise forward stored numbers to later loads, and need more registers than exist.
     """
     b.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], True)

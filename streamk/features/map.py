@@ -1,11 +1,11 @@
-"""The random feature map ``φ``: what a seed stands for.
+"""The random feature map ``φ``, determined by a seed.
 
 For a cosine kernel, feature ``f`` of a row ``z`` of scaled inputs is ``φ_f = √2 cos 2π(p_f + Σ_j z_j W_jf)``:
 phases ``p`` and frequencies ``W`` are regenerated from the seed, never stored, and ``φ(x)ᵀφ(z)/F ≈ k(x, z)``
-(Rahimi and Recht 2007). Arc-cosine kernels take ramps instead of cosines
+(Rahimi and Recht 2007). Arc-cosine kernels use ramps instead of cosines
 (:mod:`streamk.features.activation`), and the polynomial kernel a tensor sketch
 (:mod:`streamk.features.sketch`). A block is 64 features, one group of random numbers. Blocks take the kernels
-in turn, and within the features of one kernel every 32 have the next of the scales.
+in turn; within the features of one kernel, every 32 have the next scale.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from streamk.features.sketch import Sketch, sketch_of
 from streamk.kernels import Kernel, Polynomial
 
 BLOCK = GROUP
-SPAN = 2 * LANES  # features in a row that share a scale
-# In units of the bandwidth: where float32 angles have lost a hundredth of a turn, frequencies and inputs end.
+SPAN = 2 * LANES  # consecutive features with one scale
+# Limit of frequencies and inputs, in units of the bandwidth: float32 angles have lost a hundredth of a turn.
 FARTHEST = 1e5
 _LARGEST_RADIUS = 1e15  # keeps the angle of the largest input finite in float32
 _PHASES, _RADII = 0, 1
@@ -54,10 +54,10 @@ def width_of(features: int) -> int:
 
 
 def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[float, ...]:
-    """Return, for each family of directions in use, the power of the fields present that scales its inputs.
+    """Return, for each family of directions in use, the power of the field count that scales its inputs.
 
-    Where a bandwidth is given, inputs are not divided; where not, those of an event are divided by ``√d`` for
-    normal directions and by ``d`` for Cauchy ones, ``d`` being the fields present in the event.
+    With a given bandwidth, inputs are not divided; without, those of an event are divided by ``√d`` for
+    normal directions and by ``d`` for Cauchy ones, with ``d`` the fields present in the event.
 
     Examples
     --------
@@ -72,18 +72,18 @@ def exponents_of(kernels: tuple[Kernel, ...], bandwidth: float | None) -> tuple[
 def largest_unscaled(
     kernels: tuple[Kernel, ...], bandwidth: float | None, scales: tuple[float, ...]
 ) -> float:
-    """Return the largest number that features of unscaled inputs can tell from its neighbours in float32."""
+    """Return the largest unscaled number that features distinguish from its neighbours in float32."""
     if not all(map(spectra.mixable, kernels)):
         return LARGEST_UNSCALED
     return float(min(LARGEST_UNSCALED, FARTHEST * (1.0 if bandwidth is None else bandwidth) * min(scales)))
 
 
 class MapRecord(NamedTuple):
-    """A feature map as compiled code sees it.
+    """A feature map for compiled code.
 
     ``block_keys`` and ``families`` of every block; ``runs`` ``(·, 3)``, see
     :func:`streamk.features.keyed.fill_angles`; ``waves``: phases, radii, radii of segments; the activation
-    ``kind``; how many features there are; ``sections``, None if they are one; and the frequency cache:
+    ``kind``; the number of features; ``sections``, None without sections; and the frequency cache:
     ``table``, ``counts``, ``frequencies``.
     """
 
@@ -105,20 +105,20 @@ class FeatureMap:
     Parameters
     ----------
     kernels
-        Block ``b`` of 64 features is of kernel ``b mod len(kernels)``; several must all be of cosines.
+        Block ``b`` of 64 features has kernel ``b mod len(kernels)``; several kernels must all use cosines.
     bandwidth
-        ``ℓ``, in units of the scaled inputs, times a scale; None for inputs that are scaled event by event
+        ``ℓ``, in units of the scaled inputs, times a scale; None for inputs scaled per event
         (:func:`exponents_of`).
     scales
         Multipliers of the bandwidth.
     features
-        Number of features ``F`` to begin with; :meth:`grow` adds more.
+        Initial number of features ``F``; :meth:`grow` adds more.
     seed
         The only source of randomness.
     slots
         Slots of the first segment of structured directions; None for keyed and dense ones.
     sections
-        Parts with scales and inputs of their own; None for none. They say themselves how far they grow.
+        Parts with their own scales, inputs and growth; None for none.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class FeatureMap:
         self.regenerate()
 
     def regenerate(self) -> None:
-        """Make everything that follows from the seed: keys, phases, radii and an empty cache."""
+        """Derive keys, phases, radii and an empty cache from the seed."""
         width, blocks = self.width, self.width // BLOCK
         self.kind = spectra.activation(self.kernels[0])
         self.exponents = exponents_of(self.kernels, self.bandwidth)
@@ -167,7 +167,7 @@ class FeatureMap:
         self.renew()
 
     def renew(self) -> None:
-        """Make the record of compiled code anew, after the cache has changed."""
+        """Make a new record for compiled code, after a change of the cache."""
         cache, ends = self.cache, np.arange(1, len(self._families) + 1) * BLOCK
         inputs = self._families if len(self.exponents) > 1 else np.zeros_like(self._families)
         if self.sections is not None:
@@ -181,15 +181,15 @@ class FeatureMap:
         )  # fmt: skip
 
     def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return phases (0 unless angles are of cosines) and ``√a/ℓ``, for cosines in turns.
+        """Return phases (0 without cosines) and ``√a/ℓ``, for cosines in turns.
 
-        With structured directions the second sixteen features of a span repeat the first, a quarter of a turn
-        later; a ramp's second is that of the opposite direction.
+        With structured directions, the second sixteen features of a span repeat the first, a quarter of a
+        turn later; for ramps, they have the opposite direction.
         """
         width, kernels = self.width, self.kernels
         spans = np.arange(width) // SPAN
         block, half = spans // 2, spans % 2
-        own = 2 * (block // len(kernels)) + half  # number of the span among those of its kernel
+        own = 2 * (block // len(kernels)) + half  # index of the span among those of its kernel
         scales = np.asarray(self.scales, dtype=np.float64)[own % len(self.scales)]
         if self.sections is not None:
             scales = self.sections.scales_at(np.arange(width), own)
@@ -213,24 +213,24 @@ class FeatureMap:
 
     @property
     def columns(self) -> int:
-        """Columns that experts can stand on."""
+        """Columns available to experts."""
         return self.width if self.sections is None else self.sections.width
 
     def follow(self, targets: int) -> None:
-        """Make room for what relevance learns of targets, if it does."""
+        """Resize the cross moments of relevance, if any, for so many targets."""
         if self.sections is not None and self.sections.learned:
             self.sections.cross.grow(targets)
             self.renew()
 
     def grow(self, features: int) -> None:
-        """Make more features; the old ones stay the same. Of sketches there are whole multiples."""
+        """Add features without changing the existing ones; sketches are added whole."""
         features = max(features, 0 if self.sections is None else self.sections.features)
         if features > self.features:
             self.features, self.width = features, width_of(features)
             self.regenerate()
 
     def cover(self, slots: int) -> None:
-        """Open segments until there are so many slots; the features of old slots stay the same."""
+        """Open segments until there are so many slots; features of existing slots do not change."""
         if self._segments is not None and slots > self._segments.slots:
             self._segments.cover(slots)
             self._covered = slots
@@ -243,7 +243,7 @@ class FeatureMap:
         self.source = self._segments.compiled()
 
     def make_room(self, inputs: int = 0) -> None:
-        """Let the frequency cache grow: to hold so many inputs at once, or because it has overflowed."""
+        """Grow the frequency cache, to hold so many inputs at once or after an overflow."""
         if inputs:
             self.cache.reserve(inputs)
         else:
@@ -251,7 +251,7 @@ class FeatureMap:
         self.renew()
 
     def needs_cache(self, rows: Rows) -> bool:
-        """Return whether features of these rows need frequencies, whose cache is for one thread at a time."""
+        """Return whether features of these rows need the frequency cache, which is not shared by threads."""
         return self.source is None or (self.slots is not None and bool((rows.keys > MOST_SLOTS).any()))
 
     def frequencies(self, keys: NDArray[np.uint64], inputs: slice, tile: slice) -> Floats:
@@ -261,7 +261,7 @@ class FeatureMap:
         return self._generate(keys[inputs], tile)
 
     def hold_frequencies(self, keys: NDArray[np.uint64]) -> None:
-        """Keep the frequencies of these inputs for the next calls, if they take at most 64 MiB."""
+        """Store the frequencies of these inputs for the next calls, if they take at most 64 MiB."""
         if self._held is not None and np.array_equal(self._held[0], keys):
             return
         self._held = None
@@ -281,7 +281,7 @@ class FeatureMap:
         return runs[runs[:, 0] < runs[:, 1]]
 
     def columns_by_inputs(self, tile: slice) -> list[NDArray[np.intp] | slice]:
-        """Return the columns of a tile that take each of the inputs that :func:`exponents_of` tells."""
+        """Return the columns of a tile for each family of inputs of :func:`exponents_of`."""
         if len(self.exponents) == 1:
             return [slice(None)]
         inputs = np.repeat(self._families, BLOCK)[tile]

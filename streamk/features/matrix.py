@@ -1,7 +1,8 @@
-"""The features of many rows as one matrix, row by row the bytes that one row alone would have.
+"""The features of many rows as one matrix; each row has the bytes of a single row.
 
-Fast transforms and sketches take sixteen rows at a time; frequencies in a table, rows that share their fields
-in panels of four, others one by one. Threads take whole chunks of rows or whole tiles of columns.
+Fast transforms and sketches process sixteen rows at a time; with frequencies in a table, rows with the same
+fields are processed in panels of four, others one by one. Threads take whole chunks of rows or whole tiles of
+columns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from streamk.features.structured import project_chunks, project_matrix
 from streamk.threads import compiled_threads, on_threads
 
 Floats = NDArray[np.float32]
-_ROWS = 64  # rows a thread takes at once, a multiple of sixteen
+_ROWS = 64  # rows per chunk of a thread, a multiple of sixteen
 _SHARES = 8  # of a matrix, if they are not too large
 
 
@@ -38,9 +39,9 @@ def fill(
     Parameters
     ----------
     e
-        The map, which covers the slots of the rows.
+        The map, with the slots of the rows.
     rows, statistics
-        Encoded rows, and the statistics that scale them.
+        Encoded rows, and the statistics for scaling.
     amplitude
         See :func:`streamk.features.activation.activate`.
     out
@@ -59,9 +60,9 @@ def fill(
 
 @njit(nogil=True, **ENTRY)
 def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
-    """Do what ``featurize`` does, for no more rows at once than the cache has room for.
+    """Run ``featurize`` on as many rows at once as the cache can hold.
 
-    Returns 0, or how much room the cache lacks to begin at all: how many frequencies a row has.
+    Returns 0, or the number of frequencies of a row that does not fit the cache.
     """
     room = room_for_row(source, found)
     if room > features.frequencies.shape[0]:
@@ -77,7 +78,7 @@ def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
 
 
 def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, phi: Floats) -> None:
-    """Fill ``phi`` (n, width) with the features of rows, on this thread and with the map's own cache."""
+    """Fill ``phi`` (n, width) with the features of rows, on this thread with the map's cache."""
     scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     while room := _featurize_tiles(e.source, e.record, scaled, found, counts, amplitude, phi):
         e.make_room(room)
@@ -90,8 +91,8 @@ def project(
 ) -> bool:
     """Fill ``out`` (n, features) with features of a matrix of numbers; column ``j`` has slot ``places[j]``.
 
-    Returns False, and leaves ``out`` undefined, if this needs encoding: several segments, a kernel without
-    cosines, a number that is too large or none, features that do not fill vectors.
+    Returns False, with ``out`` undefined, if rows need encoding: several segments, a kernel without cosines,
+    a number too large or NaN, features that do not fill vectors.
     """
     source = e.source
     if not isinstance(source, Structured) or e.kind != COSINE or len(source.segments) > 1:
@@ -100,7 +101,7 @@ def project(
         return False
     X = X if X.flags.c_contiguous else np.ascontiguousarray(X)
     waves = e.waves if e.features == e.width else np.ascontiguousarray(e.waves[:, : e.features])
-    # rounding must not let a larger number through
+    # rounding must not accept a larger number
     count, limit = len(X), np.nextafter(np.float32(e.largest), np.float32(0.0))
     size = min(max(1, count // _SHARES // LANES) * LANES, 2 * _ROWS)
     if count <= LANES:
@@ -117,7 +118,7 @@ def project(
 
 
 def empty(rows: int, columns: int) -> Floats:
-    """Return an array from NumPy's allocator, which asks for large pages; aligned if that is worth it."""
+    """Return an array from NumPy's allocator, which uses large pages; aligned if that pays."""
     if rows <= LANES:
         return np.empty((rows, columns), dtype=np.float32)
     buffer = np.empty(rows * columns + LANES, dtype=np.float32)

@@ -1,11 +1,10 @@
-"""Plain columns: what stands in a row before its random features, for experts that are linear in the inputs.
+"""Plain columns: scaled inputs before the random features of a row, for experts linear in the inputs.
 
-The first column is a constant; the others are the scaled inputs, divided by the root of how many fields are
-present, each in the column that its key was given when it was first learned. There are 512; numbers met later
-than the 511th have none, and values of categories get one among the first 127 only, since least squares cost
-the square of their columns. After them comes room for the memory of labels
-(:mod:`streamk.encoding.label_history`). All are multiplied by the root of half the features, so that they
-weigh in ``φᵀφ`` as random features do.
+The first column is a constant; the others are the scaled inputs, divided by the root of the number of present
+fields, each in the column assigned to its key when it was first learned. There are 512; numbers after the
+511th have none, and values of categories get one among the first 127 only, since least squares cost the
+square of their columns. The columns of the label history follow (:mod:`streamk.encoding.label_history`). All
+are multiplied by the root of half the features, so that their weight in ``φᵀφ`` is that of random features.
 """
 
 from __future__ import annotations
@@ -20,30 +19,30 @@ from streamk.encoding.rows import CATEGORY
 from streamk.features.spans import clear, copy
 
 LINEAR = 512
-_VALUES = 128  # columns, while fewer are in use than which values of categories get one
+_VALUES = 128  # columns, and the limit of columns in use for a new category value
 PLAIN = LINEAR + COLUMNS
-_SPARSE = 4  # places for every column in the table that finds the column of a key, open addressing
-_COUNT = 0  # place of the number of columns in use among the keys, the constant having none
-LEAST_CATEGORY = 2**64 - 2**31  # tags from here on are those of categories
+_SPARSE = 4  # cells per column in the hash table of keys, open addressing
+_COUNT = 0  # index of the number of columns in use among the keys; the constant has no key
+LEAST_CATEGORY = 2**64 - 2**31  # tags from here on belong to categories
 Keys = NDArray[np.uint64]
 
 
 def empty_columns(columns: int = LINEAR) -> Keys:
-    """Return the keys of so many columns when only the constant has one."""
+    """Return the keys of so many columns, with the constant only."""
     keys = np.zeros(columns, dtype=np.uint64)
     keys[_COUNT] = 1
     return keys
 
 
 def in_use(keys: Keys) -> list[int]:
-    """Return the keys that have columns, in the order of these; the first has column 1."""
+    """Return the keys with columns, in the order of columns; the first has column 1."""
     return [int(key) for key in keys[1 : int(keys[_COUNT])]]
 
 
 def columns_of(keys: list[int], most: int = LINEAR) -> Keys:
-    """Return the columns of some distinct keys, at most so many with the constant; others have none.
+    """Return the columns of distinct keys, at most so many with the constant; further keys have none.
 
-    Raises a ValueError if they are not distinct keys.
+    Raises a ValueError if keys are not distinct.
     """
     if len(set(keys)) != len(keys) or 0 in keys:
         raise ValueError("its plain columns are impossible")
@@ -54,7 +53,7 @@ def columns_of(keys: list[int], most: int = LINEAR) -> Keys:
 
 
 def index_of(keys: Keys) -> NDArray[np.int64]:
-    """Return the table that finds the columns of keys."""
+    """Return the hash table from keys to columns."""
     index = np.zeros(_SPARSE * len(keys), dtype=np.int64)
     for column, key in enumerate(in_use(keys), 1):
         place = key % len(index)
@@ -66,7 +65,7 @@ def index_of(keys: Keys) -> NDArray[np.int64]:
 
 @njit(**INNER)
 def columns_for(sections, width):
-    """Return how many columns stand for so many features; 0 if there are no plain ones."""
+    """Return the number of columns for so many features; 0 without plain columns."""
     if sections is None:
         return 0
     return sections.width
@@ -74,7 +73,7 @@ def columns_for(sections, width):
 
 @njit(**CALLED)
 def column_of(keys, index, key, learned):
-    """Return the column of an input, given one now if it is learned and there is room; 0 if it has none."""
+    """Return the column of an input, 0 if it has none; a learned input gets a free one."""
     places = np.uint64(index.shape[0])
     place = key % places
     while index[place] > 0:
@@ -91,19 +90,19 @@ def column_of(keys, index, key, learned):
 
 @njit(**INNER)
 def has_room(keys, slot):
-    """Return whether there is a column for one more input of this slot."""
+    """Return whether a column is free for another input of this slot."""
     return keys[_COUNT] < np.uint64(keys.shape[0] if slot > CATEGORY else _VALUES)
 
 
 @njit(**INNER)
 def tag_of(slot, key):
-    """Return the tag of the field of an input: its key, or what stands as the slot of a category."""
+    """Return the tag of the field of an input: its key, or the slot value of a category."""
     return np.uint64(np.int64(slot)) if slot <= CATEGORY else key
 
 
 @njit(**CALLED)
 def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
-    """Fill row ``i`` of ``phi``: before each part of its ``features`` a constant, inputs, room for labels."""
+    """Fill row ``i`` of ``phi``: before each part of ``features``, a constant, inputs, and label columns."""
     if sections is not None:
         row, source = i * phi.shape[1], i * features.shape[1]
         clear(phi, row, PLAIN)
@@ -127,7 +126,7 @@ def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
 
 @njit(**INNER)
 def fill_labels(sections, memory, when, phi, i):
-    """Put the memory of labels into row ``i`` of ``phi``."""
+    """Write the label history into row ``i`` of ``phi``."""
     if sections is not None:
         recall(memory, when, sections.amplitude, phi, i, LINEAR)
         row = i * phi.shape[1] + LINEAR

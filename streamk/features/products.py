@@ -1,7 +1,7 @@
 """Features of many rows by matrix products, tile by tile.
 
-Features are worked on in fixed tiles of columns, and threads take whole tiles, so no number depends on
-how many threads there are.
+Features are computed in fixed tiles of columns, and threads take whole tiles, so no number depends on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 
 def distinct_inputs(found: NDArray[np.uint64], scaled: Floats) -> tuple[NDArray[np.uint64], Floats]:
-    """Return the distinct keys of some rows, ascending, and the rows over them, ``(families, n, keys)``.
+    """Return the distinct keys of some rows, ascending, and the rows by key, ``(families, n, keys)``.
 
     Key 0 is no input.
     """
@@ -66,13 +66,13 @@ def total(parts: Iterable[Floats]) -> Floats:
 
 
 def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -> list[_Result]:
-    """Do :func:`on_threads` for work with matrix products, each of them on the thread that asks for it."""
+    """Run :func:`on_threads` for work with matrix products, each on its calling thread."""
     with one_blas_thread():
         return on_threads(work, jobs)
 
 
 def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) -> None:
-    """Add ``leftᵀ right`` to ``out``, its lower triangle alone (whole tiles of it), on threads."""
+    """Add ``leftᵀ right`` to the lower triangle of ``out`` (in whole tiles), on threads."""
 
     def work(columns: slice) -> None:
         out[columns.start :, columns] += left[:, columns.start :].T @ right[:, columns]

@@ -8,7 +8,7 @@ word: its upper half a radius, its lower half an angle and a sign, and so two no
     normal[i] = r cos 2πv                      normal[32 + i] = ± r sin 2πv
 
 The largest normal is ±4.85; a finer radius would change the moments by less than 10⁻⁵. The logarithm
-is a polynomial of our own: a library's would differ between machines.
+is a polynomial defined here, since a library's differs between machines.
 
 **Standard Cauchy numbers from counter bits, sixty-four at a time: the directions of the Laplacian kernel.**
 

@@ -1,34 +1,33 @@
-"""Learned relevance: features whose frequencies follow what the learner has found the inputs to be worth.
+"""Learned relevance: random features whose frequencies are scaled by the relevance of the inputs.
 
-Random features tire of inputs that do not matter. How much an input does, the learner itself can tell: with
-``∇f`` the gradient of its prediction by the scaled inputs, ``M = mean ∇f ∇fᵀ`` (the expected gradient outer
-product; Trivedi et al. 2014) is large in directions in which predictions change. Features of ``T z`` instead
-of ``z`` spend themselves there::
+Irrelevant inputs make random features less accurate. With ``∇f`` the gradient of the learner's prediction by
+the scaled inputs, ``M = mean ∇f ∇fᵀ`` (the expected gradient outer product; Trivedi et al. 2014) is large in
+directions in which predictions change. Features of ``T z`` instead of ``z`` emphasise these directions::
 
     T = M'^½              M' = 0.98 d S/tr S + 0.02 I,   S = D M D   (a full matrix, for rotated inputs)
     T = diag(M')^½                                                  (relevance of each input by itself)
 
-``d`` being the inputs that an event has, and the trace weighed by the variances of one-hot inputs, so that
-distances keep their size, and ``D = diag(M)^½``: inputs count by the square of what they do, which leaves
-next to nothing to those that noise alone moves. Gradients, of standardised targets, are taken by differences,
-at one event of some dozens. A gradient counts as far as exchange tests find the input to be of use
-(:mod:`streamk.features.exchange`): ``M`` becomes ``√ρ M √ρ``. An input that never changed has no relevance.
+``d`` is the number of inputs of an event; the trace is weighted by the variances of one-hot inputs, so that
+the size of distances does not change. ``D = diag(M)^½`` uses squared effects, so inputs with noisy effects
+get almost no relevance. Gradients, of standardised targets, are finite differences at one event of some
+dozens. They are weighted by exchange tests (:mod:`streamk.features.exchange`): ``M`` becomes ``√ρ M √ρ``. An
+input that never changed has no relevance.
 
-Between the values of an input that takes few, as yes and no, lies nothing that predictions could have
-learned: with small differences a column that is rarely 1 seems to matter most of all. So differences go to
-another value. The smallest change of an input between events is its *gap*, which rises by a tenth with every
-change, so that none is the smallest for ever; a difference is as wide as the gap, towards the mean, and at
-least ¼. A number that has never changed does nothing.
+Predictions learn nothing between the values of an input with few values, such as yes and no: with small
+differences, a column that is rarely 1 would have the largest gradient. Differences therefore lead to another
+value. The smallest change of an input between events is its *gap*, which rises by a tenth with every change,
+so that no gap is permanent; a difference is as wide as the gap, towards the mean, and at least ¼. A number
+that has never changed has no gradient.
 
-To ``M`` is added what targets have to do with products of inputs (:mod:`streamk.features.cross_moments`),
-times the part of their variance that the best expert does not explain.
+Cross moments of targets with products of inputs (:mod:`streamk.features.cross_moments`) are added to ``M``,
+times the share of the targets' variance that the best expert does not explain.
 
-There are two such blocks of features; until they begin, ``T`` is the identity. Whenever the number of events
-has doubled, the older begins anew under the ``M`` of that moment: one under the diagonal and the other under
-the full matrix at first, and then as the one that has shown to be better.
+There are two such blocks of features; until they are opened, ``T`` is the identity. Whenever the number of
+events has doubled, the older block restarts under the current ``M``: at first one under the diagonal and the
+other under the full matrix, later as the block with the smaller error.
 
-Only the first 63 inputs that were learned have a row in ``M``. Others have one factor for all inputs of their
-field, made of the field's tests in the same way.
+Only the first 63 learned inputs have a row in ``M``. Others have one factor for all inputs of their field,
+from the tests of the field.
 """
 
 from __future__ import annotations
@@ -49,20 +48,20 @@ RAW, LAST, GAP = 0, 1, 2
 _STEP = 0.25  # of the differences, in deviations of an input
 _RISE = 1.1
 _MIXED = 0.02
-_RARELY = 4  # gradients are taken at one event in so many times the inputs
+_RARELY = 4  # gradients at one event in so many times the number of inputs
 _FEWEST = 8
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
 def no_relevance() -> tuple[Array, Array, Floats, Floats]:
-    """Return moments of nothing, no gaps, and transforms ``(2, 64, 64)`` and factors ``(2, 512)`` of 1."""
+    """Return empty moments and gaps, and identity transforms ``(2, 64, 64)`` and factors ``(2, 512)``."""
     identities = np.array([np.eye(MOST)] * BLOCKS, dtype=np.float32)
     return np.zeros((MOST, MOST)), np.zeros((3, MOST)), identities, np.ones((BLOCKS, FIELDS), np.float32)
 
 
 def pool_gaps(gaps: Array, columns: list[int], others: Array) -> None:
-    """Take over the last values of another learner, and its gaps where they are smaller, in some columns."""
+    """Merge the last values of another learner, and its gaps where they are smaller, in some columns."""
     known = others[GAP] > 0.0
     mine = gaps[GAP, columns]
     gaps[:GAP, columns] = others[:GAP]
@@ -82,15 +81,15 @@ def transform_of(
     Parameters
     ----------
     found
-        ``M`` of the first inputs with a column.
+        ``M`` of the inputs with a column.
     fields
-        What stands in for the diagonal of ``M`` for inputs of each field that have no column.
+        Replaces the diagonal of ``M`` for inputs without a column, by field.
     uses
         Of the inputs with a column, and of the fields.
     variances
         Of the inputs with a column, and of the rest of each field.
     present
-        How many fields an event has in the mean.
+        Mean number of fields of an event.
     whole
         Whether ``T`` is a full matrix.
     """
@@ -108,7 +107,7 @@ def transform_of(
                 values, vectors = np.linalg.eigh(mixed)
                 transform[used, used] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
             unused = 1 + np.flatnonzero(mixed.diagonal() == 0.0)
-            transform[unused, :] = transform[:, unused] = 0.0  # what rounding left
+            transform[unused, :] = transform[:, unused] = 0.0  # rounding errors
         else:
             transform[used, used] = np.diag(np.sqrt(mixed.diagonal()))
         of_fields = (1.0 - _MIXED) * present / total * of_fields + _MIXED * uses[1]
@@ -118,7 +117,7 @@ def transform_of(
 
 @njit(**INNER)
 def inputs_for(sections):
-    """Return how many kinds of inputs there are: as they are, and under the relevance of every block."""
+    """Return the number of kinds of inputs: unchanged, and under the relevance of every block."""
     if sections is None:
         return 1
     return 1 + sections.transforms.shape[0]
@@ -126,7 +125,7 @@ def inputs_for(sections):
 
 @njit(**INNER)
 def is_due(sections, events, inputs):
-    """Return whether gradients are taken at the event that follows so many."""
+    """Return whether gradients are computed after so many events."""
     if sections is None:
         return False
     return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
@@ -134,9 +133,9 @@ def is_due(sections, events, inputs):
 
 @njit(**CALLED)
 def transform_row(sections, inputs, found, of, count, i):
-    """Fill the inputs of the blocks under relevance, behind those of the families, for row ``i``.
+    """Fill the inputs of the blocks under relevance, after those of the families, for row ``i``.
 
-    Returns whether an input will get a column if the row is learned, by which later rows are transformed.
+    Returns whether learning the row will assign a column to an input, which affects later rows.
     """
     gets_column = False
     if sections is not None:
@@ -179,11 +178,11 @@ def add_gradients(sections, slopes, found, count, i, weight):
 
 @njit(**INNER)
 def follow_gaps(sections, rows, r, inputs, found, count, i, unit):
-    """Note the numbers of row ``r``, of which row ``i`` of ``inputs``, in ``unit``, are the scaled ones."""
+    """Update gaps and last values by row ``r``; row ``i`` of ``inputs``, in ``unit``, is its scaled form."""
     if sections is not None and sections.learned:
         slots, keys, values = rows
         shared, gaps, scaled_to = min(r, slots.shape[0] - 1), sections.gaps, np.zeros(MOST)
-        for j in range(count):  # an input that is 0 is not among them
+        for j in range(count):  # inputs that are 0 are not listed
             c = column_of(sections.columns, sections.places, found[i, j], False)
             if 0 < c < MOST:
                 scaled_to[c] = np.float64(inputs[0, i, j]) / unit
@@ -200,9 +199,9 @@ def follow_gaps(sections, rows, r, inputs, found, count, i, unit):
 
 @njit(**INNER)
 def step_of(sections, key, value):
-    """Return by how much an input is changed to see what it does, 0 if it cannot be said.
+    """Return the difference of an input for its gradient, 0 if it has none.
 
-    In deviations, as ``value`` is; its mean is at 1. What has no gap is no number, or has never changed.
+    In deviations, like ``value``; its mean is at 1. An input without a gap is no number, or never changed.
     """
     c = column_of(sections.columns, sections.places, key, False) if sections is not None else 0
     if not 0 < c < MOST:

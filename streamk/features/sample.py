@@ -1,8 +1,8 @@
-"""The last events learned: what a merged learner fits new blocks of features to.
+"""A sample of the last learned events, for fitting new blocks of features of a merged learner.
 
-These are the last 1,024 events: inputs as they were encoded, before any scale, label memory, target and
-weight. A uniform sample of all events would hold those from before a change. Events with more than 64 inputs
-are not stored.
+The sample holds the last 1,024 events: encoded inputs before scaling, label history, target and weight. A
+uniform sample of all events would include events before a change. Events with more than 64 inputs are not
+stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 
 
 class SampleRecord(NamedTuple):
-    """The sample as compiled code sees it; see :class:`EventSample`."""
+    """The sample for compiled code; see :class:`EventSample`."""
 
     filled: NDArray[np.int64]
     counts: NDArray[np.int64]
@@ -49,9 +49,9 @@ class SampleRecord(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """Events of a sample: encoded rows, label memory ``(n, 64)``, targets and weights ``(2, n)``.
+    """Events of a sample: encoded rows, label history ``(n, 64)``, targets and weights ``(2, n)``.
 
-    ``said`` ``(2, n)`` is, of numbers, what was predicted and what came; a target is what was learned of it.
+    ``said`` ``(2, n)`` holds, for regression, predictions and targets as given; a target is as learned.
     """
 
     rows: Rows
@@ -88,7 +88,7 @@ class EventSample:
         return int(self.record.filled[0])
 
     def events(self) -> Sampled:
-        """Return the events in the order of their places."""
+        """Return the events in the order of storage."""
         count, record = len(self), self.record
         rows = empty_rows(count, int(record.counts[:count].max(initial=0)))
         width = rows.keys.shape[1]
@@ -99,7 +99,7 @@ class EventSample:
         return Sampled(stack([rows]), labels.copy(), goal.copy(), said.copy())
 
     def put(self, sampled: Sampled) -> None:
-        """Store these events, and no others."""
+        """Store these events instead of all others."""
         rows, count, record = sampled.rows, len(sampled), self.record
         shape = rows.values.shape
         there = np.broadcast_to(rows.keys, shape) != ABSENT
@@ -111,14 +111,14 @@ class EventSample:
         record.said[:, :count] = sampled.said
 
     def move(self, places: NDArray[np.int32]) -> None:
-        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        """Move slots to ``places``; numbers of removed names, −1 there, become absent."""
         if len(self):
             sampled = self.events()
             rows = stack([moved(sampled.rows, places)])
             self.put(Sampled(rows, sampled.labels, sampled.goal, sampled.said))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps; none before the first event."""
+        """Return the arrays for a model file; none before the first event."""
         if not len(self):
             return {}
         sampled = self.events()
@@ -131,7 +131,7 @@ class EventSample:
         }
 
     def load_state_dict(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
-        """Take over the arrays of a model file, if they are possible with so many slots of numbers."""
+        """Restore the arrays of a model file after checking them for so many slots of numbers."""
         if f"{_NAME}.values" not in arrays:
             return
         count, width = arrays[f"{_NAME}.values"].shape
@@ -161,9 +161,9 @@ def _arrays(inputs: Any) -> list[NDArray[Any]]:
 
 @njit(**INNER)
 def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
-    """Store row ``r``, whose columns are row ``i`` of ``phi``, as the event that follows so many.
+    """Store row ``r``, with columns in row ``i`` of ``phi``, as the event after so many.
 
-    ``target`` is learned where ``said`` was predicted and ``came``.
+    ``target`` is the learned target, ``said`` the prediction and ``came`` the target as given.
     """
     if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
         sample = sections.sample
@@ -177,7 +177,7 @@ def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
 
 @njit(**INNER)
 def _inputs_of(rows, r):
-    """Return how many inputs row ``r`` has."""
+    """Return the number of inputs of row ``r``."""
     keys = rows[1]
     shared, count = min(r, keys.shape[0] - 1), 0
     for j in range(keys.shape[1]):
@@ -187,7 +187,7 @@ def _inputs_of(rows, r):
 
 @njit(**INNER)
 def _store(sample, rows, r, p):
-    """Store the inputs of row ``r`` in place ``p``, in the order of their keys."""
+    """Store the inputs of row ``r`` at index ``p``, in the order of their keys."""
     slots, keys, values = rows
     shared, count = min(r, slots.shape[0] - 1), 0
     for j in range(slots.shape[1]):

@@ -1,11 +1,11 @@
-"""Sections of a map: parts of the features, each with scales and inputs of its own, and plain columns before.
+"""Sections of a map: parts of the features with their own scales and inputs, each after plain columns.
 
-A learner of many experts has three: features of the inputs as they are, half of them coarse and half of them
-fine, and two blocks under learned relevance (:mod:`streamk.features.relevance`). Before each stand the same
-plain columns (:mod:`streamk.features.plain`), so that an expert on neighbouring columns can take both.
+A learner of many experts has three: features of the unchanged inputs, half coarse and half fine, and two
+blocks under learned relevance (:mod:`streamk.features.relevance`). Each follows a copy of the plain columns
+(:mod:`streamk.features.plain`), so that an expert on adjacent columns can use both.
 
-The blocks may grow once. What is added to them are the last features of the map, whose others stay the same,
-and columns behind those of their block that were 0 until then.
+The blocks may grow once. Growth adds the last features of the map, without changing others, in columns after
+those of the block that were 0 before.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from streamk.features.relevance import BLOCKS, GAP, no_relevance, pool_gaps, tra
 from streamk.features.sample import EventSample, SampleRecord
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
-UNIT = 6  # the features are a multiple of so many groups of numbers for each kernel
+UNIT = 6  # the features are a multiple of so many groups of random numbers per kernel
 _ADDED = 5 / 3 - 1  # of a block's features, in whole groups for both kernels
 _GROUPS = 128
-_KEPT = 0.5  # of what was found of relevance before, when a block begins
+_KEPT = 0.5  # of earlier relevance, when a block opens
 _YOUNGER = 0.9
 _STEEPEST = 20.0  # mean squared gradient, in units of the mean square by which exchanges move predictions
 _MOST = 1e100
 _LEAST = 1e-9  # variance of targets
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
 _KINDS = (DIAGONAL, WHOLE)
-_INPUTS = np.array([0, 1, 2, 1, 2])  # that features take: the parts, and what is added to the blocks
+_INPUTS = np.array([0, 1, 2, 1, 2])  # of features: the parts, and the growth of the blocks
 Array = NDArray[np.float64]
 
 
 class SectionRecord(NamedTuple):
-    """Sections as compiled code sees them.
+    """Sections for compiled code.
 
-    ``amplitude`` of plain columns, their keys in ``columns``, and ``places`` to find these; ``width``, all
-    columns, and in ``starts`` where plain ones begin; ``parts``, first feature, column that it stands in, how
-    many, and whether there are any yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance,
-    and whether it is ``learned``; ``sums`` and ``squares`` of
+    ``amplitude`` of plain columns, their keys in ``columns``, and their hash table ``places``; ``width``, all
+    columns, and ``starts`` of plain ones; ``parts``: first feature, its column, number of features, and
+    whether they exist yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance, and whether it
+    is ``learned``; ``sums`` and ``squares`` of
     :class:`streamk.features.cross_moments.CrossMoments`.
     """
 
@@ -82,9 +82,9 @@ class Sections:
     Parameters
     ----------
     features
-        A third is coarse, a third is fine, and a sixth is in each of two blocks under relevance.
+        A third is coarse, a third fine, and a sixth in each of two blocks under relevance.
     learned
-        Whether relevance is learned; if not, it stays 1.
+        Whether relevance is learned; if not, it is 1.
     grows
         Whether the blocks may grow by two thirds.
     """
@@ -104,7 +104,7 @@ class Sections:
 
     @property
     def record(self) -> SectionRecord:
-        """The sections as compiled code sees them, until relevance is renewed."""
+        """The sections for compiled code, valid until relevance changes."""
         self.exchange_record = self.exchanges.record
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
@@ -120,7 +120,7 @@ class Sections:
 
     @property
     def _starts(self) -> NDArray[np.int64]:
-        """Where the plain columns of each part begin."""
+        """Start of the plain columns of each part."""
         whole = PLAIN + self._sizes[: 1 + BLOCKS]
         whole[1:] += self._sizes[1 + BLOCKS :]
         return np.asarray(np.cumsum(whole) - whole)
@@ -133,37 +133,37 @@ class Sections:
         return np.column_stack([np.cumsum(sizes) - sizes, columns, sizes, there])
 
     def grow(self) -> None:
-        """Let the blocks have all the features they may."""
+        """Grow the blocks to their maximum size."""
         self.grown = bool(self._sizes[-1])
 
     def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
-        """Return the scale of some features, ``own`` being their number among those of their kernel."""
+        """Return the scale of some features, with ``own`` their index among those of their kernel."""
         scales = np.array([COARSE, FINE, MIDDLE])
         half = self._sizes[0] // 2
         section = np.searchsorted([half, 2 * half], features, side="right")
         return np.asarray(scales[section, own % len(COARSE)])
 
     def inputs_at(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return which inputs some features take: 0 as they are, 1 and 2 under relevance."""
+        """Return the kind of inputs of some features: 0 unchanged, 1 and 2 under relevance."""
         return _INPUTS[np.searchsorted(np.cumsum(self._sizes), features, side="right")]
 
     def columns_of_part(self, part: int) -> slice:
-        """Return the columns of a part with the plain ones before it."""
+        """Return the columns of a part, including its plain ones."""
         start, stop = [*self._starts.tolist(), self.width][part : part + 2]
         return slice(start, stop)
 
     @property
     def width(self) -> int:
-        """All columns."""
+        """Number of all columns."""
         return int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
 
     def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
-        """Begin the older block anew under the relevance of the moment; return its columns.
+        """Restart the older block under the current relevance; return its columns.
 
-        The first of them, at the second opening, is under the diagonal, and the other under the full matrix.
-        After that a block is of the kind of the one with the smaller of the mean squared ``errors``, where
-        the younger, which has learned from a third less events, is given a tenth. ``error`` is that of the
-        best expert.
+        The first block, at the second opening, uses the diagonal, and the other one the full matrix. Later a
+        block takes the kind of the block with the smaller mean squared error of ``errors``; the error of the
+        younger block, which has learned from a third fewer events, is multiplied by 0.9. ``error`` is that of
+        the best expert.
         """
         block = opening % BLOCKS
         younger = 1 - block
@@ -177,13 +177,13 @@ class Sections:
         return self.columns_of_part(1 + block)
 
     def pool(self, whole: bool, error: float) -> None:
-        """Put both blocks, other ones than before, under the relevance of the moment; see :meth:`renew`."""
+        """Put both blocks under the current relevance; see :meth:`renew`."""
         for block in range(BLOCKS):
             self.kinds[block] = WHOLE if whole else DIAGONAL
             self.transforms[block], self.factors[block] = self._transform(error, whole)
 
     def _transform(self, error: float, whole: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return ``T`` and factors of the moment; ``error`` is the mean squared one of the best expert."""
+        """Return the current ``T`` and factors; ``error`` is the mean squared error of the best expert."""
         used = slice(1, self._used)
         use, tags = self.exchanges.use(), self.tags[used].tolist()
         uses = np.array([use.get(tag, (0.0, 0.0)) for tag in tags]).reshape(-1, 2)
@@ -201,10 +201,10 @@ class Sections:
         return transform_of(found, of_fields, of_use, (variances, rest), self.exchanges.present, whole)
 
     def _found(self, error: float, moved: Array) -> Array:
-        """Return the mean of gradient outer products and, of what they do not explain, the cross moments.
+        """Return the mean gradient outer product, plus cross moments for the unexplained variance.
 
-        Categories have no gradients; half of ``moved``, the mean square by which exchanges move predictions,
-        stands for them. Where the gradient of a number is much larger than that, it is that of noise.
+        Categories have no gradients; half of ``moved``, the mean square change of predictions under exchange,
+        replaces them. A much larger gradient of a number is due to noise, and is limited.
         """
         used = slice(1, self._used)
         mean: Array = self.moments[used, used] / max(self.moments[0, 0], 1.0)
@@ -217,11 +217,11 @@ class Sections:
 
     @property
     def _used(self) -> int:
-        """Columns in use that have relevance, the constant's among them."""
+        """Columns in use with relevance, including the constant's."""
         return min(len(in_use(self.keys)) + 1, MOST)
 
     def relevance(self) -> dict[int, tuple[float, ...]]:
-        """Return, by key, the relevance that inputs have in each of the blocks."""
+        """Return, by key, the relevance of inputs in each block."""
         keys = in_use(self.keys)[: MOST - 1]
         tested = self.exchanges.places
         return {
@@ -236,10 +236,10 @@ class Sections:
     def merge_from(
         self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]], shared: bool = False
     ) -> None:
-        """Become the merge: columns in the order of the parts, relevance pooled; blocks as in the first.
+        """Merge parts: columns in the order of the parts, pooled relevance, blocks of the first.
 
-        ``targets`` are, of each part, where its outputs go and the unit of its targets. Where all have
-        learned on from ``shared`` knowledge, that of relevance, which fades, is the mean of theirs.
+        ``targets`` are, for each part, the indices of its outputs and the unit of its targets. If all
+        continue from ``shared`` state, their relevance, which fades, is averaged.
         """
         self.keys = columns_of(list(dict.fromkeys(key for other in others for key in in_use(other.keys))))
         self.exchanges.merge_from([other.exchanges for other in others])
@@ -262,14 +262,14 @@ class Sections:
             self.transforms[block], self.factors[block] = self._as_ours(others[0], block)
 
     def _shared(self, other: Sections) -> tuple[list[int], list[int]]:
-        """Return the columns with relevance of the inputs that both know, here and there."""
+        """Return the columns with relevance of common inputs, in both learners."""
         ours = {key: column for column, key in enumerate(in_use(self.keys)[: MOST - 1], 1)}
         theirs = enumerate(in_use(other.keys)[: MOST - 1], 1)
         shared = [(ours[key], column) for column, key in theirs if key in ours]
         return [here for here, _ in shared], [there for _, there in shared]
 
     def _as_ours(self, other: Sections, block: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return the transform and the factors of another's block in the columns and fields of this one."""
+        """Return transform and factors of another learner's block, in the columns and fields of this one."""
         here, there = self._shared(other)
         transform = np.eye(MOST, dtype=np.float32)
         transform[np.ix_(here, here)] = other.transforms[block][np.ix_(there, there)]
@@ -280,14 +280,14 @@ class Sections:
         return transform, factors
 
     def has_block_of(self, other: Sections, block: int) -> bool:
-        """Return whether features of a block are the same as another's."""
+        """Return whether the features of a block equal another learner's."""
         transform, factors = self._as_ours(other, block)
         return np.array_equal(self.transforms[block], transform) and np.array_equal(
             self.factors[block], factors
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a model file keeps: of relevance, the columns in use."""
+        """Return the arrays for a model file: of relevance, the columns in use."""
         used = slice(0, self._used)
         return {
             "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
@@ -304,7 +304,7 @@ class Sections:
         }
 
     def load_state_dict(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
-        """Take over the arrays of a model file, if they are possible; if closed, without cross moments."""
+        """Restore the arrays of a model file after checking them; if closed, without cross moments."""
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)
         moments = typed(arrays, "map.moments", np.float64, (used, used))

@@ -10,9 +10,9 @@ One projection serves several features: a cosine and a sine (a phase and the sam
 every scale of the bandwidth. With ``C`` features a projection (*copies*), those of projection ``p`` are
 ``16 C ⌊p/16⌋ + 16 c + p mod 16``, so each group of sixteen is one vector, and every 32 features have a scale.
 
-Slots come in *segments*. The first has as many as the numbers of the first event, rounded up to a power of
-two, and when the names outgrow it, another as large as all before is added, with signs of its own. The old
-slots keep their frequencies, so the features of an old event keep their values.
+Slots are in *segments*. The first has as many slots as the first event has numbers, rounded up to a power of
+two. When there are more names, another segment as large as all before is added, with its own signs. Existing
+slots keep their frequencies, so the features of earlier events do not change.
 
 Categories have no slots: their frequencies are keyed (:mod:`streamk.features.keyed`) and added to the angles.
 """
@@ -32,17 +32,17 @@ from streamk.features.lanes import LANES, aligned
 
 LEAST_SLOTS = 64
 FIRST, ROW_SIGNS, LANE_SIGNS, GROUPS = 0, 1, 2, 3
-RADII = 2  # row of the waves where the radii of the first segment are
+RADII = 2  # row of the waves with the radii of the first segment
 MOST_GROUPS = 4
-_FARTHEST = 6.5  # the normal quantile of 2⁻³³, the smallest that is drawn, is −6.4
+_FARTHEST = 6.5  # the normal quantile of 2⁻³³, the smallest drawn number, is −6.4
 
 
 class Structured(NamedTuple):
-    """What compiled code needs to know of the segments.
+    """The segments for compiled code.
 
-    ``segments`` (int64) has a row each: its first slot, where its signs begin in ``row_signs`` (flat, block
-    after block) and in ``lane_signs`` ``(·, 16)`` (sixteen blocks side by side), and the groups of its
-    transform.
+    ``segments`` (int64) has one row per segment: its first slot, the start of its signs in ``row_signs``
+    (flat, block after block) and in ``lane_signs`` ``(·, 16)`` (sixteen blocks in lanes), and the groups of
+    its transform.
     """
 
     segments: NDArray[np.int64]
@@ -73,12 +73,12 @@ def _chi_series(n: int) -> NDArray[np.float64]:
 
 
 def slots_of_first(slots: int) -> int:
-    """Return the slots of a first segment that is to have at least so many."""
+    """Return the slots of a first segment with at least so many."""
     return max(LEAST_SLOTS, 1 << (slots - 1).bit_length()) if slots > 0 else LEAST_SLOTS
 
 
 class Segments:
-    """The segments that are open, and the tables that follow from the seed.
+    """The open segments, and the tables derived from the seed.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Segments:
     radii
         ``√a/2πℓ`` of every feature, ``(width,)`` float64.
     copies
-        Features a projection.
+        Features per projection.
     """
 
     def __init__(self, seed: int, slots: int, radii: NDArray[np.float64], copies: int) -> None:

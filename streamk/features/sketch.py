@@ -5,7 +5,7 @@ sign of input ``j``. The ``p``-fold convolution of independent sketches of ``(x/
 of its ``p``-fold tensor power, so inner products of two such convolutions are unbiased estimates of the
 kernel. A convolution is a product of Fourier transforms, and as the transform keeps inner products
 (Parseval), the spectrum itself serves as features: real parts in the first half, imaginary parts in the
-second. A row costs its inputs that are not 0 and ``p`` transforms, no matter how many inputs there are.
+second. The cost of a row is its nonzero inputs and ``p`` transforms, whatever the number of inputs.
 
 Cells and signs come from the key of the input: bits ``0 …`` and bit 63 of
 ``stream_key(mix64(seed ^ degree), key)``, as frequencies do.
@@ -28,7 +28,7 @@ CONSTANT_KEY = np.uint64(0x636F6E7374616E74)  # of the input √c
 
 
 class Sketch(NamedTuple):
-    """What compiled code needs: one sketch of ``cosines.size`` features for every scale of every block.
+    """Tables for compiled code: one sketch of ``cosines.size`` features for every scale of every block.
 
     ``keys`` are ``(sketches, degree)``, ``gains`` ``1/ℓ`` of every sketch, ``constant`` is ``√c``.
     ``cosines`` and ``sines`` are of ``t/D`` turns.
@@ -47,7 +47,7 @@ def sketch_size(features: int, scales: int) -> int:
     Raises
     ------
     ValueError
-        If that is not a power of two, which the Fourier transform needs.
+        If that is not a power of two, as the Fourier transform requires.
     """
     size = features // scales
     if size * scales != features or size < 2 or size & (size - 1):
@@ -89,7 +89,7 @@ def tensor_sketch(source, inputs, found, counts, features, amplitude, phi):
     source
         The tables.
     inputs, found, counts
-        Inputs that are not 0, first in their row ``(n, w)``, their keys, and how many there are.
+        Nonzero inputs, first in their row ``(n, w)``, their keys, and their number.
     features, amplitude
         ``φᵀφ`` estimates ``amplitude² · features/2`` times the kernel.
     phi

@@ -1,8 +1,7 @@
-"""Rows of inputs to features, whatever the features are made from.
+"""Rows of inputs to features, for every source of features.
 
 The *source* is None for frequencies in a table, or tables of :class:`streamk.features.segments.Structured`
-for fast transforms, or those of :class:`streamk.features.sketch.Sketch`; Numba compiles the way that its type
-asks for and no other.
+for fast transforms, or of :class:`streamk.features.sketch.Sketch`; Numba compiles only the code for its type.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ def featurize(
     source
         See the module.
     features
-        The :class:`streamk.features.map.MapRecord`; its table has room for the inputs.
+        The :class:`streamk.features.map.MapRecord`, with a table large enough for the inputs.
     inputs, found, counts
-        Inputs that are not 0, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)``
-        uint64; how many there are, ``(n,)``.
+        Nonzero inputs, first in their row, ``(families, n, w)`` float32; their keys, ``(n, w)`` uint64; their
+        number, ``(n,)``.
     amplitude
         See :func:`streamk.features.activation.activate`.
     phi
@@ -47,7 +46,7 @@ def featurize(
 
 
 def room_for_row(source: Any, keys: Any) -> int:
-    """Return how many frequencies a row with these keys needs at most (in compiled code)."""
+    """Return the maximum number of frequencies of a row with these keys (in compiled code)."""
     raise NotImplementedError("for compiled code")
 
 
@@ -73,11 +72,11 @@ def _most_above(keys, least):
 
 @njit(**INNER)
 def rows_at_once(room, keys, frequencies):
-    """Return how many rows ``featurize`` may be given, at most 16: those whose frequencies fit the cache.
+    """Return the number of rows for ``featurize``, at most 16, whose frequencies fit the cache.
 
     ``room`` is what :func:`room_for_row` returns, at most the rows of ``frequencies``.
     """
-    if keys.shape[0] == 1 or room == 0:  # all rows have these keys and no others
+    if keys.shape[0] == 1 or room == 0:  # all rows have exactly these keys
         return LANES
     return max(1, min(LANES, frequencies.shape[0] // room))
 
@@ -126,7 +125,7 @@ def _sketch(source, features, inputs, found, counts, amplitude, phi):
 
 @njit(**INNER)
 def _without_slots(inputs, found, counts):
-    """Return the inputs that have no slot, their keys (0 after the last), and how many there are."""
+    """Return the inputs without a slot, their keys (0 after the last), and their number."""
     values, keys = np.zeros_like(inputs), np.zeros_like(found)
     kept = np.zeros_like(counts)
     for i in range(counts.shape[0]):

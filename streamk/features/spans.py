@@ -1,7 +1,7 @@
 """Spans of numbers in flat arrays: copied, cleared, and added up in the order of a plain loop.
 
-A loop over a span compiles to tests for overlap and a remainder, which take longer than spans this short. The
-functions take places in the flat arrays, and every product and every sum is rounded by itself.
+A loop over a span compiles to tests for overlap and a remainder, which take longer than such short spans. The
+functions take offsets in the flat arrays, and every product and every sum is rounded separately.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numba.extending import intrinsic
 from streamk.features.lanes import DOUBLE, FLOAT, LANES, at, data, index, load, spread, store, times, vector
 
 _BYTES = 4  # of a float32 number
-_WHOLE = 4  # vectors that are as long as a row of relevance
+_WHOLE = 4  # vectors of a row of relevance
 _INDEX, _NUMBER = types.intp, types.float32
 
 
 @intrinsic
 def _copy(typing_context, out, to, source, start, count):
-    """Copy ``count`` float32 numbers from ``source``, that do not overlap with where they go."""
+    """Copy ``count`` float32 numbers from ``source`` to a place that does not overlap."""
 
     def generate(context, b, signature, arguments):
         there = at(b, data(context, b, signature, arguments, 0), arguments[1])
@@ -34,7 +34,7 @@ def _copy(typing_context, out, to, source, start, count):
 
 @intrinsic
 def _clear(typing_context, out, to, count):
-    """Make ``count`` float32 numbers 0."""
+    """Set ``count`` float32 numbers to 0."""
 
     def generate(context, b, signature, arguments):
         there = at(b, data(context, b, signature, arguments, 0), arguments[1])
@@ -48,7 +48,7 @@ def _clear(typing_context, out, to, count):
 def _add_rows(typing_context, out, rows, start, places, values, first, count):
     """Fill the 64 numbers of ``out`` with ``Σ_m rows[start + 64 places[m] :] values[first + m]``, float32.
 
-    The sums begin at 0 and run over ``m < count`` in order; where a place is 0, 0 is added.
+    The sums start at 0 and run over ``m < count`` in order; a place of 0 adds 0.
     """
 
     def generate(context, b, signature, arguments):
@@ -76,7 +76,7 @@ def _add_rows(typing_context, out, rows, start, places, values, first, count):
 def _add_products(typing_context, sums, start, values, last, factor):
     """Add ``factor · (values[last] values[k])`` to ``sums[start + k]`` for ``k ≤ last``, float64.
 
-    ``sums`` and ``values`` are read up to the next multiple of 16; what is beyond ``last`` stays.
+    ``sums`` and ``values`` are read up to the next multiple of 16; numbers after ``last`` do not change.
     """
 
     def generate(context, b, signature, arguments):

@@ -1,8 +1,8 @@
-"""Spectra: how a kernel's random frequencies are drawn, and what its angles become.
+"""Spectra: the distributions of kernels' random frequencies, and their activations.
 
 A radial kernel is a scale mixture of Gaussians, ``k(r) = E_a[exp(−a r²/2)]``, so its frequencies are ``ω = √a
 · z`` with ``z ~ N(0, I)`` (Bochner's theorem applied to each Gaussian of the mixture). One scheme of
-directions ``z`` therefore serves every radial kernel, and a kernel only has to say how ``√a`` is distributed,
+directions ``z`` therefore serves every radial kernel, and a kernel only defines the distribution of ``√a``,
 for bandwidth 1:
 
 =========================  =========================================================================
@@ -16,8 +16,7 @@ exponential power          ``√(2S)``, ``S`` positive ``p/2``-stable (below)
 =========================  =========================================================================
 
 The frequencies of the Laplacian, the product of ``exp(−|x_j − z_j|/ℓ)``, are one Cauchy number for every
-feature
-*and input* (Rahimi and Recht 2007): a *family* of directions of their own, to be had keyed and dense.
+feature *and input* (Rahimi and Recht 2007): a separate *family* of directions, keyed or dense.
 
 ``S`` is drawn by Kanter's (1975) representation: with ``α = p/2``, ``U`` uniform on (0, π) and ``E``
 exponential, ``S = sin(αU)/sin(U)^{1/α} · (sin((1 − α)U)/E)^{(1−α)/α}``, whose Laplace transform is
@@ -47,17 +46,17 @@ NORMAL, CAUCHY = 0, 1  # families of directions
 
 
 def family(kernel: Kernel) -> int:
-    """Return what the directions of a kernel are made of: normal numbers, or Cauchy numbers."""
+    """Return the distribution of the directions of a kernel: normal or Cauchy."""
     return CAUCHY if isinstance(kernel, Laplacian) else NORMAL
 
 
 def activation(kernel: Kernel) -> int:
-    """Return what angles become: see :mod:`streamk.features.activation`."""
+    """Return the activation of angles: see :mod:`streamk.features.activation`."""
     return (STEP, RAMP, SQUARED_RAMP)[kernel.order] if isinstance(kernel, ArcCosine) else COSINE
 
 
 def mixable(kernel: Kernel) -> bool:
-    """Return whether features of a kernel may stand beside those of others: cosines with a phase."""
+    """Return whether a kernel can be combined with others: cosines with a phase."""
     return not isinstance(kernel, ArcCosine | Polynomial)
 
 
@@ -85,6 +84,6 @@ def _gamma_quantile(shape: float, key: int, count: int) -> Array:
     """Return ``Gamma(shape, 1)`` numbers by inverting the distribution function."""
     from scipy.special import gammaincinv
 
-    # A shape near 0 has quantiles below the smallest float; a radius must stay finite.
+    # A shape near 0 has quantiles below the smallest float; a radius must be finite.
     quantiles: Array = gammaincinv(shape, uniforms(key, count))
     return np.maximum(quantiles, 1e-60)

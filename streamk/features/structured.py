@@ -1,8 +1,7 @@
 """Projections by fast transforms, added to angles: the compiled way of structured directions.
 
-Many rows stand side by side in the lanes of a tile; one row alone has sixteen blocks of features there.
-Which way is shorter depends on the shape, and both do the same operations on a number
-(:mod:`streamk.features.segments` has the definition).
+The lanes of a tile hold sixteen rows, or sixteen blocks of features of one row. The faster variant depends on
+the shape; both do the same operations on each number (:mod:`streamk.features.segments` has the definition).
 """
 
 from __future__ import annotations
@@ -43,10 +42,9 @@ def project_tile(source, s, inputs, tile, finish, target):
     source, s
         The tables, and the number of the segment.
     inputs, tile
-        The rows as a tile, and a tile to work in.
+        The rows as a tile, and a scratch tile.
     finish, target
-        How projections become features, and where those of the rows are
-        (:mod:`streamk.features.tiles`).
+        Conversion of projections to features, and their destination (:mod:`streamk.features.tiles`).
     """
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
@@ -63,7 +61,7 @@ def project_tile(source, s, inputs, tile, finish, target):
 def project_row(source, s, inputs, tile, finish, out, to):
     """Add the projections of one row, ``inputs`` ``(n,)``, to its angles, ``out[to:]``.
 
-    The lanes are sixteen blocks of features, not rows; the operations on a number are the same.
+    The lanes are sixteen blocks of features, not rows; the operations on each number are the same.
     """
     groups, copies = groups_in(source, s), source.copies
     n, gap = np.int64(1) << groups.sum(), gap_of(groups)
@@ -80,7 +78,7 @@ def project_row(source, s, inputs, tile, finish, out, to):
 
 @njit(**INNER)
 def by_rows(source, s, features, rows):
-    """Return whether so many rows are done sooner one by one than sixteen at once."""
+    """Return whether so many rows are faster one by one than sixteen at once."""
     n = np.int64(1) << groups_in(source, s).sum()
     blocks = -(-features // (n * source.copies))
     return rows * (-(-blocks // LANES)) < blocks * (-(-rows // LANES))
@@ -95,8 +93,8 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
     source
         The tables.
     inputs, found, counts
-        Inputs that are not 0, first in their row ``(n, w)``, their keys, and how many there are. A key up to
-        the number of slots is a slot, counted from 1; others are not looked at.
+        Nonzero inputs, first in their row ``(n, w)``, their keys, and their number. A key up to the number of
+        slots is a slot, counted from 1; others are ignored.
     begin, waves, amplitude
         See :class:`streamk.features.tiles.Finish`.
     phi
@@ -105,7 +103,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
     Returns
     -------
     bool
-        Whether there was any projection; if not, nothing was written.
+        Whether there were projections; if not, nothing was written.
     """
     rows, width = counts.shape[0], phi.shape[1]
     flat = phi.reshape(phi.size)
@@ -144,7 +142,7 @@ def add_projections(source, inputs, found, counts, begin, waves, amplitude, phi)
 
 @njit(**INNER)
 def _fill_tile(inputs, found, counts, start, lanes, low, n, gap, tile):
-    """Write up to sixteen rows into a tile of zeros: the inputs whose keys are ``low … low + n − 1``."""
+    """Write up to sixteen rows into a tile of zeros: the inputs with keys ``low … low + n − 1``."""
     fields = counts[start]
     alike = fields >= LANES
     for i in range(start + 1, start + lanes):
@@ -182,16 +180,16 @@ def _any_in(source, s, found, counts):
 
 @both(nogil=True)
 def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, out, to):
-    """Write the features of some rows of a matrix whose slots are all in the first segment.
+    """Write the features of some rows of a matrix, with all slots in the first segment.
 
     Parameters
     ----------
     rows
-        ``(n, d)`` float32 or float64; rows ``start … stop − 1`` are taken.
+        ``(n, d)`` float32 or float64; rows ``start … stop − 1`` are used.
     places
         Slot of every column, ``(d,)``.
     limit
-        The largest size a number may have.
+        Maximum absolute value of a number.
     out, to
         Row ``start`` is written to row ``to`` of ``out`` ``(n, features)`` float32.
 
@@ -232,7 +230,7 @@ def project_matrix(source, rows, start, stop, places, limit, waves, amplitude, o
 
 @njit(nogil=True, parallel=True, **ENTRY)
 def project_chunks(source, rows, size, places, limit, waves, amplitude, out):
-    """Do :func:`project_matrix` for all rows, chunks of ``size`` rows at a time, on Numba's threads."""
+    """Run :func:`project_matrix` on all rows, in chunks of ``size`` rows, on Numba's threads."""
     count = rows.shape[0]
     chunks = -(-count // size)
     good = np.zeros(chunks, dtype=np.bool_)

@@ -1,8 +1,8 @@
 """Sweeps of a fast transform: some levels of additions on some vectors of a tile, as instructions.
 
-A sweep takes ``2^size`` vectors of sixteen lanes through ``size`` levels. How many numbers an instruction
-takes, and how many levels are done between reading a vector and writing it, are the machine's
-(:mod:`streamk.features.lanes`); every number is the same sum in the same order either way.
+A sweep processes ``size`` levels of ``2^size`` vectors of sixteen lanes. The numbers per instruction, and the
+levels between reading and writing a vector, depend on the machine (:mod:`streamk.features.lanes`); every
+number is the same sum in the same order on every machine.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from streamk.features.lanes import (
     times,
 )
 
-_Read = Callable[[int, int], Value]  # of a vector's number and of the lane where a part of it begins
+_Read = Callable[[int, int], Value]  # of a vector's index and of the first lane of a part
 
 
 def opening(size: int, registers: Registers) -> Any:
-    """Return the sweep that brings inputs into a tile."""
+    """Return the sweep that reads inputs into a tile."""
     lanes = registers.lanes
 
     @intrinsic
@@ -84,7 +84,7 @@ def turning(size: int, registers: Registers) -> Any:
 
     @intrinsic
     def sweep(typing_context, tile, start, stride, signs, sign, step):
-        """Transform ``2^size`` vectors, multiply by signs ``step`` apart, and transform again, in place."""
+        """Transform ``2^size`` vectors, multiply by signs with stride ``step``, and repeat, in place."""
         n = types.intp
 
         def generate(context, b, signature, arguments):
@@ -105,7 +105,7 @@ def turning(size: int, registers: Registers) -> Any:
 
 
 def _vectors(b: Any, base: Value, start: Value, stride: Value, size: int) -> list[Value]:
-    """Return where the vectors of a sweep begin."""
+    """Return the offsets of the vectors of a sweep."""
     first = at(b, base, start)
     return [at(b, first, b.mul(stride, index(j))) for j in range(1 << size)]
 
@@ -115,7 +115,7 @@ def _reader(b: Any, places: Sequence[Value], lanes: int) -> _Read:
 
 
 def _sign_reader(context: Any, b: Any, signature: Any, arguments: Any, step: Value, lanes: int) -> _Read:
-    """Return what reads signs, arguments 3 and 4 of a sweep, of coordinates ``step`` apart."""
+    """Return a reader of signs, arguments 3 and 4 of a sweep, at coordinates with stride ``step``."""
     pointer, first = data(context, b, signature, arguments, 3), arguments[4]
 
     def read(i: int, lane: int) -> Value:
@@ -135,9 +135,9 @@ def _transform(
     sign: _Read | None = None,
     twice: bool = False,
 ) -> None:
-    """Write the transform of what ``read`` returns (times signs, or transformed before them) to ``places``.
+    """Write the transform of vectors from ``read`` (times signs, or transformed before them) to ``places``.
 
-    In as many stages as registers need: one takes the lowest levels of neighbours, the next one those above.
+    In as many stages as the registers require, from the lowest levels of neighbours upwards.
     """
     size = len(places).bit_length() - 1
     stages = -(-size // registers.levels)
@@ -176,7 +176,7 @@ def _butterflies(b: Any, v: Sequence[Value], half: int = 1) -> list[Value]:
 
 
 def _signed(b: Any, v: Sequence[Value], signs: Sequence[Value]) -> list[Value]:
-    """Return the transform of ``v_i · signs_i``; the signs cost half an operation a vector."""
+    """Return the transform of ``v_i · signs_i``; the signs cost half an operation per vector."""
     w = []
     for i in range(0, len(v), 2):
         kept, other = b.fmul(v[i], signs[i]), signs[i + 1]

@@ -1,8 +1,8 @@
-"""Rows of numbers into tiles, and tiles into features: where lanes and rows change places.
+"""Transposition of rows into tiles, and of tiles into features.
 
-Sixteen rows are a tile once they are transposed, and a transformed tile becomes features of rows once it is
-transposed back, sixteen coordinates at a time. The angles, and the cosines if they are wanted, are
-made on the way, in registers: a feature is written once and a projection never.
+A tile is sixteen transposed rows, and a transformed tile is transposed back into features of rows, sixteen
+coordinates at a time. Angles, and optionally cosines, are computed in registers during this step: a feature
+is written once and a projection never.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from streamk.features.lanes import (
 
 
 class Finish(NamedTuple):
-    """What makes features of projections.
+    """Conversion of projections to features.
 
     ``waves`` ``(2 + segments, features)`` float32 has the phases in row 0, and radii in row ``radius``. A
-    projection has ``copies`` features; their angles ``begin`` at the phases, or at what is there already.
-    ``amplitude`` is that of the cosines to write; 0 writes the angles.
+    projection has ``copies`` features; their angles ``begin`` at the phases, or at the existing angles.
+    ``amplitude`` is that of the cosines; 0 writes the angles.
     """
 
     waves: Any
@@ -53,9 +53,9 @@ class Finish(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where features go: those of lane ``l < count`` to ``out`` (flat), ``f`` to ``to + l · across + f``.
+    """Destination of features: feature ``f`` of lane ``l < count`` at ``out[to + l · across + f]`` (flat).
 
-    For a lane that begins at a feature of its own, ``across`` is how far apart they begin.
+    If lanes start at different features, ``across`` is the stride of their starts.
     """
 
     out: Any
@@ -73,7 +73,7 @@ def gathering(registers: Registers) -> Any:
         """Write columns ``column … column + 15`` of sixteen rows of a matrix into a tile.
 
         The rows are ``first … first + 15``, those after ``last`` being ``last`` again, and column ``j`` goes
-        to the vector at ``places[j]``. Returns whether every number was at most ``limit`` in size.
+        to the vector at ``places[j]``. Returns whether all absolute values were at most ``limit``.
         """
         n = types.intp
 
@@ -107,17 +107,17 @@ def gathering(registers: Registers) -> Any:
 
 
 def emitting(finished: bool, registers: Registers) -> Any:
-    """Return the intrinsic that turns a tile into features, or into angles that are to be added to."""
+    """Return the intrinsic that converts a tile to features, or adds to angles."""
     lanes = registers.lanes
 
     @intrinsic
     def emit(typing_context, tile, start, f, step, finish, target):
-        """Turn sixteen coordinates of a tile into features.
+        """Convert sixteen coordinates of a tile to features.
 
         The sixteen vectors from ``start`` on are transposed: lane ``l`` has the projections of features
-        ``f + l·step + 16c …`` of copy ``c``, whose angles are their radii times the projection, added to
-        what they begin at, and which go to ``16c`` numbers after the place of ``f`` for lane ``l``. Features
-        past the columns of the waves do not exist.
+        ``f + l·step + 16c …`` of copy ``c``. Their angles are their radii times the projection, added to the
+        initial angles, and are written ``16c`` numbers after the place of ``f`` for lane ``l``. Features
+        beyond the columns of the waves do not exist.
         """
         n = types.intp
 

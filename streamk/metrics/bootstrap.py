@@ -1,21 +1,21 @@
-"""How sure a mean over a stream is, where what comes near in time is alike.
+"""Confidence intervals of the mean of an autocorrelated stream.
 
 The mean of ``n`` units (:mod:`streamk.metrics.batch_means`) has an interval by a *prewhitened, studentised
 block bootstrap*:
 
-1. What a unit says of the next is taken out, as Andrews and Monahan do ([^1]): ``e_t = d_t − ρ d_{t−1}``
-   of the deviations ``d`` from the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. What is
-   left of a shift that lasts many units is nearly independent.
-2. Moving blocks of ``b = n^(1/3)`` consecutive ``e``, wrapped around the end, keep what ``ρ`` left ([^2]).
+1. BatchMeans are prewhitened (Andrews and Monahan [^1]): ``e_t = d_t − ρ d_{t−1}`` of the deviations ``d`` from
+   the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. The remainder of a shift over many
+   units is nearly independent.
+2. Moving blocks of ``b = n^(1/3)`` consecutive ``e``, wrapped around the end, keep other dependence ([^2]).
    The standard error of the mean is ``s = √(n/(n − b) · mean of (Σ_block e)²/b / n) / (1 − ρ)``.
 3. ``m = n/b`` blocks are drawn 999 times, and each time the deviation of their mean is divided by its own
    standard error. The quantiles of these times ``s`` are the ends of the interval ([^3]). Plain percentiles
-   would be too narrow, since 30 blocks do not know their own spread well; so would a draw's standard error be
-   if it missed the few blocks with anything in them, and ``1/m`` of its square is therefore that of all.
+   would be too narrow, since 30 blocks estimate their own spread poorly; so would the standard error of a
+   draw without the few nonzero blocks, and ``1/m`` of its square is therefore that of all blocks.
 
-Intervals of 90 % held the true mean in 90 to 92 % of streams of 20,000 events that are independent,
-autocorrelated, or made of regimes of 50 to 200 events (``tests/metrics/test_bootstrap.py``). They hold it too
-seldom where what lasts does so for much of the stream: in 70 % of 2,000 events of such regimes.
+Intervals of 90 % covered the true mean in 90 to 92 % of streams of 20,000 events that are independent,
+autocorrelated, or made of regimes of 50 to 200 events (``tests/metrics/test_bootstrap.py``). Coverage is too
+low if a regime is a large part of the stream: 70 % with 2,000 events of such regimes.
 
 Draws are counter-based, so the same units have the same interval to the bit.
 
@@ -40,14 +40,14 @@ from streamk.features.counter import uniforms
 from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.exact import Floats
 
-FEWEST = 16  # units from which on an interval is given
+FEWEST = 16  # least units of an interval
 DRAWS = 999
 _KEY = 0x5EED_0F_B10C  # of the stream of random numbers
 _MOST_CARRIED = 0.95
 
 
 class Interval(NamedTuple):
-    """A mean, and between what it is, at a level."""
+    """A mean and its confidence interval at a level."""
 
     mean: float
     low: float
@@ -56,14 +56,14 @@ class Interval(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Sums of moving blocks of what is new in each unit, and what they say of the mean.
+    """Sums of moving blocks of prewhitened units, and the standard error of the mean.
 
     Attributes
     ----------
     blocks
         Centred, divided by the root of their length.
     drawn
-        How many blocks make as many units as there are, ``m``.
+        Number of blocks with as many units as the stream, ``m``.
     error
         Standard error of the mean of the units.
     """
@@ -74,7 +74,7 @@ class Spread(NamedTuple):
 
 
 def spread(means: Floats) -> Spread:
-    """Return how the means of units spread, as steps 1 and 2 of the module say.
+    """Return the spread of the means of units, by steps 1 and 2 of the module.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def spread(means: Floats) -> Spread:
     rho = _carried(deviations)
     new = deviations.copy()
     new[1:] -= rho * deviations[:-1]
-    new[0] *= math.sqrt(1.0 - rho * rho)  # it carries on what nobody saw
+    new[0] *= math.sqrt(1.0 - rho * rho)  # the unit before the first is unknown
     new -= new.mean()
     count = len(new)
     size = max(1, round(count ** (1 / 3)))
@@ -98,31 +98,29 @@ def spread(means: Floats) -> Spread:
 
 
 def _carried(deviations: Floats) -> float:
-    """Return how much of a unit's deviation the next one has."""
+    """Return the autocorrelation of consecutive units."""
     squares = float((deviations * deviations).sum())
     if squares == 0.0:
         return 0.0
     found = float((deviations[1:] * deviations[:-1]).sum()) / squares
-    found += (1.0 + 3.0 * found) / len(deviations)  # the estimate is too small by that (Kendall 1954)
+    found += (1.0 + 3.0 * found) / len(deviations)  # bias of the estimate (Kendall 1954)
     return min(max(found, 0.0), _MOST_CARRIED)
 
 
-def interval(
-    units: BatchMeans, level: float = 0.9, within: tuple[float, float] | None = None
-) -> Interval | None:
-    """Return the mean of a stream's values and an interval for what it would be on more such events.
+def interval(units: BatchMeans, level: float = 0.9, within: tuple[float, float] | None = None) -> Interval | None:
+    """Return the mean of a stream's values and its confidence interval.
 
-    None if there are fewer than 16 full units or values that are not finite. What never varied is taken for
-    certain.
+    None if there are fewer than 16 full units, or values that are not finite. The interval of a constant has
+    no width.
 
     Parameters
     ----------
     units
         Of the values of all events.
     level
-        In how many streams such intervals hold the true mean.
+        Share of streams whose interval covers the true mean.
     within
-        What a mean can be: an interval of an accuracy does not leave ``(0, 1)``.
+        Range of the mean: an interval of an accuracy does not leave ``(0, 1)``.
 
     Examples
     --------

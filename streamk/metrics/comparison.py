@@ -1,19 +1,17 @@
-"""Which of two contenders is better on the same events, by how much, how sure that is, and since when.
+"""Paired comparison of two contenders on the same events: difference, significance, and start of the lead.
 
-Compared are the advantages of the first over the second, event by event: 1, 0 or −1 where accuracy is, else
-what the second lost more than the first. They are paired, so what makes an event hard for both cancels.
+The advantage of the first over the second is computed for every event: for accuracy 1, 0 or −1, otherwise
+the difference of the losses. Advantages are paired, so the difficulty of an event cancels.
 
-- *By how much*: the mean advantage with its 95 % interval, of the same test.
-- *How sure*: the two-sided probability ``p`` that contenders as good as each other are this far apart, of
-  Student's t with the standard error of that module, which knows that neighbours in time are alike, and with
-  one degree of freedom less than there are independent blocks. A tie is what has ``p ≥ 0.05``.
-- *Sure since*: the first event ``t`` such that the same test on the events up to ``t``, and on those up to
-  every later end of a unit, has the same leader and a ``p`` below the named bound. From ``t`` on, whoever
-  looked would have read the same sentence.
-- *Ahead since*: the event after which the lead began, if it did not begin with the stream: the ``s`` that
-  makes ``(Σ_{u>s} a_u)/√(n − s)`` greatest, which is the most likely start of a lead after none, among those
-  before it was sure. It is 0 unless the likelihood speaks for ``s`` by more than what choosing among ``n``
-  starts is worth (``log n``).
+- *Difference*: the mean advantage with its 95 % interval, of the same test.
+- *Significance*: the two-sided p value of equal contenders, by Student's t, with the standard error of
+  :mod:`streamk.metrics.bootstrap`, which includes autocorrelation, and one degree of freedom less than
+  independent blocks. A tie has ``p ≥ 0.05``.
+- *Sure since*: the first event ``t`` such that the same test on the events up to ``t``, and up to every later
+  end of a unit, has the same leader and a ``p`` below the bound. The conclusion holds at every later event.
+- *Ahead since*: the event after which the lead started, if not with the stream: the ``s`` that maximises
+  ``(Σ_{u>s} a_u)/√(n − s)``, the most likely start of a lead, among those before it was significant. It is 0
+  unless the log likelihood favours ``s`` by more than the cost of choosing among ``n`` starts (``log n``).
 """
 
 from __future__ import annotations
@@ -29,32 +27,32 @@ from streamk.metrics.bootstrap import FEWEST, Interval, spread
 from streamk.metrics.exact import Floats
 from streamk.metrics.metric import METRICS
 
-SURENESS = (0.001, 0.01, 0.05)  # bounds of p that are named, and the last is that of a tie
-LEVEL = 1.0 - SURENESS[-1]  # of intervals: one that excludes 0 is no tie, and the reverse
+SURENESS = (0.001, 0.01, 0.05)  # reported bounds of p; the last is that of a tie
+LEVEL = 1.0 - SURENESS[-1]  # of intervals: an interval excludes 0 exactly if there is no tie
 DIVERGED = 1000  # times the error of another
 
 
 class Comparison(NamedTuple):
-    """What is known of two contenders.
+    """The comparison of two contenders.
 
     Attributes
     ----------
     first, second
         Their names.
     measure
-        What the advantage is one of.
+        The metric of the advantage.
     events
-        How many were compared.
+        Number of compared events.
     advantage
-        Of the first over the second, below 0 if it is behind; None if that cannot be said.
+        Of the first over the second, negative if it is worse; None if undefined.
     p
-        How probable it is that equally good ones are this far apart.
+        Two-sided p value of equal contenders.
     bound
-        The smallest of 0.001, 0.01 and 0.05 that ``p`` is below; None is a tie.
+        The smallest of 0.001, 0.01 and 0.05 above ``p``; None for a tie.
     sure_since, ahead_since
         Events, as the module defines them; None for a tie.
     diverged
-        The one whose error is not finite, or over 1,000 times that of the other; empty if neither's is.
+        The contender with an error that is not finite, or over 1,000 times the other's; empty if none.
     """
 
     first: str
@@ -106,7 +104,7 @@ class Comparison(NamedTuple):
 
 
 def _numbers(mean: float, low: float, high: float) -> list[str]:
-    """Return numbers with as many digits as their interval is worth: two of its width."""
+    """Return numbers with the digits that their interval supports: two of its width."""
     digits = 1 - math.floor(math.log10(high - low)) if high > low else 3
     return [f"{value:,.{max(digits, 0)}f}".replace("-", "−") for value in (mean, low, high)]
 
@@ -123,7 +121,7 @@ def compare(
     Parameters
     ----------
     advantages
-        Of the first over the second at every event, above 0 where the first is better.
+        Of the first over the second at every event, positive where the first is better.
     first, second
         Their names.
     measure
@@ -157,9 +155,10 @@ def compare(
 
 
 def _tested(means: Floats, mean: float, level: float) -> tuple[Interval, float]:
-    """Return the interval of a mean advantage, and how probable it is if the true one is 0.
+    """Return the confidence interval of a mean advantage, and its p value.
 
-    Both are of one distribution, Student's t, so at its level the interval excludes 0 where ``p`` says so.
+    Both come from one distribution, Student's t, so the interval excludes 0 exactly if ``p`` is below the
+    level.
     """
     found = spread(means)
     if found.error == 0.0:
@@ -170,7 +169,7 @@ def _tested(means: Floats, mean: float, level: float) -> tuple[Interval, float]:
 
 
 def chance(means: Floats) -> float:
-    """Return how probable a mean this far from 0 is if the true one is 0, whatever the sign.
+    """Return the two-sided p value of the mean for a true mean of 0.
 
     Examples
     --------
@@ -182,7 +181,7 @@ def chance(means: Floats) -> float:
 
 
 def _sure_since(means: Floats, bound: float) -> int:
-    """Return the fewest units from whose end on the test never changed its mind."""
+    """Return the number of units after which the result of the test never changed."""
     sign, units = means.mean() > 0.0, len(means)
     while units > FEWEST:
         before = means[: units - 1]
@@ -193,7 +192,7 @@ def _sure_since(means: Floats, bound: float) -> int:
 
 
 def _ahead_since(means: Floats, latest: int) -> int:
-    """Return the unit with which the lead most likely began, not after the latest."""
+    """Return the most likely first unit of the lead, not after the latest."""
     count = len(means)
     rest = np.cumsum(means[::-1])[::-1]  # from each unit to the end
     starts = np.arange(min(count - FEWEST, latest) + 1)
@@ -201,7 +200,7 @@ def _ahead_since(means: Floats, latest: int) -> int:
     best = int(np.argmax(weights))
     if not best:
         return 0
-    left = means.copy()  # without what changed, or the change would pass for noise
+    left = means.copy()  # without the change, which would otherwise count as noise
     left[best:] -= left[best:].mean()
     left[:best] -= left[:best].mean()
     noise = spread(left).error * math.sqrt(count)

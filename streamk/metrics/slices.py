@@ -1,12 +1,12 @@
-"""Metrics apart for each value of a column: where a learner is good, and where it is not.
+"""Metrics by slice: separate metrics for each value of a column.
 
-How a column is cut is decided once, from its first 1,000 events, and never changes:
+The slices of a column are determined by its first 1,000 events:
 
-- A value is a slice of its own, in the order of appearance up to ``most`` of them; the rest is ``(other)``.
+- Each value is a slice, in the order of appearance up to ``most`` of them; all others are ``(other)``.
 - Numbers of more than 20 values are cut at the quantiles 0.2, 0.4, 0.6 and 0.8 of those events, rounded to
-  four digits (more where they would become one) so that ``≤ 3.2`` means what it says. What is no number later
-  is ``(other)``.
-- None, NaN and empty text are ``(missing)``.
+  four digits (more where cuts would coincide), so that ``≤ 3.2`` is exact. A later value that is no number is
+  ``(other)``.
+- None, NaN and the empty string are ``(missing)``.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from streamk.metrics.exact import State, check_one_length, nest, part_of
 from streamk.metrics.sums import Sums
 from streamk.metrics.windows import KINDS, kind_of
 
-LOOK = 1000  # events a column is judged by
+LOOK = 1000  # events that determine the slices
 MISSING, OTHER = "(missing)", "(other)"
 _VALUES = 20  # numbers with more values are cut
 _SHARES = (0.2, 0.4, 0.6, 0.8)
-_PENDING = 8192  # events gathered before they are sorted, since every slice of a chunk has its price
+_PENDING = 8192  # events gathered before they are sorted, since each slice of a chunk has a fixed cost
 S = TypeVar("S", bound=Sums)
 
 
 class Slices(Generic[S]):
-    """Sums apart for each value of a column.
+    """Separate sums for each value of a column.
 
-    Every slice has sums of its own: with 50 values and two classes, AUC alone is 13 MB (``ClassSums`` has an
-    option to do without).
+    Every slice has its own sums: with 50 values and two classes, AUC alone takes 13 MB (``ClassSums`` has an
+    option without AUC).
 
     Parameters
     ----------
     sums
-        Empty sums of the kind that is wanted.
+        Empty sums of the required kind.
     most
-        How many values have their own slice.
+        Maximum number of values with their own slice.
 
     Examples
     --------
@@ -60,11 +60,11 @@ class Slices(Generic[S]):
         self._sums: dict[str, S] = {}
         self._edges: list[float] | None = None
         self._decided = False
-        self._values: list[Any] = []  # of events that were not yet sorted
+        self._values: list[Any] = []  # of events not sorted yet
         self._arrays: list[tuple[Any, ...]] = []
 
     def add(self, values: Sequence[Any], *arrays: Any) -> None:
-        """Add events: their values in the column, and arrays that the sums take.
+        """Add events: their values in the column, and the arrays of the sums.
 
         Raises
         ------
@@ -109,20 +109,20 @@ class Slices(Generic[S]):
         ]
 
     def _own(self, name: str, coming: dict[str, list[int]]) -> str:
-        """Return the slice of a value: its own if it has one or there is room."""
+        """Return the slice of a value: its own, below the maximum number of slices."""
         if name in self._sums or name in coming or name in (MISSING, OTHER):
             return name
         own = (self._sums.keys() | coming.keys()) - {MISSING, OTHER}
         return name if len(own) < self.most else OTHER
 
     def table(self) -> dict[str, S]:
-        """Return the sums of each slice, which go on apart.
+        """Return copies of the sums of each slice.
 
-        Values come with the most frequent first, groups of numbers in their order, ``(missing)`` and
-        ``(other)`` last. All know the same classes.
+        Values are sorted by frequency, groups of numbers by their order, with ``(missing)`` and ``(other)``
+        last. All have the same classes.
         """
         if not self._decided and len(self._values) < LOOK:
-            settled = self.restored(self.state())  # so that what comes next is judged by all of the first
+            settled = self.restored(self.state())  # the first events determine the slices of later ones
             settled._sort()
         else:
             self._sort()
@@ -141,10 +141,10 @@ class Slices(Generic[S]):
             return 1, int(name == OTHER)
         if self._edges is not None:
             return 0, groups_of(self._edges).index(name)
-        return 0, -self._sums[name].events  # and in the order of appearance where that is the same
+        return 0, -self._sums[name].events  # ties in order of appearance
 
     def state(self) -> State:
-        """Return everything, as :meth:`restored` takes it."""
+        """Return the state for :meth:`restored`."""
         if self._decided or len(self._values) >= LOOK:
             self._sort()
         waiting = _joined(self._arrays) if self._arrays else []
@@ -164,7 +164,7 @@ class Slices(Generic[S]):
 
     @classmethod
     def restored(cls, state: State) -> Self:
-        """Return the slices that a state is of."""
+        """Return the slices of a state."""
         header, arrays = part_of(state, "slices")
         kind = KINDS[header["kind"]]
         slices = cls(kind.restored(part_of(state, "empty")), header["most"])
@@ -179,7 +179,7 @@ class Slices(Generic[S]):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value for JSON."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or value == "" or value != value:
         return None
@@ -201,7 +201,7 @@ def _name(value: Any) -> str:
 
 
 def _edges(values: list[Any]) -> list[float] | None:
-    """Return where a column is to be cut, None if it is not."""
+    """Return the cuts of a column, None if it has none."""
     known = [value for value in values if value is not None]
     if not all(map(_is_number, known)) or len(set(known)) <= _VALUES:
         return None
@@ -214,7 +214,7 @@ def _edges(values: list[Any]) -> list[float] | None:
 
 
 def groups_of(edges: list[float]) -> list[str]:
-    """Return the names of the groups that numbers are cut into.
+    """Return the names of groups of numbers.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def groups_of(edges: list[float]) -> list[str]:
 
 
 def _joined(chunks: list[tuple[Any, ...]]) -> list[Any]:
-    """Return arrays of chunks as one; rows get as many columns as the last that is not 0 anywhere."""
+    """Return arrays of chunks as one, with columns up to the last nonzero one."""
     found: list[Any] = []
     for arrays in zip(*chunks, strict=True):
         if arrays[0] is None or arrays[0].ndim == 1:
