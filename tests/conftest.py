@@ -3,11 +3,14 @@ import signal
 
 from hypothesis import settings
 
+from tests import compilation
 from tests.kafka.broker import VERSION, lacking
 
 # Compiled code is slow on its first call, and machines are shared: examples are bounded by count.
 settings.register_profile("streamk", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("streamk")
+
+compilation.share()
 
 # Whoever starts the suite in the background makes it ignore interruptions, and what it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import random
-import subprocess
 import time
 from collections import Counter
 
@@ -15,8 +14,9 @@ from connectors.kafka.snapshots import SnapshotReader
 from connectors.publish.fetching import fetch
 from streamk.distributed.merging import Tree
 from streamk.learners.loading import loads
+from tests.processes import run as command
 
-from .stand import COMMAND, ROOT, SESSION
+from .stand import SESSION
 
 COMPACTED = {"cleanup.policy": "compact"}
 
@@ -82,12 +82,6 @@ def tree(models):
     for leaf, model in enumerate(models):
         found.put(leaf, loads(model))
     return found.root.to_bytes()
-
-
-def command(*arguments):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=ROOT
-    )
 
 
 def churn(stand, names, traffic, changes, kills, seed=8):

@@ -9,7 +9,6 @@ import random
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,14 +18,12 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.store import Store
 from connectors.kafka.producer import LONGEST
+from tests.processes import Command
 
 from .broker import lacking
-from .nursery import Born
 
 # a broker that is not ours may allow no less than six seconds
 SESSION = 6.0 if os.environ.get("STREAMK_TEST_KAFKA") or lacking() else 2.0
-COMMAND = [sys.executable, "-m", "connectors.cli"]
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def events(count, seed=1, fields=5):
@@ -172,9 +169,9 @@ class Daemon:
         self.log = path.with_suffix(".log")
         self.log.touch()
         self._since = self.log.stat().st_size
-        self.process = Born(
-            ["run", str(path)], str(self.log), str(ROOT), {**os.environ, **(environment or {})}
-        )
+        with self.log.open("ab") as log:
+            environment = {**os.environ, **(environment or {})}
+            self.process = Command("run", path, stdout=log, stderr=log, env=environment)
 
     def text(self):
         return self.log.read_text()

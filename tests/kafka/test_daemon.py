@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import urllib.error
 import urllib.request
 
@@ -13,9 +12,10 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 import streamk
+from tests.processes import run
 
 from .broker import free_port
-from .stand import COMMAND, ROOT, events
+from .stand import events
 
 
 def learned(stand, count, name="daemon"):
@@ -362,10 +362,10 @@ def test_telemetry(stand):
 def test_check(stand):
     stand.topics()
     path = stand.settings()
-    done = subprocess.run([*COMMAND, "check", str(path)], capture_output=True, text=True, cwd=ROOT)
+    done = run("check", path)
     assert done.returncode == 0, done.stderr
     assert f"source.topic: {stand.topic('in')} has 1 partitions" in done.stdout
     path = stand.settings(predictions__topic="nowhere")
-    done = subprocess.run([*COMMAND, "check", str(path)], capture_output=True, text=True, cwd=ROOT)
+    done = run("check", path)
     assert done.returncode == 2
     assert "predictions.topic: there is no topic 'nowhere'" in done.stderr

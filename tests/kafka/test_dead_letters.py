@@ -18,9 +18,9 @@ from connectors.kafka.dead_letters import letter, original, read
 from connectors.kafka.producer import StandardProducer
 from connectors.kafka.topic_limits import TopicLimit
 from connectors.stream import DEAD_LETTERS, Output, Raw
+from tests.processes import Command
 
-from .nursery import Born
-from .stand import ROOT, events
+from .stand import events
 from .test_daemon import learned
 
 DEFAULT_LIMIT = 1_048_588  # bytes of a batch, the brokers' own default
@@ -307,8 +307,8 @@ def test_a_killed_retry_sends_nothing_twice(stand):
     config = stand.settings()
     log, killed = stand.directory / "retry.log", []
     for kill_at in (1, 2500, 5000):
-        log.touch()
-        process = Born(["dead-letters", "retry", str(config)], str(log), str(ROOT), {})
+        with log.open("ab") as file:
+            process = Command("dead-letters", "retry", config, stdout=file, stderr=file, env={})
         while stand.end("in") < kill_at and process.poll() is None:
             pass
         process.kill()

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import subprocess
 import time
 from collections import Counter
 
@@ -10,7 +9,9 @@ import pytest
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import NewPartitions
 
-from .stand import COMMAND, ROOT, Stand, events
+from tests.processes import run as command
+
+from .stand import Stand, events
 
 
 def learned(stand, count, name="daemon"):
@@ -21,12 +22,6 @@ def position(stand, partition=0, name="daemon"):
     checkpoint = stand.checkpoint(name)
     progress = checkpoint and checkpoint.partitions.get(f"{stand.topic('in')}-{partition}")
     return progress.position if progress else None
-
-
-def command(*arguments):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=ROOT
-    )
 
 
 def run_until(stand, path, done, environment=None):

@@ -1,7 +1,6 @@
 """A broker that authorizes: what `streamk check` finds denied, and the permissions that are documented."""
 
 import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -24,9 +23,10 @@ from connectors.kafka.client import options
 from connectors.kafka.producer import StandardProducer
 from connectors.kafka.sections import Kafka
 from connectors.settings_file import load
+from tests.processes import ROOT, run
 
 from .broker import PASSWORD, USER, Broker, lacking
-from .stand import COMMAND, ROOT, Stand, events
+from .stand import Stand, events
 
 PRINCIPAL = f"User:{USER}"
 ANY = ACLFilter(
@@ -160,7 +160,7 @@ def test_the_documentation_lists_the_permissions():
 def test_the_permissions_of_the_documentation_suffice(guarded, kind):
     guarded.set(rows_of(kind))
     path = kind_of(guarded, kind)
-    done = subprocess.run([*COMMAND, "check", str(path)], capture_output=True, text=True, cwd=ROOT)
+    done = run("check", path)
     assert done.returncode == 0, done.stderr
     assert "permissions: the broker denies nothing that a run needs" in done.stdout
     daemon = guarded.start(path)
@@ -252,7 +252,7 @@ def test_run_and_check_end_alike(guarded):
     """A transactional id that may be described and not used: the producer finds it when it begins."""
     guarded.set(rows_of("topic"), [("transactional id", PREFIX, "prefixed", "WRITE")])
     path = kind_of(guarded, "topic")
-    done = subprocess.run([*COMMAND, "check", str(path)], capture_output=True, text=True, cwd=ROOT)
+    done = run("check", path)
     assert done.returncode == DENIED
     assert len(done.stderr.splitlines()) == 1
     assert guarded.start(path).wait(60) == DENIED

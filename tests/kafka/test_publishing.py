@@ -22,9 +22,10 @@ from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
 from connectors.settings_file import load
 from streamk.learners.loading import loads, loads_with_extra
+from tests.processes import Command
 
 from .partition_models import command, kafka, partition, run_to, settings, topics, tree
-from .stand import COMMAND, ROOT, events
+from .stand import events
 
 
 def test_publish_and_fetch(stand):
@@ -145,9 +146,9 @@ def test_publishing_again_and_again(stand):
     topics(stand, 2)
     path, to = settings(stand), stand.topic("published")
     daemon = stand.start(path)
-    publisher = subprocess.Popen(
-        [*COMMAND, "publish", str(path), "--to", to, "--every", "1", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    publisher = Command(
+        "publish", path, "--to", to, "--every", "1", "--json",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
         for number in range(3):
@@ -159,10 +160,10 @@ def test_publishing_again_and_again(stand):
                         break
                 time.sleep(0.2)
         publisher.send_signal(signal.SIGINT)
-        out, err = publisher.communicate(timeout=30)
+        assert publisher.wait(30) == 0, publisher.stderr.read()
+        out = publisher.stdout.read()
     finally:
         publisher.kill()
-    assert publisher.returncode == 0, err
     found = [json.loads(line)["model"]["events"] for line in out.splitlines()]
     assert found[-1] == 600
     assert found == sorted(set(found))

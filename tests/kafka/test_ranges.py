@@ -1,20 +1,15 @@
 """Recording and replaying a part of a topic."""
 
 import json
-import subprocess
 import time
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
-from .stand import COMMAND, ROOT, events
+from tests.processes import run
 
-
-def run(*arguments):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, cwd=ROOT, timeout=60
-    )
+from .stand import events
 
 
 @pytest.fixture

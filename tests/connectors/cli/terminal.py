@@ -2,8 +2,9 @@
 
 import os
 import pty
-import subprocess
 import sys
+
+from tests.processes import Command
 
 COMMAND = [sys.executable, "-m", "connectors.cli"]
 
@@ -12,8 +13,7 @@ def shown(*arguments, columns):
     """Return all that a command writes to a terminal of so many columns, and its exit code."""
     main, sub = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "40"}
-    command = [*COMMAND, *map(str, arguments)]
-    process = subprocess.Popen(command, stdout=sub, stderr=sub, env=environment)
+    process = Command(*arguments, stdout=sub, stderr=sub, env=environment)
     os.close(sub)
     written = b""
     while True:

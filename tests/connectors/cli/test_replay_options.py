@@ -1,19 +1,14 @@
 """How the options of ``streamk replay`` go together, and what is refused before anything is read."""
 
+import functools
 import json
-import subprocess
 
 import pytest
 
 import streamk
+from tests import processes
 
-from .terminal import COMMAND
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [*COMMAND, "replay", *map(str, arguments)], capture_output=True, text=True, **options
-    )
+run = functools.partial(processes.run, "replay")
 
 
 @pytest.fixture(scope="module")

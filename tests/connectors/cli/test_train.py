@@ -15,8 +15,9 @@ from connectors.cli import app
 from connectors.files.replayed import ReplayLog
 from connectors.train.blocks import shards_of
 from streamk.distributed import learn
+from tests.processes import Command
 
-from .terminal import COMMAND, shown
+from .terminal import shown
 
 LEARNER = "--learner", "kaczmarz", "--set", "features=64", "--set", "seed=7"
 
@@ -95,12 +96,9 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
         "--checkpoint",
         checkpoint,
     ]
-    command = list(map(str, [*COMMAND, "train", *given]))
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    with Command(
+        "train", *given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         for _ in range(5):
             process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
@@ -118,12 +116,8 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
 
 
 def test_interrupted_without_a_checkpoint(bananas):
-    command = list(
-        map(str, [*COMMAND, "train", bananas, "--target", "y", *LEARNER, "--by", "file", "--round", 1])
-    )
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    command = "train", bananas, "--target", "y", *LEARNER, "--by", "file", "--round", 1
+    with Command(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         for _ in range(3):  # the seed, the heading and the first round
             process.stdout.readline()
         process.send_signal(signal.SIGINT)

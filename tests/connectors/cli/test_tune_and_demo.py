@@ -2,7 +2,6 @@
 
 import json
 import random
-import subprocess
 
 import pytest
 import typer
@@ -11,12 +10,7 @@ import streamk
 from connectors.cli import tune
 from connectors.replay.run import replay
 from connectors.settings_file import load
-
-from .terminal import COMMAND
-
-
-def run(*arguments, **options):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+from tests.processes import run
 
 
 @pytest.fixture(scope="module")

@@ -24,13 +24,8 @@ from connectors.daemon.telemetry import Telemetry
 from connectors.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
 from connectors.settings import Settings
 from connectors.settings_file import load
-from tests.kafka.stand import COMMAND, ROOT, Stand, events, newest
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=60, cwd=ROOT, **options
-    )
+from tests.kafka.stand import Stand, events, newest
+from tests.processes import ROOT, run
 
 
 @pytest.fixture

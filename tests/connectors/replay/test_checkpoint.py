@@ -1,10 +1,10 @@
 """A replay that was interrupted goes on, and ends with the same bytes."""
 
+import functools
 import json
 import os
 import random
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from connectors.files.replayed import ReplayLog
 from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
-from tests.connectors.cli.terminal import COMMAND
+from tests import processes
 
 LEARNERS = ["kaczmarz:features=128", "river.forest.ARFClassifier:n_models=2"]
 
@@ -68,10 +68,7 @@ def test_of_another_replay_or_damaged(bananas, tmp_path):
         replay(ReplayLog(bananas, "y"), limit=100, checkpoint=Checkpoint(tmp_path / "kept", {"delay": 0}))
 
 
-def command(*arguments, **options):
-    return subprocess.run(
-        [*COMMAND, "replay", *map(str, arguments)], capture_output=True, text=True, **options
-    )
+command = functools.partial(processes.run, "replay")
 
 
 @pytest.mark.parametrize(
@@ -128,23 +125,13 @@ def test_a_pipe_is_not_gone_on_with(tmp_path):
 def killed(log: Path, directory: Path, kills: int, seed: int = 1) -> tuple[bytes, int]:
     """Return the results of a command that is killed at random moments, and of how many kills it went on."""
     chance = random.Random(seed)
-    command = [
-        *COMMAND,
-        "replay",
-        str(log),
-        "--target",
-        "label",
-        "--learner",
-        "kernel",
-        "--learner",
-        LEARNERS[1],
-    ]
-    command += ["--checkpoint", str(directory / "kept"), "--report", str(directory / "report")]
+    command = ["replay", log, "--target", "label", "--learner", "kernel", "--learner", LEARNERS[1]]
+    command += ["--checkpoint", directory / "kept", "--report", directory / "report"]
     kept = directory / "kept" / "replay.checkpoint"
     done = went_on = 0
     while True:
         before = kept.stat().st_mtime_ns if kept.exists() else 0
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        with processes.Command(*command) as process:
             deadline = time.monotonic() + 120.0
             while process.poll() is None and time.monotonic() < deadline:
                 written = kept.stat().st_mtime_ns if kept.exists() else 0

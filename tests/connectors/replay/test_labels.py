@@ -5,7 +5,6 @@ import hashlib
 import json
 import pickle
 import random
-import subprocess
 
 import pytest
 from river import metrics
@@ -18,8 +17,8 @@ from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
 from streamk.prequential.label_delay import fail
-from tests.connectors.cli.terminal import COMMAND
 from tests.connectors.replay.test_checkpoint import Stop
+from tests.processes import run
 
 
 def joined(key, labelled=True):
@@ -336,10 +335,10 @@ def test_the_command_takes_csv_for_both(tmp_path, options):
         "at,y,id\n" + "".join(f"{i + 2},{a * b > 0},{key}\n" for i, (key, a, b) in enumerate(rows) if i % 50)
     )
     command = [
-        *COMMAND, "replay", "events.csv", "--target", "y", "--labels", "labels.csv", "--key", "id", *options,
+        "replay", "events.csv", "--target", "y", "--labels", "labels.csv", "--key", "id", *options,
         "--json", "--learner", "kaczmarz",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    done = run(*command, cwd=tmp_path, check=True)
     found = json.loads(done.stdout)
     assert (found["events"], found["refused"]) == (588, 0)
     assert found["contenders"]["kaczmarz"]["accuracy"] > 0.7
