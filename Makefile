@@ -8,6 +8,9 @@ SOURCES := $(shell find streamk connectors -name '*.py' 2>/dev/null)
 # of the sources.
 export NUMBA_CACHE_DIR := $(CURDIR)/.numba/$(shell cat $(SOURCES) | $(PYTHON) -c "import hashlib,sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])")
 
+# An environment that forbids bytecode makes every start of Python compile all sources again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup demo test long fmt lint type bench check clean
 
 setup: $(VENV)/.ready
