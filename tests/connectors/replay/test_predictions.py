@@ -1,6 +1,8 @@
 """Every prediction of a replay in a file, from which an independent script computes the figures again."""
 
 import ast
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -53,11 +55,12 @@ def scored(
 
 def run_script(predictions, results):
     """The exit code of the script, and what it prints."""
-    done = subprocess.run(
-        [sys.executable, SCRIPT, predictions, results], capture_output=True, text=True, check=False
-    )
-    assert not done.stderr
-    return done.returncode, done.stdout.splitlines()
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.setattr(sys, "argv", [str(SCRIPT), str(predictions), str(results)])
+        with pytest.raises(SystemExit) as end:
+            recompute.main()
+    return int(end.value.code), printed.getvalue().splitlines()
 
 
 def change_the_last(predictions, change):
@@ -109,6 +112,18 @@ def test_every_figure_is_recomputed_and_one_changed_prediction_is_noticed(tmp_pa
         assert any(each.startswith(f"{learner}, {metric}: ") for each in odd), odd
     if "by" in how:
         assert any(each.startswith(f"{learner}, {how['by']} ") for each in odd), odd
+
+
+def test_the_script_runs_without_the_packages(tmp_path):
+    """As a program in another directory, with its exit code."""
+    predictions, results = scored(tmp_path, "classification", baseline="quick", rows=300)
+    command = [sys.executable, "-P", "-W", "error", SCRIPT, predictions, results]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "every figure is the same\n", "")
+    change_the_last(predictions, lambda row: row.update(target="c1" if row["target"] == "c0" else "c0"))
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"{LEARNER}, accuracy: " in done.stdout
 
 
 def test_a_changed_verdict_is_noticed(tmp_path):
