@@ -125,20 +125,32 @@ class StandIn:
 class Broker:
     """One Kafka node: ``start``, ``kill``, ``stop``, and ``start`` again with the same data and ports.
 
-    ``properties`` are added to those of its file.
+    ``properties`` are added to those of its file. The node ends when the process ``owner`` does, however it
+    ends; another process that names the same directory finds it there.
     """
 
-    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, properties: Mapping[str, str] | None = None, owner: int | None = None
+    ) -> None:
         self.directory, self._properties = directory, properties or {}
+        self._owner = owner or os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
-        self._ports = [free_port() for _ in range(3)]
+        self.authority, self.stranger = directory / "ca.pem", directory / "stranger.pem"
+        kept = directory / "ports"
+        new = not kept.exists()
+        self._ports = [free_port() for _ in range(3)] if new else [int(p) for p in kept.read_text().split()]
         self.servers = f"127.0.0.1:{self._ports[0]}"
         self.secure = f"localhost:{self._ports[1]}"
+        if new:
+            self._format()
+            kept.write_text(" ".join(map(str, self._ports)))
+
+    def _format(self) -> None:
         self._certify()
         self._configure()
         self._java(
             "kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", "c3RyZWFtay10ZXN0LTAwMQ",
-            "--config", str(directory / "server.properties"),
+            "--config", str(self.directory / "server.properties"),
             "--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]",
             "--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]",
         )  # fmt: skip
@@ -155,9 +167,7 @@ class Broker:
         )
         chain = b"".join(part.bytes() for part in certificate.cert_chain_pems)
         (self.directory / "server.pem").write_bytes(pem + chain)
-        self.authority = self.directory / "ca.pem"
         authority.cert_pem.write_to_path(str(self.authority))
-        self.stranger = self.directory / "stranger.pem"
         trustme.CA().cert_pem.write_to_path(str(self.stranger))
 
     def _configure(self) -> None:
@@ -227,13 +237,14 @@ class Broker:
             time.sleep(0.1)
 
     def _watch(self, pid: int) -> None:
-        """Let a shell kill the broker when this process is gone, however it went."""
-        script = f"while kill -0 {os.getpid()} 2>/dev/null; do sleep 1; done; kill -9 {pid} 2>/dev/null"
+        """Let a shell kill the broker when its owner is gone, however it went."""
+        script = f"while kill -0 {self._owner} 2>/dev/null; do sleep 1; done; kill -9 {pid} 2>/dev/null"
         watcher = subprocess.Popen(
             ["sh", "-c", script], start_new_session=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        threading.Thread(target=watcher.wait, daemon=True).start()
+        for process in (watcher, self._process):  # else they are missed when this object goes before them
+            threading.Thread(target=process.wait, daemon=True).start()
 
     def _answers(self) -> bool:
         from kafka.admin import KafkaAdminClient

@@ -26,8 +26,8 @@ from connectors.kafka.sink import TopicSink
 from connectors.settings_file import load
 from connectors.stream import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
-from .broker import Broker, lacking
-from .stand import Stand, events
+from .broker import lacking
+from .stand import events
 from .test_daemon import learned
 
 PRODUCERS = ["kafka-python", "confluent-kafka"]
@@ -297,24 +297,11 @@ def test_a_twin_fences_the_other_off(stand, producer):
     assert len(stand.read("dead")) == 1
 
 
-@pytest.fixture
-def frail(tmp_path):
-    """Give a broker that may be lost."""
-    if lacking():
-        pytest.skip(lacking())
-    (tmp_path / "broker").mkdir()
-    broker = Broker(tmp_path / "broker")
-    broker.start()
-    try:
-        with Stand(broker.servers, tmp_path) as stand:
-            yield broker, stand
-    finally:
-        broker.kill()
-
-
-def test_a_lost_broker(frail, monkeypatch):
+@pytest.mark.xdist_group("own broker")
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_a_lost_broker(own_broker, own, monkeypatch):
     """Waits end, closing is quick, and no thread goes on looking for it."""
-    broker, stand = frail
+    stand = own
     producer = "confluent-kafka"  # kafka-python's outages have a file of their own
     for module in ("sink", "producer", "confluent_producer"):
         monkeypatch.setattr(f"connectors.kafka.{module}.LONGEST", 3.0)
@@ -327,7 +314,7 @@ def test_a_lost_broker(frail, monkeypatch):
         sink.write([letter(i) for i in range(100)])
         sink.commit({"log": Committed(100)})
         sink.write([letter(100 + i) for i in range(100)])
-        broker.kill()
+        own_broker.kill()
         began = time.monotonic()
         with pytest.raises(BrokerUnavailable):
             sink.commit({"log": Committed(200)})

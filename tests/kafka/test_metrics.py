@@ -9,16 +9,7 @@ import pytest
 from kafka import KafkaProducer
 
 from .broker import free_port
-from .stand import Stand, events
-
-
-@pytest.fixture
-def own(broker, tmp_path):
-    """A stand on the broker that these tests stop and start."""
-    with Stand(broker.servers, tmp_path) as stand:
-        yield stand
-        if not broker.running:
-            broker.start()
+from .stand import events
 
 
 def scraped(port):
@@ -36,8 +27,9 @@ def results(port):
     }
 
 
+@pytest.mark.xdist_group("own broker")
 @pytest.mark.parametrize("outputs", [True, False], ids=["with outputs", "without outputs"])
-def test_an_interruption_counts_no_event_twice(broker, own, outputs):
+def test_an_interruption_counts_no_event_twice(own_broker, own, outputs):
     """The checkpoint is far behind when the broker is killed, so that the next session replays much."""
     own.topics(partitions=2)
     bad, port = [b"bad"] * outputs, free_port()
@@ -53,10 +45,10 @@ def test_an_interruption_counts_no_event_twice(broker, own, outputs):
     found = scraped(port)
     assert found["streamk_partitions"] == 2
     assert found["streamk_checkpoint_age_seconds"] > 0
-    broker.kill()
+    own_broker.kill()
     daemon.until(lambda: scraped(port)["streamk_restarts_total"] > 0)
     assert scraped(port)["streamk_partitions"] == 0
-    broker.start()
+    own_broker.start()
     own.send([*events(1000, 2), *bad], lambda i: i % 2)
     daemon.until(lambda: results(port) == {"learned": 4000, "refused": 2 * len(bad)}, 90)
     found = scraped(port)

@@ -10,17 +10,8 @@ from collections import Counter
 import pytest
 
 from .broker import free_port
-from .stand import Stand, events
+from .stand import events
 from .test_kills import Traffic
-
-
-@pytest.fixture
-def own(broker, tmp_path):
-    """A stand on the broker that these tests stop and start."""
-    with Stand(broker.servers, tmp_path) as stand:
-        yield stand
-        if not broker.running:
-            broker.start()
 
 
 def total(stand, name="daemon"):
@@ -28,18 +19,19 @@ def total(stand, name="daemon"):
     return sum(p.learned for p in checkpoint.partitions.values()) if checkpoint else 0
 
 
+@pytest.mark.xdist_group("own broker")
 @pytest.mark.parametrize("seconds", [3, pytest.param(120, marks=pytest.mark.long)])
-def test_a_broker_that_goes_away_in_the_middle(broker, own, seconds):
+def test_a_broker_that_goes_away_in_the_middle(own_broker, own, seconds):
     own.topics(partitions=2)
     sent = events(40_000)
     own.send(sent, lambda i: i % 2)
     daemon = own.start(own.settings())
     daemon.until(lambda: total(own) > 5000)
-    broker.kill()
+    own_broker.kill()
     time.sleep(seconds)
     assert daemon.process.poll() is None
     assert total(own) < len(sent)
-    broker.start()
+    own_broker.start()
     own.send(sent[:1000], lambda i: i % 2)
     daemon.until(lambda: total(own) == 41_000, 90)
     assert daemon.stop() == 0
@@ -49,34 +41,36 @@ def test_a_broker_that_goes_away_in_the_middle(broker, own, seconds):
     assert set(found.values()) == {1}
 
 
-def test_a_broker_that_stays_away_ends_it(broker, own):
+@pytest.mark.xdist_group("own broker")
+def test_a_broker_that_stays_away_ends_it(own_broker, own):
     own.topics()
     own.send(events(100))
     daemon = own.start(
         own.settings(kafka={"servers": [own.servers], "session_seconds": 2.0, "away_seconds": 4.0})
     )
     daemon.until(lambda: total(own) == 100)
-    broker.kill()
+    own_broker.kill()
     assert daemon.wait(60) == 5
     assert "it has been so for" in daemon.text()
     assert "kafka.away_seconds" in daemon.text()
-    broker.start()
+    own_broker.start()
     daemon = own.start(own.settings())
     own.send(events(100))
     daemon.until(lambda: total(own) == 200)
     assert daemon.stop() == 0
 
 
-def test_a_broker_that_comes_later(broker, own):
+@pytest.mark.xdist_group("own broker")
+def test_a_broker_that_comes_later(own_broker, own):
     own.topics()
     own.send(events(100))
-    broker.stop()
+    own_broker.stop()
     daemon = own.start(own.settings())
     daemon.until(lambda: "no broker answers" in daemon.text())
     assert daemon.stop() == 0  # it obeys while it waits
     daemon = own.start(own.settings())
     time.sleep(1)
-    broker.start()
+    own_broker.start()
     daemon.until(lambda: total(own) == 100)
     assert daemon.stop() == 0
 
