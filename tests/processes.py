@@ -29,7 +29,9 @@ _MODULES = [
     "connectors.cli.tune",
     "connectors.kafka.sink",
     "connectors.kafka.source",
-    "river.drift",
+    "river.compose",
+    "river.preprocessing",
+    "river.tree",
     "tests.warm",
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")

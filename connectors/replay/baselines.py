@@ -8,8 +8,6 @@ from collections import Counter
 from numbers import Number
 from typing import Any
 
-from river import tree
-
 from connectors.replay.contenders import present
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
@@ -179,6 +177,8 @@ class HoeffdingTree(ModelAdapter):
     """River's Hoeffding tree, for which strings are one of 1,024 names; memory is bounded."""
 
     def __init__(self, task: str) -> None:
+        from river import tree  # takes a second, which commands without this baseline need not wait
+
         self._classes = task == TASKS[0]
         self.model: Any = (
             tree.HoeffdingTreeClassifier(max_size=_MEGABYTES)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import river
-from river import compose, preprocessing
 
 import streamk
 from connectors.learners import (
@@ -125,6 +124,8 @@ class Present(RiverAdapter):
 
 
 def _river(text: str, task: str, seed: int) -> Any:
+    from river import compose, preprocessing  # take a second, which other learners need not wait
+
     steps = [_step(part.strip(), seed) for part in text.split("|")]
     texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
     model: Any = compose.SelectType(int, float)
