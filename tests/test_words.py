@@ -29,7 +29,7 @@ WORDS = {  # a phrase, as a regular expression: plain words
     "stray(s|ed|ing)?": "outliers",
     "(out of|within) reach": "out of range, in range",
     "(be|is|are|was|were|stay|stays|stayed|staying) away": "unavailable, out of range",
-    "lent|make_handle(s|ing)?|loans?|borrow(s|ed|ing)?": "handle, view without reference counting",
+    "lent|lend(s|ing)?|loans?|borrow(s|ed|ing)?": "handle, view without reference counting",
     "knock(s|ed)?|ledgers?|tenures?|rooms?": "request, log, lease, package, space",
     "tells?|told": "infer, detect, report, set",
     "said": "reported, printed, predicted",

@@ -3,7 +3,8 @@
 The mean of ``n`` units (:mod:`streamk.metrics.batch_means`) has an interval by a *prewhitened, studentised
 block bootstrap*:
 
-1. BatchMeans are prewhitened (Andrews and Monahan [^1]): ``e_t = d_t − ρ d_{t−1}`` of the deviations ``d`` from
+1. BatchMeans are prewhitened (Andrews and Monahan [^1]): ``e_t = d_t − ρ d_{t−1}`` of the deviations ``d``
+from
    the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. The remainder of a shift over many
    units is nearly independent.
 2. Moving blocks of ``b = n^(1/3)`` consecutive ``e``, wrapped around the end, keep other dependence ([^2]).
@@ -107,7 +108,9 @@ def _carried(deviations: Floats) -> float:
     return min(max(found, 0.0), _MOST_CARRIED)
 
 
-def interval(units: BatchMeans, level: float = 0.9, within: tuple[float, float] | None = None) -> Interval | None:
+def interval(
+    units: BatchMeans, level: float = 0.9, within: tuple[float, float] | None = None
+) -> Interval | None:
     """Return the mean of a stream's values and its confidence interval.
 
     None if there are fewer than 16 full units, or values that are not finite. The interval of a constant has
