@@ -29,16 +29,18 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.extending import intrinsic
 
+from streamk.arrays import Json
+
 KNOWN = "0.68."  # version of Numba with the expected internals
-_DEFAULTS: dict[str, Any] = Flags().values()
+_DEFAULTS: Json = Flags().values()
 
 
 class _Flags(Flags):
     """Numba's flags; compiling a learner compares them sixty thousand times."""
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Json:
         """Return the values by name, including unset ones."""
-        values: dict[str, Any] = self._values
+        values: Json = self._values
         return _DEFAULTS | values
 
 

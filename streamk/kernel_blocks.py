@@ -14,10 +14,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY
 from streamk.threads import on_threads, one_blas_thread
 
-Floats = NDArray[np.float32]
 Profile = Callable[[Floats], Floats]
 ROWS = 256  # of a matrix product
 _NUMBERS = 131_072  # of which a function is taken at once, so that they stay near the processor
@@ -91,7 +91,7 @@ def _tiles(X: Floats, Z: Floats, fill: Callable[[slice, Floats], None], profile:
     return out
 
 
-def _squares(X: Floats) -> NDArray[np.float64]:
+def _squares(X: Floats) -> Array:
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 
 

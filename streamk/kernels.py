@@ -21,14 +21,12 @@ array([[1.    , 0.3679],
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamk.kernel_blocks import MOST, ROWS, Floats, absolute_distances, as_floats, distances, inner_products
-
-Array = NDArray[np.float64]
+from streamk.arrays import AnyArray, Array, Floats, Json
+from streamk.kernel_blocks import MOST, ROWS, absolute_distances, as_floats, distances, inner_products
 
 
 class Kernel(Protocol):
@@ -48,7 +46,7 @@ class Kernel(Protocol):
 class _Distance:
     metric: ClassVar[str] = "euclidean"
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return ``k`` at distances ``r``, in units of the bandwidth."""
         raise NotImplementedError
 
@@ -76,7 +74,7 @@ class Gaussian(_Distance):
 
     name: ClassVar[str] = "gaussian"
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return ``exp(−r²/2)``."""
         return np.asarray(np.exp(-0.5 * r * r))
 
@@ -87,7 +85,7 @@ class Laplace(_Distance):
 
     name: ClassVar[str] = "laplace"
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return ``exp(−r)``."""
         return np.asarray(np.exp(-r))
 
@@ -120,7 +118,7 @@ class Matern(_Distance):
                 "approaches"
             )
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return the Matérn function of distances in units of the bandwidth."""
         from scipy.special import gammaln, kve
 
@@ -144,7 +142,7 @@ class RationalQuadratic(_Distance):
     a: float = 1.0
     name: ClassVar[str] = "rational-quadratic"
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return ``(1 + r²/2a)^{−a}``."""
         return np.asarray(np.exp(-self.a * np.log1p(r * r / (2.0 * self.a))))
 
@@ -163,7 +161,7 @@ class ExponentialPower(_Distance):
                 "for power 2 use 'gaussian'"
             )
 
-    def profile(self, r: NDArray[Any]) -> NDArray[Any]:
+    def profile(self, r: AnyArray) -> AnyArray:
         """Return ``exp(−r^p)``."""
         return np.asarray(np.exp(-(r**self.p)))
 
@@ -240,7 +238,7 @@ class Polynomial:
         return inner_products(as_floats(X), as_floats(Z), power)
 
 
-_KERNELS: dict[str, Any] = {
+_KERNELS: Json = {
     k.name: k
     for k in (
         Gaussian, Laplace, Laplacian, Matern, RationalQuadratic, ExponentialPower, ArcCosine, Polynomial,

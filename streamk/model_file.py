@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from streamk.arrays import Arrays, Json
+
 FORMAT = 6
 _KEY = "streamk"
-Arrays = dict[str, NDArray[Any]]
 
 
 class FormatError(ValueError):
     """A model file of another format; the version of streamk that wrote it can read it."""
 
 
-def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
+def pack(header: Json, arrays: Arrays) -> bytes:
     """Return the bytes of a model file."""
     header = {"format": FORMAT, **header}
     digest = _digest(header, arrays)
@@ -37,7 +37,7 @@ def pack(header: dict[str, Any], arrays: Arrays) -> bytes:
     return save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, metadata={_KEY: text})
 
 
-def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
+def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     """Return the header and the arrays of a model file.
 
     Raises
@@ -72,7 +72,7 @@ def unpack(data: bytes, source: str) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> int:
+def write(path: str | Path, header: Json, arrays: Arrays) -> int:
     """Write a model file atomically, and return its size in bytes.
 
     The bytes are written to a temporary file in the same directory, which is synchronised and renamed.
@@ -94,7 +94,7 @@ def write(path: str | Path, header: dict[str, Any], arrays: Arrays) -> int:
     return len(data)
 
 
-def _digest(header: dict[str, Any], arrays: Arrays) -> str:
+def _digest(header: Json, arrays: Arrays) -> str:
     digest = hashlib.sha256(_json(header).encode())
     for name in sorted(arrays):
         array = arrays[name]

@@ -9,9 +9,9 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
+from streamk.arrays import AnyArray, Floats, Integers
 from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
@@ -23,7 +23,6 @@ from streamk.features.matrix import empty, fill, fill_here, project
 from streamk.features.segments import slots_of_first
 from streamk.parameters import check_map, directions_of, kernels_of
 
-Floats = NDArray[np.float32]
 _PIECE = 4096  # rows encoded at once
 
 
@@ -104,7 +103,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         largest = largest_unscaled(kernels, bandwidth, tuple(scales))
         self._inputs = Inputs(directions_of(kernels, directions), scaled=False, largest=largest)
         self._seed = secrets.randbits(63) if seed is None else seed
-        self._places: tuple[Any, NDArray[np.int64], int] | None = None
+        self._places: tuple[Any, Integers, int] | None = None
         self._amplitude = np.float32(np.sqrt(2.0 / features))
         self._slots: int | None = None  # of the first segment, fixed by the first learned event
         self._map: FeatureMap | None = None
@@ -138,7 +137,7 @@ class RandomFeatures(base.MiniBatchTransformer):
             self._settle(rows.rows(self._inputs, 0, 1))
         rows.prepare(self._inputs, learned)
 
-    def _takes_matrix(self, X: NDArray[Any]) -> bool:
+    def _takes_matrix(self, X: AnyArray) -> bool:
         """Return whether slots are filled from the array itself: chosen structured directions, and floats."""
         return (
             self._inputs.settled
@@ -245,7 +244,7 @@ class RandomFeatures(base.MiniBatchTransformer):
             fill(e, piece, self._inputs.statistics, self._amplitude, out[part])
         return out
 
-    def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[NDArray[np.int64], int] | None:
+    def _places_of(self, names: Sequence[str] | None, columns: int) -> tuple[Integers, int] | None:
         """Return the slots of an array's columns and their number, None if the names do not fit."""
         asked = (None if names is None else tuple(map(name_of, names)), columns, len(self._inputs.numbers))
         if self._places is None or self._places[0] != asked:

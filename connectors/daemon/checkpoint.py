@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamk import model_file
+from streamk.arrays import Arrays
 from streamk.learners import Learner
 from streamk.learners.loading import MODEL, loads
 
@@ -134,7 +135,7 @@ class Checkpoint:
         """Return what :meth:`write` would write."""
         return model_file.pack(*self._content())
 
-    def _content(self) -> tuple[dict[str, Any], model_file.Arrays]:
+    def _content(self) -> tuple[dict[str, Any], Arrays]:
         extra = {
             "version": _VERSION,
             "source": self.source,

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from river import datasets
 
-Stream = Iterable[tuple[dict[str, Any], Any]]
+from streamk.arrays import Json
+
+Stream = Iterable[tuple[Json, Any]]
 
 
 def synthetic(events: int = 100_000) -> Stream:

@@ -9,9 +9,10 @@ from typing import Any
 
 from connectors.files.opening import HEAD, is_pipe
 from connectors.log import Log
+from streamk.arrays import Json
 
 
-def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: Any) -> dict[str, Any]:
+def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: Any) -> Json:
     """Return values that stay the same as long as a replay may go on where it was left.
 
     Of every file, labels and settings among them, this is its size and a hash of its first 64 KiB.

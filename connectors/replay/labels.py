@@ -12,6 +12,7 @@ from connectors.files.batches import EXAMPLES
 from connectors.log import Log
 from connectors.replay.keyed import Label, key_text, labels_of
 from connectors.replay.reading import LOOK, InferredLabels, TaskError
+from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.prequential import Contest
 from streamk.prequential.contest import RefusedError
@@ -36,7 +37,7 @@ class Joined(Log):
     def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
         self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
         self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
-        self._labels: dict[str, Any] = {}
+        self._labels: Json = {}
         self._examples: list[str] = []
         self.wrong = self.unjoined = 0
         for found in labels_of(path, format, None):
@@ -62,7 +63,7 @@ class Joined(Log):
         """Whether a file of events was not read to its end."""
         return self._log.cut
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Json:
         """Return what identifies the files of events."""
         return self._log.fingerprint()
 
@@ -163,7 +164,7 @@ class ByLabels:
         """The field that joins events and labels."""
         return self.format.verbatim[0]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {**self.__dict__, "_stream": None}  # it is opened again, at the same record
 
     def look(self) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from streamk.arrays import Json
 from streamk.metrics.metric import decide
 from streamk.prequential.adapters import Table
 from streamk.prequential.contest import Scored
@@ -88,7 +89,7 @@ class PredictionFile:
         for k, (target, line) in enumerate(zip(scored.targets, lines, strict=True)):
             given = {name: columns[name][k] for name in self._names if name in columns}
             within = {name: pairs[k] for name, pairs in ends.items()}
-            row: dict[str, Any] = {"event": first + k, "line": line}
+            row: Json = {"event": first + k, "line": line}
             if scored.slices is not None:
                 row["by"] = _value(scored.slices[k])
             row["target"] = plain_label(target)
@@ -103,7 +104,7 @@ class PredictionFile:
             rows.append(row)
         self._write(rows)
 
-    def _cells(self, given: dict[str, Any], within: dict[str, Any], target: Any) -> list[Any]:
+    def _cells(self, given: Json, within: Json, target: Any) -> list[Any]:
         cells: list[Any] = []
         for name in self._names:
             value = given.get(name)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from streamk.arrays import Json
 from streamk.prequential import Contest, Results
 from streamk.prequential.label_delay import LabelDelay
 
@@ -75,9 +76,7 @@ class Replay:
     error: str = ""
 
     @classmethod
-    def beginning(
-        cls, task: str, models: dict[str, Any], scoring: Scoring, late: LabelDelay | None
-    ) -> Replay:
+    def beginning(cls, task: str, models: Json, scoring: Scoring, late: LabelDelay | None) -> Replay:
         """Return a replay of nothing yet."""
         return cls(task, Contest(models, task, scoring.interval, scoring.by, scoring.level), late)
 
@@ -140,7 +139,7 @@ class Checkpoint:
         If there is a checkpoint that is damaged, or of another replay.
     """
 
-    def __init__(self, directory: Path, identity: dict[str, Any]) -> None:
+    def __init__(self, directory: Path, identity: Json) -> None:
         self._path, self._identity = directory / "replay.checkpoint", identity
         directory.mkdir(parents=True, exist_ok=True)
         self._written, self._pause = time.monotonic(), _SECONDS

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from connectors.decoding import Places, Record, target_number
 from connectors.near_names import suggestion
 from connectors.values import label
+from streamk.arrays import Json
 from streamk.prequential import replaying
 
 LOOK = replaying.LOOK  # records from which the task is inferred
@@ -113,7 +114,7 @@ def check_by(by: str | None, records: Sequence[Record]) -> None:
         raise ValueError(f"--by {by}: there is no such field{suggestion(by, there)}")
 
 
-def interpret(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any]:
+def interpret(record: Record, log: Places, task: str) -> tuple[Json, Any]:
     """Return an event and its target, the target read as the task needs it.
 
     Raises

@@ -21,6 +21,7 @@ from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
+from streamk.arrays import Json
 from streamk.prequential.contest import RefusedError, Scored
 from streamk.prequential.label_delay import DelayByCount, LabelDelay, Refuse, delay_of
 from streamk.prequential.replaying import LOOK, warm
@@ -88,7 +89,7 @@ def replay(
         raise ValueError(f"{twice} is there twice; give one of them other settings")
     count = late.delay if isinstance(late, DelayByCount) else 0
 
-    def models(task: str) -> dict[str, Any]:
+    def models(task: str) -> Json:
         given = [parameters, *[None] * (len(names) - 1)]
         return {
             name: contender(name, task, count, given=more) for name, more in zip(names, given, strict=True)
@@ -174,7 +175,7 @@ def _nothing(log: Log) -> str:
     return f"{log.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
 
 
-def _pair(record: Record, log: Places, task: str) -> tuple[dict[str, Any], Any] | None:
+def _pair(record: Record, log: Places, task: str) -> tuple[Json, Any] | None:
     try:
         return interpret(record, log, task)
     except ValueError:

@@ -11,6 +11,7 @@ from connectors.decoding import Record
 from connectors.files.batches import EXAMPLES, Batch
 from connectors.files.replayed import ReplayLog
 from connectors.replay.reading import interpret
+from streamk.arrays import Json
 from streamk.metrics.classes import ClassSums
 from streamk.metrics.metric import TASKS, decide
 from streamk.metrics.numbers import NumberSums
@@ -48,12 +49,12 @@ class LogScorer:
         names = [f"p({plain_label(label)})" for label in self._labels]
         self.header = ["file", "line", "prediction", *names, "target"]
 
-    def rows(self) -> Iterator[list[dict[str, Any]]]:
+    def rows(self) -> Iterator[list[Json]]:
         """Yield the predictions of some records at a time: file, line, prediction, probabilities, target."""
         for batch in self._log.batches():
             yield self._of(batch)
 
-    def _of(self, batch: Batch) -> list[dict[str, Any]]:
+    def _of(self, batch: Batch) -> list[Json]:
         kept = list(range(len(batch)))
         while kept:
             events = [batch.events[row] for row in kept]
@@ -76,7 +77,7 @@ class LogScorer:
         self._score([(p, y) for p, y in zip(found, targets, strict=True) if y is not None])
         return rows
 
-    def _predict(self, events: list[dict[str, Any]]) -> Sequence[Any]:
+    def _predict(self, events: list[Json]) -> Sequence[Any]:
         found: Sequence[Any] = (
             self._model.predict_proba_many(events) if self._classes else self._model.predict_many(events)
         )

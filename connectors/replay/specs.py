@@ -27,6 +27,7 @@ from connectors.learners import (
 )
 from connectors.near_names import near_file, nearest
 from connectors.replay.contenders import present
+from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
 from streamk.prequential import Frozen, RiverAdapter, adapter_of
@@ -81,7 +82,7 @@ def contender(
     name, settings = settings_of(text)
     if name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file()):
         return _file(name, settings, task)
-    parameters: dict[str, Any] = {**settings, **(given or {})}
+    parameters: Json = {**settings, **(given or {})}
     known = parameter_names(name)
     for key in settings:
         check_parameter(f"--learner {text}", key, name, known)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
+from streamk.arrays import Json
 
 FIRST = 2048  # events, before anybody is dropped
 SURE = 0.01  # of a wrong drop by the test, over all contenders at one doubling
@@ -150,7 +151,7 @@ class Halving:
             run.contest.drop(name, dropped.why)
 
 
-def table_of(name: str, parameters: dict[str, Any]) -> str:
+def table_of(name: str, parameters: Json) -> str:
     """Return the settings of a contender as the ``[learner]`` table of a daemon's settings.
 
     >>> print(table_of("kaczmarz", {"features": 64, "kernel": "laplace", "memory": None}))

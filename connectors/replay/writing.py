@@ -17,6 +17,7 @@ from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
 from connectors.replay.recommendation import recommendation
 from connectors.replay.report import lateness, without_labels
+from streamk.arrays import Json
 from streamk.prequential import Results
 from streamk.prequential.results import Windows, finite
 
@@ -24,7 +25,7 @@ _PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
 
-def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given: dict[str, Any]) -> None:
+def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given: Json) -> None:
     """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
 
     The first two say what was found; of the same events and settings they are always the same, to the byte.
@@ -76,9 +77,7 @@ def _quantiles(latencies: dict[str, list[float]]) -> dict[str, dict[str, float]]
     }
 
 
-def about(
-    run: Replay, results: Results, log: Log, command: Sequence[str], given: dict[str, Any]
-) -> dict[str, Any]:
+def about(run: Replay, results: Results, log: Log, command: Sequence[str], given: Json) -> Json:
     """Return all that was found and what it is of, as values that JSON takes."""
     found = results.to_dict()
     found |= {
@@ -105,7 +104,7 @@ def about(
     return found
 
 
-def _placed(sentence: str) -> dict[str, Any]:
+def _placed(sentence: str) -> Json:
     """Return file, line and reason of what was left out."""
     if found := _PLACED.fullmatch(sentence):
         return {"file": Path(found[1]).name, "line": int(found[2]), "reason": found[3]}
@@ -116,7 +115,7 @@ def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in _LIBRARIES}
 
 
-def _files(log: Log) -> list[dict[str, Any]]:
+def _files(log: Log) -> list[Json]:
     """Return what identifies the files of a log."""
     return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
 

@@ -16,12 +16,12 @@ learned. Neither changes the order of the classes. The outputs of several expert
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
@@ -62,7 +62,7 @@ class Calibrating(NamedTuple):
     """The combiner as compiled code sees it: a loss, and ``(λ, ·)`` or ``(θ, Σ gradient²)``."""
 
     loss: int
-    state: NDArray[np.float64]
+    state: Array
 
 
 class Calibration:
@@ -76,7 +76,7 @@ class Calibration:
 
     def __init__(self, loss: int) -> None:
         self.loss = loss
-        self.state: NDArray[np.float64] = np.array([0.5 if loss == SQUARED else 0.0, 0.0])
+        self.state: Array = np.array([0.5 if loss == SQUARED else 0.0, 0.0])
 
     @property
     def record(self) -> Calibrating:
@@ -89,11 +89,11 @@ class Calibration:
         """Become the merge of several: the weighted mean."""
         self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         return {"calibration": self.state}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         state = typed(arrays, "calibration", np.float64, (2,))
         least = 0.0 if self.loss == SQUARED else -_HOTTEST
@@ -138,7 +138,7 @@ def calibrate(loss, outputs, given, target, events, state, weight):
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:
+def _combine(combiner, coding, outputs, mixed, out):
     if combiner.instance_class is not Calibrating:
         return None
 
@@ -153,7 +153,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not Calibrating:
         return None
 
@@ -169,7 +169,7 @@ def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> An
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:
+def _limit(combiner, coding, given, target):
     if combiner.instance_class is not Calibrating:
         return None
     return lambda combiner, coding, given, target: target

@@ -27,12 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.rows import typed
@@ -53,7 +53,6 @@ _LEAST = 1e-12
 _EVENTS, _ERRORS = 0, 1
 _SLOPE, _KNOWN = 0, 1
 _MOST, _MOST_KNOWN = 1e6, 1e100
-Array = NDArray[np.float64]
 
 
 class Intervening(NamedTuple):
@@ -126,7 +125,7 @@ class Intervals:
         for k, own in enumerate(self.live):
             own[:] = sum(share * other.live[k] for share, other in zip(shares, others, strict=True))
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         return {
             "intervals.offsets": self.offsets,
@@ -134,7 +133,7 @@ class Intervals:
             "intervals.slope": self.slope,
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
         errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)

@@ -11,12 +11,12 @@ With labels that come ``D`` events late, ``2 + D`` targets in a row are required
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.compiling import INNER
 from streamk.encoding.rows import LARGEST, typed
 from streamk.encoding.scaling import TARGET_CLIP
@@ -24,7 +24,6 @@ from streamk.encoding.scaling import TARGET_CLIP
 IN_A_ROW = 2
 _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
 _RUN, _LAST = 0, 1
-Array = NDArray[np.float64]
 
 
 class ShiftState(NamedTuple):
@@ -57,11 +56,11 @@ class LevelShift:
         """What compiled code sees, and changes."""
         return ShiftState(self.state, self.patience)
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the array that a model file keeps: none if the last target was in range."""
         return {"away": self.state} if self.state[_RUN] else {}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the array of a model file, if it is possible."""
         self.state = typed(arrays, "away", np.float64, (2,)).copy() if "away" in arrays else np.zeros(2)
         if not (abs(self.state) <= LARGEST).all() or self.state[_RUN] % 1.0:

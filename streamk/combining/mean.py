@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Arrays
 from streamk.combining.combiner import adapt, combine, limit, mean_output
 from streamk.compiling import INNER
 from streamk.encoding.codec import decode
@@ -30,16 +30,16 @@ class Mean:
     ) -> None:
         """Become the merge of several; there is nothing to merge."""
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         return {}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file."""
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:
+def _combine(combiner, coding, outputs, mixed, out):
     if combiner.instance_class is not Averaging:
         return None
 
@@ -51,14 +51,14 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not Averaging:
         return None
     return lambda combiner, asked, coding, outputs, mixed, given, target, weight: None
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:
+def _limit(combiner, coding, given, target):
     if combiner.instance_class is not Averaging:
         return None
     return lambda combiner, coding, given, target: target

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.combining.combiner import adapt, combine, limit, softmax
 from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
@@ -16,7 +17,6 @@ from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
 
 CLIP = 4.0  # of outputs
-Array = NDArray[np.float64]
 
 
 class StackedClasses(NamedTuple):
@@ -45,7 +45,7 @@ def _probabilities(combiner, s, outputs, known, out):
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:
+def _combine(combiner, coding, outputs, mixed, out):
     if combiner.instance_class is not StackedClasses:
         return None
 
@@ -62,7 +62,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not StackedClasses:
         return None
 
@@ -114,7 +114,7 @@ def _learn_class(combiner, asked, outputs, known, y, weight):
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:
+def _limit(combiner, coding, given, target):
     if combiner.instance_class is not StackedClasses:
         return None
     return lambda combiner, coding, given, target: target

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
 from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
@@ -23,7 +23,6 @@ _RATE = 0.5
 _ERROR = 0  # place in a running mean
 _REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
 IN_A_ROW = 8.0
-Array = NDArray[np.float64]
 
 
 class StackedNumbers(NamedTuple):
@@ -84,7 +83,7 @@ def _is_limiting(combiner):
 
 
 @overload(limit, jit_options=INNER)
-def _limit(combiner, coding, given, target) -> Any:
+def _limit(combiner, coding, given, target):
     if combiner.instance_class is not StackedNumbers:
         return None
 
@@ -101,7 +100,7 @@ def _limit(combiner, coding, given, target) -> Any:
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out) -> Any:
+def _combine(combiner, coding, outputs, mixed, out):
     if combiner.instance_class is not StackedNumbers:
         return None
 
@@ -115,7 +114,7 @@ def _combine(combiner, coding, outputs, mixed, out) -> Any:
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight) -> Any:
+def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not StackedNumbers:
         return None
 

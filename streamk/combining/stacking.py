@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Places
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
 from streamk.combining.newton import SETS
@@ -47,7 +47,6 @@ SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
 _MOST = 1e100
 _REACH = 2.0  # mean absolute errors
-Array = NDArray[np.float64]
 
 
 class Stacking:
@@ -191,7 +190,7 @@ class Stacking:
         if self.intervals is not None:
             self.intervals.merge_from([other.intervals for other in others if other.intervals], shares)
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps; of the curvature, which is symmetric, one half."""
         kept = self._arrays()
         if self.intervals is None:
@@ -199,14 +198,14 @@ class Stacking:
         robust = {"stacking.reach": self.reach} if self.is_robust else {}
         return kept | self.intervals.state_dict() | self.level_shift.state_dict() | robust
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _arrays(self) -> Arrays:
         kept = {f"stacking.{name}": getattr(self, name) for name in _KEPT}
         return kept | {"stacking.curvature": self.curvature[:, *self._half()]}
 
-    def _half(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _half(self) -> tuple[Places, Places]:
         return np.tril_indices(self.weights.shape[1])
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         if self.intervals is not None:
             self.intervals.load_state_dict(arrays)

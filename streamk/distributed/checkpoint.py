@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from streamk import model_file
+from streamk.arrays import Json
 from streamk.distributed.merging import given
 from streamk.distributed.rounds import Round
 from streamk.distributed.shards import Shard
@@ -27,7 +28,7 @@ _VERSION = 1
 
 def identity(
     shards: Sequence[Shard], learner: Learner, round: int, evaluate: bool, scales: str, events: str = ""
-) -> dict[str, Any]:
+) -> Json:
     """Return the identity of a run: everything that its model or curve depends on."""
     learned = learner.events or learner.pending
     return {
@@ -78,7 +79,7 @@ class State:
         self.positions, self.ended, self.learned = [None] * count, [False] * count, [0] * count
         self.turn += 1
 
-    def write(self, path: Path, known_by: dict[str, Any]) -> int:
+    def write(self, path: Path, known_by: Json) -> int:
         """Write the file atomically, and return its size in bytes."""
         run = {
             "version": _VERSION, "known by": known_by, "positions": self.positions, "ended": self.ended,
@@ -88,7 +89,7 @@ class State:
         return model_file.write(path, {"extra": {"shards": run}}, {MODEL: array})
 
     @classmethod
-    def read(cls, path: Path, known_by: dict[str, Any]) -> State:
+    def read(cls, path: Path, known_by: Json) -> State:
         """Return the state in a file.
 
         Raises

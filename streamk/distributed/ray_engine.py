@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streamk.arrays import Json
 from streamk.distributed.tasks import Done, Task, perform_alone
 
 _PATIENCE = 10.0  # seconds
@@ -42,9 +43,7 @@ class Ray:
         self._ours = not ray.is_initialized()
         self._waiting: dict[Any, int] = {}
         if self._ours:
-            options: dict[str, Any] = (
-                {"address": address} if address else {"address": "local", "num_cpus": workers}
-            )
+            options: Json = {"address": address} if address else {"address": "local", "num_cpus": workers}
             try:
                 ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
             except (ConnectionError, ValueError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from streamk.arrays import Json
 from streamk.metrics.tallies import Tally
 
 
@@ -42,9 +43,9 @@ class Round(NamedTuple):
     refused: int = 0
     example: str = ""
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Json:
         """Return the round as values that JSON takes."""
-        found: dict[str, Any] = {"round": self.number, "pass": self.turn, "shards": self.shards}
+        found: Json = {"round": self.number, "pass": self.turn, "shards": self.shards}
         found |= {"refused": self.refused} if self.refused else {}
         found |= {"events": self.events, "seconds": round(self.seconds, 6), "bytes": self.bytes}
         return found | (self.tally.values() if self.tally.events else {})

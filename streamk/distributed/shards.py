@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from streamk.arrays import Json
+
 
 class Chunk(NamedTuple):
     """Consecutive events of a shard.
@@ -82,7 +84,7 @@ class Rows:
     """
 
     name: str
-    rows: Sequence[dict[str, Any]]
+    rows: Sequence[Json]
     targets: Sequence[Any]
     weights: Sequence[float] | None = None
     strict: bool = True

@@ -12,10 +12,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numba
-import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from streamk.arrays import Array
 from streamk.distributed.shards import Chunk, Shard
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import RowError
@@ -103,7 +102,7 @@ def _learn_part(
     judge: Learner,
     chunk: Chunk,
     given: list[Any],
-    weights: NDArray[np.float64],
+    weights: Array,
     rows: slice,
     task: Task,
 ) -> Tally:

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.fields import Event, kind_of_value, name_of
 
 _NUMBER, _ABSENT = object(), object()
@@ -41,7 +41,7 @@ def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> 
     return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
 
 
-def _split(field: Hashable, events: Sequence[Event]) -> tuple[NDArray[np.float64], Counter[object]]:
+def _split(field: Hashable, events: Sequence[Event]) -> tuple[Array, Counter[object]]:
     """Return the sorted numbers of a field, and the counts of its other values."""
     numbers: list[float] = []
     atoms: list[object] = []

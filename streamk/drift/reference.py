@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY
 from streamk.drift.thresholds import thresholds
-from streamk.drift.windows import Floats
 from streamk.encoding.fields import Event, kind_of_value, named
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rows import Rows
@@ -98,7 +97,7 @@ def checked(inputs: Inputs, x: Event, learning: bool) -> Rows:
     return inputs.encode_checked(x, learning)
 
 
-def _settle(statistics: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+def _settle(statistics: Array, values: Array) -> None:
     """Set the statistics of a number to its median and its robust deviation."""
     if not len(values):
         return

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamk.drift.windows import BLOCK, Floats, empty_windows, levels_of, wander
+from streamk.arrays import Array, Floats
+from streamk.drift.windows import BLOCK, empty_windows, levels_of, wander
 from streamk.features.counter import GOLDEN64, MASK64, mix64_int
 
 STREAMS = 48
@@ -44,7 +44,7 @@ def thresholds(pool: Floats, size: int, window: int, blocks: float, seed: int) -
     reference = np.empty((2, width), dtype=np.float32)
     length = min(max(2 * window // BLOCK, math.ceil(_LIVES * blocks)), _LONGEST)
     found = np.empty((length, levels), dtype=np.float32)
-    maxima: list[NDArray[np.float64]] = []
+    maxima: list[Array] = []
     kept: list[Floats] = []
     needed, base = _LEVELLING, np.zeros(0)
     for k in range(STREAMS):
@@ -62,7 +62,7 @@ def thresholds(pool: Floats, size: int, window: int, blocks: float, seed: int) -
     return (base * _factor(maxima, blocks)).astype(np.float32)
 
 
-def _level(found: Floats) -> NDArray[np.float64]:
+def _level(found: Floats) -> Array:
     """Return for each window the threshold exceeded equally often, overlapping excesses counting as one."""
     base = np.empty(found.shape[1])
     for k in range(len(base)):
@@ -70,13 +70,13 @@ def _level(found: Floats) -> NDArray[np.float64]:
     return np.maximum(base, 1e-6)  # of equal events
 
 
-def _highest(found: Floats, base: NDArray[np.float64]) -> NDArray[np.float64]:
+def _highest(found: Floats, base: Array) -> Array:
     """Return the largest ratio to the thresholds up to every block."""
-    highest: NDArray[np.float64] = np.maximum.accumulate((found / base).max(axis=1))
+    highest: Array = np.maximum.accumulate((found / base).max(axis=1))
     return highest
 
 
-def _factor(maxima: list[NDArray[np.float64]], blocks: float) -> float:
+def _factor(maxima: list[Array], blocks: float) -> float:
     """Return the factor that sets the mean time to an alarm to ``blocks``."""
     length = len(maxima[0])
     direct = min(blocks, length / _LIVES)
@@ -86,7 +86,7 @@ def _factor(maxima: list[NDArray[np.float64]], blocks: float) -> float:
     return factor
 
 
-def _solve(maxima: list[NDArray[np.float64]], blocks: float) -> float:
+def _solve(maxima: list[Array], blocks: float) -> float:
     low, high = 1e-3, 1.0 + max(float(m[-1]) for m in maxima)
     for _ in range(40):
         middle = 0.5 * (low + high)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from river import base
 
+from streamk.arrays import Json
 from streamk.drift.discrepancies import discrepancies
 from streamk.drift.reference import Reference, checked
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
@@ -178,7 +179,7 @@ class KernelTwoSample(base.DriftDetector):
             self._drift_detected = True
             self._alarms += 1
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Return the distance of recent events from the reference, and the changed inputs.
 
         Returns

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Floats
 from streamk.compiling import ENTRY
 from streamk.experts.linear_algebra import add_scaled, inner_product
 from streamk.features.counter import mix64
 
 BLOCK = 8
-Floats = NDArray[np.float32]
 
 
 def levels_of(window: int) -> int:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray
 from streamk.encoding import names
 from streamk.encoding.fields import Event, check_events, number_names
 from streamk.encoding.inputs import Inputs
@@ -62,7 +63,7 @@ class Batch(Protocol):
         """Return one value a row, in the type that goes with the input."""
         ...
 
-    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
+    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
         """Return one column a label, in the type that goes with the input."""
         ...
 
@@ -109,7 +110,7 @@ class EventBatch:
         """Return the values as a list."""
         return values
 
-    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
+    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
         """Return one dict of label to value a row."""
         return [dict(zip(labels, row, strict=True)) for row in values.tolist()]
 

@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Integers
 from streamk.compiling import ENTRY, both
 from streamk.encoding.rows import RowError
 
@@ -37,7 +38,7 @@ _FIRST, _LAST = (
     int(np.datetime64(text, "us").astype(np.int64)) for text in ("0001-01-01", "9999-12-31T23:59:59.999999")
 )
 _DATES = ("Y", "M", "W", "D")  # units of datetime64 that are no times of day
-Ints = NDArray[np.int64]
+Ints = Integers
 
 
 class Moment(NamedTuple):
@@ -122,7 +123,7 @@ def with_calendar(fields: Mapping[str, Any], scaled: bool) -> dict[Any, Any]:
     return found
 
 
-def calendar_columns(field: str, moments: Moments) -> list[tuple[str, NDArray[np.float64]]]:
+def calendar_columns(field: str, moments: Moments) -> list[tuple[str, Array]]:
     """Return names and numbers of the calendar inputs of a column."""
     out = np.empty((len(moments.wall), len(_ENDINGS)))
     _fill(moments.wall, moments.universal, out)
@@ -143,7 +144,7 @@ def moments_in(field: str, column: nw.Series[Any]) -> Moments:
     return moments_of(field, column.dt.replace_time_zone(None).to_numpy(), universal.to_numpy())
 
 
-def moments_of(field: str, wall: NDArray[Any], universal: NDArray[Any], timed: bool = True) -> Moments:
+def moments_of(field: str, wall: AnyArray, universal: AnyArray, timed: bool = True) -> Moments:
     """Return columns of datetime64 as moments; a ValueError names one that has no year."""
     gone = np.isnat(wall)
     columns = []

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Integers, Json
 from streamk.compiling import INNER, both
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
@@ -44,7 +45,6 @@ from streamk.encoding.transforms import Transform, mean_of
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
 _MOST_EVENTS = 2.0**53
-Array = NDArray[np.float64]
 
 
 class Coding(NamedTuple):
@@ -65,7 +65,7 @@ class Coding(NamedTuple):
     classes: bool
     memory: Array | None
     queue: Array | None
-    seen: tuple[NDArray[np.uint64], NDArray[np.int64]] | None = None
+    seen: tuple[NDArray[np.uint64], Integers] | None = None
 
 
 @njit(**INNER)
@@ -230,10 +230,10 @@ class Codec:
             found |= {name: self.inputs.statistics[slot] for name, slot in self.inputs.numbers.items()}
         return {name: row for name, row in found.items() if row[HELD] == GIVEN}
 
-    def state_dict(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def state_dict(self) -> tuple[Json, Arrays]:
         """Return what a model file keeps."""
         inputs = self.inputs
-        header: dict[str, Any] = {
+        header: Json = {
             "directions": inputs.directions if inputs.settled else AUTO,
             "numbers": list(inputs.numbers),
         }
@@ -254,7 +254,7 @@ class Codec:
             )
         return header, arrays
 
-    def load_state_dict(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, header: Json, arrays: Arrays) -> None:
         """Take over the parts that a model file kept, if they are possible."""
         inputs, names, kept = self.inputs, header["numbers"], self.target.shape[1]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
@@ -361,9 +361,7 @@ def _transform(name: str, codecs: Sequence[Codec]) -> Transform | None:
     return mean_of(transforms, weights) if transforms and 2.0 * sum(weights) >= total else None
 
 
-def _transforms_of(
-    header: dict[str, Any], arrays: dict[str, NDArray[Any]], names: Sequence[str]
-) -> dict[str, Transform]:
+def _transforms_of(header: Json, arrays: Arrays, names: Sequence[str]) -> dict[str, Transform]:
     """Return the transforms that a model file kept, if they are possible."""
     if "transforms" not in arrays:
         return {}

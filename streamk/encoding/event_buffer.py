@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.encoding.rows import LARGEST, Rows, from_parts, moved, parts_of, stack
-
-Array = NDArray[np.float64]
 
 
 class EventBuffer:
@@ -52,7 +50,7 @@ class EventBuffer:
         while self._parts:
             yield self._parts.pop(0), self._goals.pop(0)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the events as named arrays for a model file; empty if there are none."""
         if not self._parts:
             return {}
@@ -60,7 +58,7 @@ class EventBuffer:
 
     @classmethod
     def from_arrays(
-        cls, arrays: dict[str, NDArray[Any]], slots: int, block_size: int, largest: float = LARGEST
+        cls, arrays: Arrays, slots: int, block_size: int, largest: float = LARGEST
     ) -> EventBuffer:
         """Return the events that :meth:`arrays` described, if they fit a learner with so many slots."""
         count = len(arrays["pending.values"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from streamk.arrays import Json
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.rows import LARGEST, RowError
 
@@ -67,7 +68,7 @@ def name_of(field: Hashable) -> str:
     return str(field)
 
 
-def named(x: Event) -> dict[str, Any]:
+def named(x: Event) -> Json:
     """Return an event by names."""
     try:
         named = {name_of(field): value for field, value in x.items()}

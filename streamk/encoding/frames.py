@@ -7,9 +7,9 @@ from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
 from river.utils import dataframe
 
+from streamk.arrays import AnyArray
 from streamk.encoding.batches import Batch, EventBatch, Mask
 from streamk.encoding.calendar_inputs import is_timed, moments_in, moments_of
 from streamk.encoding.columns import Column, of_moments
@@ -161,7 +161,7 @@ class FrameBatch:
             return np.asarray(values, dtype=object if None in values else None)
         return dataframe.to_native_series(values, name=None, like=self._like)
 
-    def table(self, labels: Sequence[Any], values: NDArray[Any]) -> Any:
+    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
         """Return a frame of the frame's library, or the array itself."""
         if self._like is None:
             return values
@@ -176,7 +176,7 @@ def check_distinct(names: Sequence[str]) -> None:
         raise ValueError(f"two columns have the same name {twice!r}")
 
 
-def _from_array(X: NDArray[Any], names: Sequence[str] | None) -> Batch:
+def _from_array(X: AnyArray, names: Sequence[str] | None) -> Batch:
     if X.ndim != 2:
         raise ValueError(f"X is an array of {X.ndim} dimensions; it must have 2, rows and columns")
     if names is None:

@@ -17,8 +17,8 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray
 from streamk.encoding.calendar_inputs import ELAPSED, calendar_names, with_calendar
 from streamk.encoding.fields import (
     Event,
@@ -296,7 +296,7 @@ class Inputs(Names):
         width = max(len(part[0]) for part in parts)
         rows = empty_rows(len(parts), width)
         filled = np.arange(width) < np.array([len(part[0]) for part in parts], dtype=np.intp)[:, None]
-        arrays: tuple[NDArray[Any], ...] = rows
+        arrays: tuple[AnyArray, ...] = rows
         for array, column in zip(arrays, zip(*parts, strict=True), strict=True):
             try:
                 array[filled] = np.array(list(chain.from_iterable(column)), dtype=array.dtype)

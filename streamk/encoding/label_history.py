@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.compiling import INNER
 
 COLUMNS, SHARED, NUMBERS = 64, 32, 4  # all; of each kind, of classes; of numbers
@@ -26,7 +26,6 @@ _ARRIVED = 0  # place of the count of labels in a queue
 _KEPT = 0.9
 _FAST, _SLOW = 0.3, 0.03
 _FORGOTTEN = 1.0 / 2000.0
-Array = NDArray[np.float64]
 
 
 def empty_memory(delay: int) -> tuple[Array, Array]:

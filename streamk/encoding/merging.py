@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.scaling import (
     AGE,
     COUNT,
@@ -22,8 +22,6 @@ from streamk.encoding.scaling import (
     add,
     kept_numbers,
 )
-
-Array = NDArray[np.float64]
 
 
 def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = None) -> Array:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Json
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.keys import (
     AUTO,
@@ -85,7 +86,7 @@ class Names:
         self.largest = LARGEST if scaled else largest
         self.numbers: dict[str, int] = {}
         self.transforms: dict[str, Transform] = {}
-        self.statistics: NDArray[np.float64] = np.zeros((0, kept))
+        self.statistics: Array = np.zeros((0, kept))
         self.evicts, self.remedy, self.uses = evicts, remedy, no_uses()
         self._forget()
 
@@ -99,11 +100,11 @@ class Names:
         self._category_fields: set[str] = set()  # of which a value was met
         self._transforms: dict[int, Transform] = {}  # by slot
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         state = {k: v for k, v in self.__dict__.items() if not k.startswith("_") and k != "changed"}
         return {**state, "statistics": self.statistics[: len(self.numbers)].copy()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Json) -> None:
         self.__dict__.update(state)
         self._forget()
 
@@ -114,9 +115,7 @@ class Names:
             self.numbers.clear()
         self._forget()
 
-    def set_names(
-        self, names: Sequence[str], statistics: NDArray[np.float64], uses: NDArray[np.float64] | None = None
-    ) -> None:
+    def set_names(self, names: Sequence[str], statistics: Array, uses: Array | None = None) -> None:
         """Take over names and, if they are scaled, their statistics and uses."""
         self.numbers = {name: slot for slot, name in enumerate(names)}
         self.statistics = statistics.copy()

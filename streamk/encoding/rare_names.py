@@ -13,15 +13,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Places
 from streamk.encoding.scaling import AGE, COUNT, FOLLOWING, GIVEN, HELD
 
 SHARE = 8  # one in so many names leaves at a time
 COLUMNS = 3
 _COUNTED, _AGED, _USE = range(COLUMNS)
 _FADING = 0.5
-Array = NDArray[np.float64]
 
 
 class NamesFullError(Exception):
@@ -50,7 +49,7 @@ def faded(statistics: Array, uses: Array) -> Array:
     return now
 
 
-def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> NDArray[np.intp]:
+def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> Places:
     """Return the slots that stay, in order, if so many leave: the least used first, of equal ones the oldest.
 
     ``uses`` are those of :func:`faded`; ``held`` slots stay, and those whose scales are given leave last.

@@ -10,11 +10,12 @@ in the order of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Arrays, Places
 from streamk.compiling import both
 
 UNSCALED, ABSENT = -1, 0
@@ -43,9 +44,9 @@ class Rows(NamedTuple):
 
     slots: NDArray[np.int32]
     keys: NDArray[np.uint64]
-    values: NDArray[np.float64]
+    values: Array
 
-    def select(self, rows: NDArray[np.intp] | slice) -> Rows:
+    def select(self, rows: Places | slice) -> Rows:
         """Return some of the rows, copied if ``rows`` is an array of row numbers."""
         if len(self.keys) == 1:
             return Rows(self.slots, self.keys, self.values[rows])
@@ -83,7 +84,7 @@ def stack(parts: Sequence[Rows]) -> Rows:
     return Rows(slots, keys, values)
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def _same(one: AnyArray, other: AnyArray) -> bool:
     return one is other or np.array_equal(one, other)
 
 
@@ -144,7 +145,7 @@ def empty_rows(count: int, width: int) -> Rows:
     )
 
 
-def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[int, ...]) -> NDArray[Any]:
+def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> AnyArray:
     """Return an array of a model file, if it is what compiled code may be given."""
     array = arrays[name]
     if array.dtype != dtype or array.shape != shape:
@@ -154,7 +155,7 @@ def typed(arrays: dict[str, NDArray[Any]], name: str, dtype: type, shape: tuple[
     return array
 
 
-def parts_of(name: str, rows: Rows, goal: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def parts_of(name: str, rows: Rows, goal: Array) -> Arrays:
     """Return rows with their targets and weights ``(2, n)`` as named arrays for a model file."""
     return {
         f"{name}.slots": rows.slots,
@@ -164,9 +165,7 @@ def parts_of(name: str, rows: Rows, goal: NDArray[np.float64]) -> dict[str, NDAr
     }
 
 
-def from_parts(
-    name: str, arrays: dict[str, NDArray[Any]], count: int, slots: int, largest: float
-) -> tuple[Rows, NDArray[np.float64]]:
+def from_parts(name: str, arrays: Arrays, count: int, slots: int, largest: float) -> tuple[Rows, Array]:
     """Return what :func:`parts_of` described, if it is possible with so many rows and slots."""
     width = arrays[f"{name}.values"].shape[1]
     shape = (1 if len(arrays[f"{name}.keys"]) == 1 else count, width)

@@ -42,6 +42,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats, Integers
 from streamk.compiling import CALLED, ENTRY, INNER, both
 from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, Rows
 from streamk.encoding.seen import is_seen
@@ -107,7 +108,6 @@ _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves i
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
 _SLOWEST = 10_000.0  # events in which scales forget at the fastest
 _LONG = 1e6  # events from which on they hardly forget
-Array = NDArray[np.float64]
 
 
 def horizon_of(memory: int | None) -> float | None:
@@ -296,7 +296,7 @@ def _scale_rows(rows, statistics, exponents, out, found, of, counts):
 
 def scale_rows(
     rows: Rows, statistics: Array, exponents: tuple[float, ...]
-) -> tuple[NDArray[np.float32], NDArray[np.uint64], NDArray[np.int64]]:
+) -> tuple[Floats, NDArray[np.uint64], Integers]:
     """Return scaled inputs ``(families, n, w)``, their keys ``(n, w)``, and how many each row has."""
     count, width = rows.values.shape
     scaled = np.empty((len(exponents), count, width), dtype=np.float32)

@@ -13,12 +13,11 @@ is mistaken for one that was learned.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Arrays, Integers
 from streamk.compiling import INNER
 from streamk.encoding.rows import ABSENT, CATEGORY, typed
 
@@ -42,7 +41,7 @@ class SeenValues:
 
     def __init__(self) -> None:
         self.bits: Bits = np.zeros((2, _WORDS), dtype=np.uint64)
-        self.state: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
+        self.state: Integers = np.zeros(2, dtype=np.int64)
 
     def merge_from(self, others: list[SeenValues]) -> None:
         """Hold what any of some records holds; the fullest current filter is the current one."""
@@ -52,14 +51,14 @@ class SeenValues:
             self.bits[1] |= other.bits[1 - current]
         self.state[:] = 0, min(sum(int(other.state[_COUNT]) for other in others), _MOST - 1)
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps: of words that are not 0; none if nothing was learned."""
         places = np.flatnonzero(self.bits).astype(np.int32)
         if not len(places):
             return {}
         return {"seen.places": places, "seen.words": self.bits.ravel()[places], "seen.state": self.state}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         self.bits[:], self.state[:] = 0, 0
         if "seen.places" not in arrays:

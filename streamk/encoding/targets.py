@@ -10,10 +10,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.fields import kind_of
 from streamk.encoding.rows import LARGEST, RowError
-
-Array = NDArray[np.float64]
 
 
 def targets(y: Any, rows: int, what: str = "y") -> list[Any]:

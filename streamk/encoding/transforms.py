@@ -20,8 +20,8 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.rows import LARGEST
 
 LEAST = 128  # values, before which nothing is said of tails
@@ -29,7 +29,6 @@ _RANGES = 0.01, 0.05, 0.25, 0.75, 0.95, 0.99
 _OF_HALF, _OF_MOST = 12.0, 3.0  # ranges of 98 % in those of the middle half and of 90 %
 _KNOTS = 33
 _FARTHEST = 100.0  # a score beyond the knots
-Array = NDArray[np.float64]
 
 
 class Transform(NamedTuple):

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats, Places
 from streamk.encoding.rows import slices
 from streamk.features.counter import permutation
-from streamk.kernel_blocks import Floats, distances
+from streamk.kernel_blocks import distances
 
-Array = NDArray[np.float64]
 CHOICES = ("random", "k-means")
 _PIECE = 2048  # rows of a mini-batch
 _PASSES = 12  # after the first, by whole passes, at most
@@ -59,7 +58,7 @@ def passes(choose: str) -> int:
     return 1 + _PASSES if choose == "k-means" else 0
 
 
-def distinct(X: Floats, order: NDArray[np.intp], count: int) -> NDArray[np.intp]:
+def distinct(X: Floats, order: Places, count: int) -> Places:
     """Return the first ``count`` places, in an order, of rows that are all different."""
     seen: dict[bytes, int] = {}
     for place in order.tolist():
@@ -69,7 +68,7 @@ def distinct(X: Floats, order: NDArray[np.intp], count: int) -> NDArray[np.intp]
     return np.fromiter(seen.values(), dtype=np.intp, count=len(seen))
 
 
-def k_means(X: Floats, order: NDArray[np.intp], first: Floats, passed: Callable[[], None]) -> Centers:
+def k_means(X: Floats, order: Places, first: Floats, passed: Callable[[], None]) -> Centers:
     """Return the means of clusters, beginning with some rows.
 
     In the first pass every mini-batch moves the means of its rows' clusters, which are those of all rows they

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.progress import Progress
 
+from streamk.arrays import Array, Arrays, Floats, Json, Places
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.rows import Rows, slices, typed
 from streamk.exact.centers import CHOICES, Centers, centers, passes
@@ -21,12 +21,10 @@ from streamk.exact.expansion import Columns, Expansion, bandwidth_for
 from streamk.exact.learner import ExactLearner
 from streamk.exact.similarities import Similarities
 from streamk.features.counter import permutation
-from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 
-Array = NDArray[np.float64]
 GATHERED = 3  # events a center, before the centers are made of them
 _LAST = 4  # one step in so many, the last ones, counts in the mean that a fit ends with
 _NEVER = 2**53
@@ -211,7 +209,7 @@ class EigenProLearner(ExactLearner):
             bar.advance(task)
         self._set(total / counted)
 
-    def _rounds(self, rows: int, together: int) -> Iterator[NDArray[np.intp]]:
+    def _rounds(self, rows: int, together: int) -> Iterator[Places]:
         """Yield the places of the rows of every round, each epoch in an order of its own."""
         assert self._drawn is not None
         for epoch in range(self.epochs):
@@ -219,14 +217,14 @@ class EigenProLearner(ExactLearner):
             for part in slices(rows, together):
                 yield order[part]
 
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _to_parts(self) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts()
         header |= {"drawn": self._drawn, "together": self._together}
         if self._together:
             arrays |= {"eigenpro.masses": self._masses, "eigenpro.scale": np.array(self._scale)}
         return header, arrays | self._pending.arrays()
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+    def _restore(self, header: Json, arrays: Arrays, closed: bool) -> None:
         drawn, together = header["drawn"], header["together"]
         if not (drawn is None or (type(drawn) is int and 0 <= drawn < 2**63)):
             raise ValueError(f"its seed is {drawn!r}")
@@ -245,7 +243,7 @@ class EigenProLearner(ExactLearner):
                 raise ValueError("events wait, and it has no seed")
             self._check_labels(self._pending.targets())
 
-    def _restore_centers(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def _restore_centers(self, arrays: Arrays) -> None:
         now = self._expansion
         if now is None or self._drawn is None:
             raise ValueError("it has a batch and no centers")

@@ -27,18 +27,16 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, eigh
 
+from streamk.arrays import Array, Floats
 from streamk.encoding.rows import slices
 from streamk.exact.centers import Centers
 from streamk.exact.expansion import products
 from streamk.exact.similarities import Similarities
-from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
 
-Array = NDArray[np.float64]
 PROJECTIONS = ("exact", "inexact", "delayed")
 DELAY = 4  # batches that one delayed projection follows
 _SUBSAMPLE = 2000

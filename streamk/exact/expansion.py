@@ -9,18 +9,17 @@ scales of the moment in which it was solved; both belong to the expansion and ne
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats
 from streamk.encoding.rows import ABSENT, Rows, slices, typed
 from streamk.encoding.scaling import COUNT, scale_rows
-from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
 
-Array = NDArray[np.float64]
 _PIECE = 4096
 MOST_COLUMNS = 65_536
 
@@ -90,7 +89,7 @@ class Expansion(NamedTuple):
         used = self.coefficients.any(axis=1)
         return self._replace(centers=self.centers[used], coefficients=self.coefficients[used])
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return what a model file keeps."""
         return {
             "expansion.keys": self.columns.keys,
@@ -102,7 +101,7 @@ class Expansion(NamedTuple):
         }
 
     @classmethod
-    def restored(cls, kernel: Kernel, arrays: dict[str, NDArray[Any]], kept: int) -> Expansion | None:
+    def restored(cls, kernel: Kernel, arrays: Arrays, kept: int) -> Expansion | None:
         """Return the expansion of a model file, None if it has none."""
         if "expansion.keys" not in arrays:
             return None

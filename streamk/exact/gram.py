@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.encoding.rows import slices
-from streamk.kernel_blocks import Floats
 from streamk.threads import on_threads, one_blas_thread
 
-Array = NDArray[np.float64]
 _PIECE = 2048  # rows whose products are summed at once
 _TILE = 512  # columns
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Json
 from streamk.combining.calibration import project_simplex
 from streamk.encoding.batches import Batch
 from streamk.encoding.codec import Codec, outputs_after
@@ -22,7 +22,6 @@ from streamk.encoding.labels import Labels
 from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
 from streamk.encoding.scaling import MEAN, TARGET_CLIP, spread
 from streamk.exact.expansion import Columns, Expansion
-from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.kernels import kernel as kernel_named
 from streamk.learners.kernel_loop import observe_block
@@ -32,7 +31,6 @@ _PIECE = 4096
 _DOUBT = 0.01  # of a probability is spread over all classes, so that none is impossible
 _NOTHING = np.zeros(0)
 _TOO_MANY_NAMES = "Use scale_inputs=False, which keeps no names, or put a free-form field into a string"
-Array = NDArray[np.float64]
 
 
 class ExactLearner(Learner):
@@ -207,7 +205,7 @@ class ExactLearner(Learner):
             coefficients=expansion.coefficients * unit, bias=expansion.bias * unit + centre
         )
 
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _to_parts(self) -> tuple[Json, Arrays]:
         named, arrays = self._codec.state_dict()
         found = {f"codec.{name}": array for name, array in arrays.items()}
         if self._expansion is not None:
@@ -221,9 +219,7 @@ class ExactLearner(Learner):
         return header, found
 
     @classmethod
-    def _from_parts(
-        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
-    ) -> Self:
+    def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         self = cls._with_parameters(header["parameters"])
         self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
         self._expansion = Expansion.restored(self._kernel, arrays, self._codec.target.shape[1])
@@ -235,7 +231,7 @@ class ExactLearner(Learner):
         return self
 
     @abstractmethod
-    def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+    def _restore(self, header: Json, arrays: Arrays, closed: bool) -> None:
         """Take over what a solver keeps beside codec and expansion, unless it is closed."""
 
     def closed(self) -> Self:

@@ -8,21 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.progress import Progress
 
+from streamk.arrays import Array, Floats
 from streamk.encoding.labels import Label
 from streamk.exact.low_rank_solver import MOVES, Bases, Rules, State, descend, refreshed, start, until_settled
 from streamk.exact.rank_one import Columns, KeptBases, MadeBases
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.features.counter import permutation, uniform_doubles
-from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 from streamk.threads import on_threads, one_blas_thread
 
-Array = NDArray[np.float64]
 _COLUMNS = 0  # the stream of the sample of columns; those after it say whose turn it is
 _LEAST = 1e-5  # of what keeps all weights at 0: with less, the equations cannot be solved in numbers
 

@@ -31,11 +31,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-Array = NDArray[np.float64]
-Places = NDArray[np.intp]
+from streamk.arrays import Array, Places
+
 _DRIFT = 1e-2  # of a slope, until what rounding did to G is made good
 
 

@@ -9,19 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.progress import Progress
 
+from streamk.arrays import Array, Floats, Places
 from streamk.exact.expansion import products
-from streamk.exact.lssvm_solver import SOLVERS, Places, System, solutions
+from streamk.exact.lssvm_solver import SOLVERS, System, solutions
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.features.counter import permutation
-from streamk.kernel_blocks import Floats
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 
-Array = NDArray[np.float64]
 _SWEEPS = 2  # over all events, if no number of steps is given
 _LEAST = 1e-12  # of a weight: an event of next to none
 _HELD_OUT = 2**20  # the stream of the validation part, apart from those of the members

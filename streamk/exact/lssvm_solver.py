@@ -29,17 +29,14 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky
 
+from streamk.arrays import Array, Floats, Places
 from streamk.encoding.rows import slices
 from streamk.exact.gram import gram_of
-from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
 
-Array = NDArray[np.float64]
-Places = NDArray[np.intp]
 _JITTER = 1e-5  # of a unit diagonal
 _PIECE = 2048  # rows turned to double precision at once
 

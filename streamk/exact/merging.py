@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from streamk.encoding.codec import Codec
 from streamk.encoding.rows import moved
@@ -14,8 +13,6 @@ from streamk.exact.expansion import Expansion
 from streamk.exact.reservoir import Reservoir, Sample
 from streamk.exact.reservoir_learner import ReservoirLearner
 from streamk.learners.merging import check_features, check_mergeable, merge_into
-
-Array = NDArray[np.float64]
 
 
 @check_mergeable.register

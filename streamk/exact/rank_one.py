@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats, Places
 from streamk.encoding.rows import slices
 from streamk.exact.gram import gram_of
-from streamk.kernel_blocks import Floats
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread
 
-Array = NDArray[np.float64]
-Places = NDArray[np.intp]
 _PIECE = 2048  # events whose rows of the columns are held at once
 _SMALLEST = float(np.finfo(np.float32).tiny)
 

@@ -17,17 +17,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Places
 from streamk.compiling import ENTRY
 from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts, parts_of, stack, typed
 from streamk.features.counter import GOLDEN64, MASK64, block_keys, mix64
 
-Array = NDArray[np.float64]
 Tickets = NDArray[np.uint64]
 _STREAM = 0x5245_5345_5256  # apart from all streams of features
 
@@ -39,7 +39,7 @@ class Sample(NamedTuple):
     rows: Rows
     goal: Array
 
-    def select(self, places: NDArray[np.intp]) -> Sample:
+    def select(self, places: Places) -> Sample:
         """Return some of them."""
         return Sample(self.tickets[places], self.rows.select(places), self.goal[:, places])
 
@@ -81,7 +81,7 @@ class Reservoir:
             if len(kept):
                 self._replace(places, rows.select(kept), goal[:, kept])
 
-    def _exchange(self, tickets: Tickets, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _exchange(self, tickets: Tickets, first: int) -> tuple[Places, Places]:
         """Return which events from the first on take a place, and whose."""
         last = self._last
         if not last:
@@ -98,7 +98,7 @@ class Reservoir:
                 places.append(place)
         return np.array(kept, dtype=np.intp), np.array(places, dtype=np.intp)
 
-    def _replace(self, places: NDArray[np.intp], rows: Rows, goal: Array) -> None:
+    def _replace(self, places: Places, rows: Rows, goal: Array) -> None:
         """Put rows in the places of others; of two for one place, the later stays."""
         _, last = np.unique(places[::-1], return_index=True)
         chosen = len(places) - 1 - last
@@ -136,7 +136,7 @@ class Reservoir:
         self._tickets, rest, self._goal = tickets[kept].tolist(), rows.select(kept), goal[:, kept]
         self._rows, self.seen = stack([rest]).copy(), seen
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return what a model file keeps; empty if no event was seen."""
         if not self.seen:
             return {}
@@ -146,7 +146,7 @@ class Reservoir:
             "reservoir.tickets": tickets,
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float = LARGEST) -> None:
+    def load_state_dict(self, arrays: Arrays, slots: int, largest: float = LARGEST) -> None:
         """Take over the parts of a model file, if they are possible with so many slots."""
         if "reservoir.seen" not in arrays:
             return

@@ -8,18 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Json
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.rows import Rows
 from streamk.exact.expansion import Expansion, bandwidth_for
 from streamk.exact.learner import ExactLearner
 from streamk.exact.reservoir import Reservoir
-from streamk.kernel_blocks import Floats
 
 FIRST = 64  # events before the first solution
 _GROWTH = 1.5  # of the events, until the next one
-Array = NDArray[np.float64]
 
 
 class ReservoirLearner(ExactLearner):
@@ -114,14 +112,14 @@ class ReservoirLearner(ExactLearner):
         if self.events and self._until_due() <= 0:
             self.solve()
 
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _to_parts(self) -> tuple[Json, Arrays]:
         header, arrays = super()._to_parts()
         header["solved"] = self._solved
         reservoir = self._reservoir
         header["reservoir"] = None if reservoir is None else [reservoir.most, reservoir.seed]
         return header, arrays if reservoir is None else arrays | reservoir.state_dict()
 
-    def _restore(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+    def _restore(self, header: Json, arrays: Arrays, closed: bool) -> None:
         solved, kept = header["solved"], header["reservoir"]
         if not isinstance(solved, int) or not 0 <= solved <= self.events:
             raise ValueError(f"it has solved {solved!r} of {self.events} events")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streamk.kernel_blocks import Floats
+from streamk.arrays import Floats, Places
 from streamk.kernels import Kernel
 
 HELD = 2**28  # numbers of a matrix, in single precision: a gibibyte
@@ -29,7 +28,7 @@ class Similarities:
         self._known = np.zeros(min(len(X), held // max(1, len(Z))), dtype=bool)
         self._held = np.empty((len(self._known), len(Z)), dtype=np.float32)
 
-    def rows(self, places: NDArray[np.intp]) -> Floats:
+    def rows(self, places: Places) -> Floats:
         """Return the rows at some different places, ``(m, p)``."""
         here = places < len(self._known)
         here[here] = self._known[places[here]]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.encoding.rows import Rows, slices
 from streamk.encoding.scaling import scale_rows
-from streamk.experts.expert import Expert, Floats
+from streamk.experts.expert import Expert
 from streamk.features.activation import AMPLITUDE
 from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
@@ -23,7 +23,6 @@ from streamk.features.products import distinct_inputs, features_of, products_on_
 HEAVIEST = 1e12  # weight that still counts, relative to the usual 1
 _ROWS = 256  # rows predicted at once
 _LOOKED_AT = 2**23  # features in memory at once
-Array = NDArray[np.float64]
 
 
 def features_by_tile(e: FeatureMap, rows: Rows, statistics: Array) -> Callable[[slice], Floats]:

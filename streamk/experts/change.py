@@ -27,12 +27,11 @@ buckets of level ``k`` and then the sums of each, the oldest first.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.losses import FIRST_REGRESSION
@@ -42,7 +41,6 @@ LEVELS, MOST = 20, 5
 COUNT, SUM, SQUARES, KNOWN, RISES = range(5)  # of row 0
 _LOGARITHM = math.log(1e6)
 _LARGEST = 2.0**53
-Array = NDArray[np.float64]
 
 
 def empty_watch() -> Array:
@@ -56,12 +54,12 @@ def merge_from(watch: Array, other: Array, factor: float) -> None:
     watch[0, RISES] = max(0.0, watch[0, RISES] + (factor if factor <= 0.0 else 1.0) * other[0, RISES])
 
 
-def state_dict(watch: Array) -> dict[str, NDArray[Any]]:
+def state_dict(watch: Array) -> Arrays:
     """Return what a model file keeps of a watch: nothing if it has seen nothing."""
     return {"watch": watch} if watch.any() else {}
 
 
-def load_state_dict(arrays: dict[str, NDArray[Any]]) -> Array:
+def load_state_dict(arrays: Arrays) -> Array:
     """Return the watch of a model file, if it is possible; one that has seen nothing if there is none."""
     watch = empty_watch()
     if "watch" not in arrays:

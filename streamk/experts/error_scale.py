@@ -21,9 +21,10 @@ from typing import Any, NamedTuple, Self
 
 from numba.extending import overload
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import INNER
 from streamk.encoding.codec import Unit
-from streamk.experts.expert import Array, Columns, Counts, Floats, Shares, step
+from streamk.experts.expert import Columns, Counts, Shares, step
 from streamk.experts.least_squares import Fitting, LeastSquares
 
 _PENALTY = 20.0  # of a squared coefficient, in units of one event
@@ -70,7 +71,7 @@ class ErrorScale(LeastSquares):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not ErrorScaling:
         return None
 

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
 from streamk.encoding.rows import typed
@@ -26,8 +26,6 @@ from streamk.experts.linear_algebra import inner_products
 from streamk.features.lanes import aligned
 from streamk.schedules import averaging_weight
 
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 EVENTS, STEPS = 0, 1  # of a clock
 LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
 ITERATE, FINAL = 0, 1  # of outputs
@@ -64,7 +62,7 @@ def step(
 
 
 @overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e) -> Any:
+def _evaluate(expert, phi, i, outputs, e):
     if "coefficients" not in expert.fields:
         return None
 
@@ -212,21 +210,21 @@ class Expert:
         stop = self.first + self.coefficients.shape[2]
         return bool(columns.start <= self.first < stop <= columns.stop)
 
-    def rearrange(self, places: NDArray[np.int64]) -> None:
+    def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
         own = places[self.first : self.first + self.coefficients.shape[2]]
         moved = aligned(np.zeros_like(self.coefficients))
         moved[:, :, own[own >= 0] - self.first] = self.coefficients[:, :, own >= 0]
         self.coefficients = moved
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps: of few columns in use, these alone."""
         used = np.flatnonzero(self.coefficients.view(np.uint32).any(axis=(0, 1))).astype(np.int32)
         if self.columns is None or len(used) > _FEW * self.coefficients.shape[2]:
             return {"coefficients": self.coefficients, "clock": self.clock}
         return {"coefficients": self.coefficients[:, :, used], "used": used, "clock": self.clock}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible; there is room for them."""
         sets, most, columns = self.coefficients.shape
         used = np.arange(columns)

@@ -24,8 +24,8 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.compiling import INNER, both
 from streamk.features.lanes import (
     DOUBLE,
@@ -212,7 +212,6 @@ turn_column: Any = _turn_column
 update_columns: Any = _update_columns
 
 
-Array = NDArray[np.float64]
 _JITTER = 1e-12  # of the trace
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 

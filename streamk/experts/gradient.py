@@ -26,14 +26,14 @@ say they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.arrays import AnyArray, Floats
 from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import (
     ITERATE,
@@ -42,7 +42,6 @@ from streamk.experts.expert import (
     Columns,
     Counts,
     Expert,
-    Floats,
     Lesson,
     Shares,
     step,
@@ -200,7 +199,7 @@ class Gradient(Expert):
                     outputs = np.clip(outputs + phi @ change, -_MOST, _MOST).astype(np.float32)
 
 
-def _with_room(phi: Floats) -> NDArray[Any]:
+def _with_room(phi: Floats) -> AnyArray:
     """Return features whose products with the heaviest weights stay finite: float64 where they must."""
     return phi.astype(np.float64) if abs(phi).max(initial=0.0) > _LARGE else phi
 
@@ -212,7 +211,7 @@ def _descents(loss, outputs, aims, quantile, known, out):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not Descending:
         return None
     return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None

@@ -32,20 +32,18 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.experts import change, factor
 from streamk.experts.expert import (
     ITERATE,
     LARGEST_COEFFICIENT,
-    Array,
     Columns,
     Counts,
     Expert,
-    Floats,
     Shares,
     count_step,
     step,
@@ -227,8 +225,8 @@ class Fitting(NamedTuple):
     loss: int
     forgetting: float
     variance: float
-    variables: NDArray[np.int64]
-    places: NDArray[np.int64]
+    variables: Integers
+    places: Integers
     diagonal: Array
     factor: Array
     weights: Array
@@ -303,7 +301,7 @@ class LeastSquares(Expert):
         self.watch = change.empty_watch()
 
     @property
-    def joined(self) -> NDArray[np.int64]:
+    def joined(self) -> Integers:
         """The columns that have joined, in the order of the variables."""
         return self.variables[1 : 1 + int(self.variables[0])]
 
@@ -323,7 +321,7 @@ class LeastSquares(Expert):
         if self.within(columns):
             self.close()
 
-    def rearrange(self, places: NDArray[np.int64]) -> None:
+    def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
         old, own = self.joined.copy(), places[self.first : self.first + self.coefficients.shape[2]]
         moved = np.where(own[old] < 0, -1, own[old] - self.first)
@@ -335,7 +333,7 @@ class LeastSquares(Expert):
         self._open(self.coefficients.shape[2])
         self._set(moved[kept], known, weights)
 
-    def _set(self, columns: NDArray[np.int64], known: Array, weights: Array) -> None:
+    def _set(self, columns: Integers, known: Array, weights: Array) -> None:
         """Have these columns joined, with this information and these coefficients."""
         count = len(columns)
         self.variables[0], self.variables[1 : 1 + count] = count, columns
@@ -348,7 +346,7 @@ class LeastSquares(Expert):
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
 
-    def become(self, columns: NDArray[np.int64], known: Array, weights: Array, events: float) -> None:
+    def become(self, columns: Integers, known: Array, weights: Array, events: float) -> None:
         """Have these columns joined, and no others: information and coefficients of so many events."""
         self._open(self.coefficients.shape[2])
         self._set(columns, known, np.clip(weights, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
@@ -379,7 +377,7 @@ class LeastSquares(Expert):
             change.merge_from(self.watch, expert.watch, evidence(experts, k, share, counts))
         self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         count, kept = len(self.joined), super().state_dict() | change.state_dict(self.watch)
         if not count:
@@ -391,7 +389,7 @@ class LeastSquares(Expert):
             "weights": self.weights[:, :count],
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         super().load_state_dict(arrays)
         self.watch = change.load_state_dict(arrays)
@@ -425,7 +423,7 @@ class LeastSquares(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not Fitting:
         return None
 

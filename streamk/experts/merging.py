@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Integers
 from streamk.experts.expert import EVENTS, Columns, Counts, Shares
 from streamk.threads import one_blas_thread
-
-Array = NDArray[np.float64]
 
 
 def told_by(
@@ -27,7 +25,7 @@ def told_by(
     shares: Shares,
     columns: Columns,
     counts: Counts,
-    joined: NDArray[np.int64],
+    joined: Integers,
     outputs: int,
 ) -> tuple[Array, Array]:
     """Return ``A`` ``(d, d)`` of experts on the columns ``joined``, and ``A α`` ``(outputs, d)``."""

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY, INNER
-from streamk.experts.expert import EVENTS, ITERATE, Array, Expert, Floats, Lesson, count_step, step
+from streamk.experts.expert import EVENTS, ITERATE, Expert, Lesson, count_step, step
 from streamk.experts.linear_algebra import add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
@@ -98,7 +98,7 @@ class Projection(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not Projecting:
         return None
 
@@ -199,7 +199,7 @@ def multipliers(gram: Array, residual: Array, rho: Array) -> Array:
     return np.asarray(np.linalg.solve(_regularised(gram, rho), residual))
 
 
-def margin_multipliers(gram: Array, residual: Array, rho: Array) -> NDArray[np.float64]:
+def margin_multipliers(gram: Array, residual: Array, rho: Array) -> Array:
     """Return the multipliers of a block of violated margins.
 
     The residual of row ``i`` is ``l_i (e_{y_i} − e_{c_i})``, so its equation is along

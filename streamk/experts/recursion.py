@@ -17,14 +17,14 @@ Two that opened the same block merge exactly: what they know adds up.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.arrays import Array, Arrays, Floats
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.experts import factor
@@ -32,11 +32,9 @@ from streamk.experts.expert import (
     EVENTS,
     ITERATE,
     LARGEST_COEFFICIENT,
-    Array,
     Columns,
     Counts,
     Expert,
-    Floats,
     Lesson,
     Shares,
     count_step,
@@ -238,12 +236,12 @@ class Recursion(Expert):
     def _kept(self) -> tuple[str, ...]:
         return ("start", "weights", "sums", *(("gram",) if self.together else ("diagonal", "factor")))
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         opened = {name: getattr(self, name) for name in self._kept} if self.is_open else {}
         return super().state_dict() | opened
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file; without those of the open block, it is closed."""
         super().load_state_dict(arrays)
         if "sums" not in arrays:
@@ -262,7 +260,7 @@ class Recursion(Expert):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not Recursing:
         return None
 

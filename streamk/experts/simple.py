@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
 from streamk.encoding.rows import typed
-from streamk.experts.expert import FINAL, ITERATE, Array, Columns, Counts, Expert, evaluate, step
+from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, evaluate, step
 
 _PRIOR = 1.0  # events that a class is given beside its own
 _HEAVIEST = 1e9
@@ -53,11 +53,11 @@ class LastLabel(Expert):
         """The expert as compiled code sees it."""
         return Echoing(self.first, self.classes, np.float32(1.0 / self.amplitude))
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return nothing: it keeps nothing."""
         return {}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over nothing."""
 
 
@@ -92,11 +92,11 @@ class Prior(Expert):
         for expert, count, (rows, _) in zip(experts, times, columns, strict=True):
             self.counts[rows] += count * expert.counts[: len(rows)]
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         return {"counts": self.counts}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         counts = typed(arrays, "counts", np.float64, self.counts.shape)
         if not ((counts >= 0.0) & (counts <= 2.0**53)).all():
@@ -105,7 +105,7 @@ class Prior(Expert):
 
 
 @overload(evaluate, jit_options=INNER)
-def _evaluate(expert, phi, i, outputs, e) -> Any:
+def _evaluate(expert, phi, i, outputs, e):
     if expert.instance_class is Echoing:
 
         def echo(expert, phi, i, outputs, e):
@@ -131,7 +131,7 @@ def _evaluate(expert, phi, i, outputs, e) -> Any:
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is Echoing:
         return lambda expert, phi, i, outputs, e, aim, known, weight, residual: None
     if expert.instance_class is Counting:

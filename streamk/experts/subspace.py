@@ -22,28 +22,17 @@ already.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
 from streamk.encoding.rows import typed
 from streamk.experts import factor
-from streamk.experts.expert import (
-    EVENTS,
-    ITERATE,
-    Array,
-    Columns,
-    Counts,
-    Expert,
-    Floats,
-    Shares,
-    count_step,
-    step,
-)
+from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Shares, count_step, step
 from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
@@ -132,7 +121,7 @@ class Subspace(Expert):
         if self.within(columns):
             self._begin(self.basis.shape[1])
 
-    def rearrange(self, places: NDArray[np.int64]) -> None:
+    def rearrange(self, places: Integers) -> None:
         """Move column ``j`` of the map to ``places[j]``; the subspace is dropped."""
         super().rearrange(places)
         self._begin(self.coefficients.shape[2])
@@ -144,7 +133,7 @@ class Subspace(Expert):
         super().merge_from(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])
 
-    def state_dict(self) -> dict[str, NDArray[Any]]:
+    def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps."""
         kept = super().state_dict() | {"schedule": self.schedule}
         if self.schedule[_SEEN]:
@@ -153,7 +142,7 @@ class Subspace(Expert):
             kept |= {"basis": self.basis, "diagonal": self.diagonal, "factor": self.factor}
         return kept
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
         super().load_state_dict(arrays)
         self._begin(self.coefficients.shape[2])
@@ -187,7 +176,7 @@ def _test(basis):
 
 
 @overload(step, jit_options=INNER)
-def _step(expert, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     if expert.instance_class is not Subspacing:
         return None
 

@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Places
 from streamk.compiling import ENTRY
 
 GOLDEN64 = 0x9E3779B97F4A7C15
@@ -89,7 +90,7 @@ def mix64_int(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def uniforms(key: int, count: int) -> NDArray[np.float64]:
+def uniforms(key: int, count: int) -> Array:
     """Return ``count`` uniform numbers of one stream, strictly inside (0, 1), as ``float64``.
 
     Counter ``i`` gives ``(bits32 + ½) · 2⁻³²``.
@@ -102,7 +103,7 @@ def uniforms(key: int, count: int) -> NDArray[np.float64]:
 _WORDS = 2  # of 32 bits, a random number
 
 
-def uniform_doubles(seed: int, stream: int, count: int) -> NDArray[np.float64]:
+def uniform_doubles(seed: int, stream: int, count: int) -> Array:
     """Return ``count`` numbers in ``[0, 1)``, of 53 random bits each, of one stream of a seed."""
     words = np.empty(_WORDS * count, dtype=np.uint32)
     fill_bits(np.uint64(mix64_int(seed + (stream + 1) * GOLDEN64)), words)  # the key of one block
@@ -110,6 +111,6 @@ def uniform_doubles(seed: int, stream: int, count: int) -> NDArray[np.float64]:
     return ((high << np.uint64(21)) + (low >> np.uint64(11))) * 2.0**-53
 
 
-def permutation(seed: int, stream: int, count: int) -> NDArray[np.intp]:
+def permutation(seed: int, stream: int, count: int) -> Places:
     """Return a random order of ``0 … count − 1``."""
     return np.argsort(uniform_doubles(seed, stream, count), kind="stable")

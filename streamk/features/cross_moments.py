@@ -23,8 +23,8 @@ from typing import Any, Self
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.features.plain import column_of
@@ -37,7 +37,6 @@ _FIRST = 100  # events before the first, until scales are stable
 _CLIP = 3.0
 _LEAST = 1e-6  # minimum variance of an input
 _LARGEST = 1e100
-Array = NDArray[np.float64]
 
 
 class CrossMoments:
@@ -138,14 +137,14 @@ class CrossMoments:
                 )
         self.sums += np.tril(added)
 
-    def arrays(self, used: int) -> dict[str, NDArray[Any]]:
+    def arrays(self, used: int) -> Arrays:
         """Return the arrays for a model file, of columns in use; none before the first event."""
         if not self.sums[0, 0, 0]:
             return {}
         row, column = np.tril_indices(used)
         return {"map.products": self.sums[:, row, column], "map.squares": self.squares}
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], used: int) -> None:
+    def load_state_dict(self, arrays: Arrays, used: int) -> None:
         """Restore the arrays of a model file after checking them."""
         if "map.products" not in arrays:
             return

@@ -26,12 +26,13 @@ random one. A test costs one more prediction, and an event has at most one test.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
 from streamk.features.counter import mix64
@@ -46,19 +47,18 @@ _EXCHANGE, _POOLED = 0x65786368616E6765, 0x706F6F6C  # separate streams for the 
 _GRID = np.linspace(0.0, 1.0, 201)
 _NONE = 1.0  # prior odds of a useless field
 _MOST = 1e100
-Array = NDArray[np.float64]
 
 
 class ExchangeRecord(NamedTuple):
     """Tests and pool for compiled code; see :class:`Exchanges`. ``places`` is the hash table of tags."""
 
     tags: Keys
-    places: NDArray[np.int64]
+    places: Integers
     tests: Array
     pool_keys: NDArray[np.uint64]
     pool_slots: NDArray[np.int32]
-    pool_values: NDArray[np.float32]
-    pool_counts: NDArray[np.int64]
+    pool_values: Floats
+    pool_counts: Integers
 
 
 class Exchanges:
@@ -79,8 +79,8 @@ class Exchanges:
         self.tests: Array = np.zeros((FIELDS, 4))
         self.pool_keys: NDArray[np.uint64] = np.zeros((POOL, WIDTH), dtype=np.uint64)
         self.pool_slots: NDArray[np.int32] = np.zeros((POOL, WIDTH), dtype=np.int32)
-        self.pool_values: NDArray[np.float32] = np.zeros((POOL, WIDTH), dtype=np.float32)
-        self.pool_counts: NDArray[np.int64] = np.zeros(POOL, dtype=np.int64)
+        self.pool_values: Floats = np.zeros((POOL, WIDTH), dtype=np.float32)
+        self.pool_counts: Integers = np.zeros(POOL, dtype=np.int64)
 
     @property
     def record(self) -> ExchangeRecord:
@@ -131,7 +131,7 @@ class Exchanges:
             for name in _POOL:
                 getattr(self, name)[k :: len(others)] = getattr(other, name)[k :: len(others)]
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays for a model file; none before the first test."""
         tags = in_use(self.tags)
         if not tags:
@@ -145,7 +145,7 @@ class Exchanges:
             **kept,
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def load_state_dict(self, arrays: Arrays) -> None:
         """Restore the arrays of a model file after checking them."""
         if "map.field_tags" not in arrays:
             return

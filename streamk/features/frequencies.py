@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Floats, Integers
 from streamk.compiling import ENTRY, INNER, both
 from streamk.features.counter import stream_key
 from streamk.features.random_numbers import GROUP, fill_cauchy, fill_normals
@@ -120,9 +121,9 @@ class FrequencyCache:
 
     def _allocate(self, rows: int) -> None:
         cells = 1 << max(3, (2 * rows - 1).bit_length())
-        self.rows: NDArray[np.float32] = np.empty((rows, self.width), dtype=np.float32)
+        self.rows: Floats = np.empty((rows, self.width), dtype=np.float32)
         self.table: NDArray[np.uint64] = np.zeros((2, cells), dtype=np.uint64)
-        self.counts: NDArray[np.int64] = np.array([0, 0, self.most])
+        self.counts: Integers = np.array([0, 0, self.most])
 
     def reserve(self, inputs: int) -> None:
         """Resize for an event of ``inputs`` inputs."""

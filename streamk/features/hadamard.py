@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Integers
 from streamk.compiling import INNER, both
 from streamk.features.lanes import HERE, LANES
 from streamk.features.sweeps import opening, plain, turning
@@ -25,7 +25,7 @@ from streamk.features.sweeps import opening, plain, turning
 MOST_BITS = 16
 
 
-def groups_of(bits: int) -> NDArray[np.int64]:
+def groups_of(bits: int) -> Integers:
     """Return the groups of levels of a transform of ``2**bits``, lowest first."""
     count = max(2, -(-bits // 5))
     return np.array([bits // count + (i < bits % count) for i in range(count)], dtype=np.int64)

@@ -25,8 +25,8 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from streamk.arrays import Floats
 from streamk.compiling import ENTRY, both, fma
 
 PHASES = 0
@@ -82,7 +82,7 @@ def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):
 ROWS, LANES = 4, 16
 
 
-def pack(frequencies: NDArray[np.float32]) -> NDArray[np.float32]:
+def pack(frequencies: Floats) -> Floats:
     """Return frequencies ``(d, columns)`` as panels, ``(columns/16 · d, 16)``."""
     d, columns = frequencies.shape
     panels = frequencies.reshape(d, columns // LANES, LANES).transpose(1, 0, 2)

@@ -37,8 +37,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.registry import cpu_target
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import both
 
 LANES = 16
@@ -197,14 +197,14 @@ def empty_aligned(count):
     return buffer[skip : skip + count]
 
 
-def aligned(array: NDArray[np.float32]) -> NDArray[np.float32]:
+def aligned(array: Floats) -> Floats:
     """Return a contiguous copy aligned to 64 bytes, where vectors are read fastest."""
-    copy: NDArray[np.float32] = empty_aligned(array.size).reshape(array.shape)
+    copy: Floats = empty_aligned(array.size).reshape(array.shape)
     copy[:] = array
     return copy
 
 
-def zeros_aligned(count: int) -> NDArray[np.float64]:
+def zeros_aligned(count: int) -> Array:
     """Return float64 zeros aligned to 64 bytes, whose memory is allocated at the first use."""
     more = LINE // 8
     buffer = np.zeros(count + more)

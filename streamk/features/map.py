@@ -10,11 +10,12 @@ in turn; within the features of one kernel, every 32 have the next scale.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats, Integers, Json, Places
 from streamk.encoding.rows import LARGEST_UNSCALED, MOST_SLOTS, Rows
 from streamk.features import spectra
 from streamk.features.activation import COSINE
@@ -45,7 +46,6 @@ _KEPT = (
     "_covered",
     "sections",
 )
-Floats = NDArray[np.float32]
 
 
 def width_of(features: int) -> int:
@@ -88,14 +88,14 @@ class MapRecord(NamedTuple):
     """
 
     block_keys: NDArray[np.uint64]
-    families: NDArray[np.int64]
-    runs: NDArray[np.int64]
+    families: Integers
+    runs: Integers
     waves: Floats
     kind: int
     features: int
     sections: SectionRecord | None
     table: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    counts: Integers
     frequencies: Floats
 
 
@@ -180,7 +180,7 @@ class FeatureMap:
             None if self.sections is None else self.sections.record, cache.table, cache.counts, cache.rows,
         )  # fmt: skip
 
-    def _phases_and_radii(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _phases_and_radii(self) -> tuple[Array, Array]:
         """Return phases (0 without cosines) and ``√a/ℓ``, for cosines in turns.
 
         With structured directions, the second sixteen features of a span repeat the first, a quarter of a
@@ -274,23 +274,23 @@ class FeatureMap:
         frequency_matrix(self._keys[blocks], self._families[blocks], self.waves[_RADII, tile], keys, matrix)
         return matrix
 
-    def runs_in(self, tile: slice) -> NDArray[np.int64]:
+    def runs_in(self, tile: slice) -> Integers:
         """Return the runs of a tile of whole blocks, counted from its first column."""
         runs = self.record.runs.copy()
         runs[:, :2] = np.clip(runs[:, :2], tile.start, tile.stop) - tile.start
         return runs[runs[:, 0] < runs[:, 1]]
 
-    def columns_by_inputs(self, tile: slice) -> list[NDArray[np.intp] | slice]:
+    def columns_by_inputs(self, tile: slice) -> list[Places | slice]:
         """Return the columns of a tile for each family of inputs of :func:`exponents_of`."""
         if len(self.exponents) == 1:
             return [slice(None)]
         inputs = np.repeat(self._families, BLOCK)[tile]
         return [np.flatnonzero(inputs == k) for k in range(len(self.exponents))]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {name: self.__dict__[name] for name in _KEPT}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Json) -> None:
         self.__dict__.update(state)
         self.regenerate()
 

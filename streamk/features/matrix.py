@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Floats, Integers
 from streamk.compiling import ENTRY
 from streamk.encoding.rows import ABSENT, UNSCALED, Rows, slices
 from streamk.encoding.scaling import scale_of, scale_rows
@@ -26,14 +26,11 @@ from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.features.structured import project_chunks, project_matrix
 from streamk.threads import compiled_threads, on_threads
 
-Floats = NDArray[np.float32]
 _ROWS = 64  # rows per chunk of a thread, a multiple of sixteen
 _SHARES = 8  # of a matrix, if they are not too large
 
 
-def fill(
-    e: FeatureMap, rows: Rows, statistics: NDArray[np.float64], amplitude: np.float32, out: Floats
-) -> None:
+def fill(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
     """Fill ``out`` (n, ≥ features) with the features of rows; surplus columns become 0.
 
     Parameters
@@ -86,9 +83,7 @@ def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32,
         e.make_room()
 
 
-def project(
-    e: FeatureMap, X: NDArray[Any], places: NDArray[np.int64], amplitude: np.float32, out: Floats
-) -> bool:
+def project(e: FeatureMap, X: AnyArray, places: Integers, amplitude: np.float32, out: Floats) -> bool:
     """Fill ``out`` (n, features) with features of a matrix of numbers; column ``j`` has slot ``places[j]``.
 
     Returns False, with ``out`` undefined, if rows need encoding: several segments, a kernel without cosines,

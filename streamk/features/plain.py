@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Integers
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.label_history import COLUMNS, recall
 from streamk.encoding.rows import CATEGORY
@@ -52,7 +53,7 @@ def columns_of(keys: list[int], most: int = LINEAR) -> Keys:
     return columns
 
 
-def index_of(keys: Keys) -> NDArray[np.int64]:
+def index_of(keys: Keys) -> Integers:
     """Return the hash table from keys to columns."""
     index = np.zeros(_SPARSE * len(keys), dtype=np.int64)
     for column, key in enumerate(in_use(keys), 1):

@@ -7,17 +7,17 @@ number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Floats
 from streamk.encoding.rows import slices
 from streamk.features.activation import AMPLITUDE, activate
 from streamk.features.map import FeatureMap
 from streamk.threads import on_threads, one_blas_thread
 
-Floats = NDArray[np.float32]
 _TILE = 2048  # features in one matrix product
 _INPUTS = 4096  # inputs in one matrix product
 _GRAM_TILE = 256  # columns of a Gram matrix in one matrix product
@@ -71,7 +71,7 @@ def products_on_threads(work: Callable[[_Job], _Result], jobs: Sequence[_Job]) -
         return on_threads(work, jobs)
 
 
-def add_gram(out: NDArray[np.float64], left: NDArray[Any], right: NDArray[Any]) -> None:
+def add_gram(out: Array, left: AnyArray, right: AnyArray) -> None:
     """Add ``leftᵀ right`` to the lower triangle of ``out`` (in whole tiles), on threads."""
 
     def work(columns: slice) -> None:

@@ -34,8 +34,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import CALLED, INNER
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS
@@ -50,8 +50,6 @@ _RISE = 1.1
 _MIXED = 0.02
 _RARELY = 4  # gradients at one event in so many times the number of inputs
 _FEWEST = 8
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 
 def no_relevance() -> tuple[Array, Array, Floats, Floats]:

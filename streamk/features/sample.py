@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Arrays, Floats, Integers, Places
 from streamk.compiling import INNER
 from streamk.encoding.label_history import COLUMNS
 from streamk.encoding.rows import (
@@ -31,15 +32,13 @@ from streamk.features.plain import LINEAR
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each
 _NAME = "map.sample"
 _LARGEST_LABEL, _LARGEST_SAID = 1e6, 1e200
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 
 class SampleRecord(NamedTuple):
     """The sample for compiled code; see :class:`EventSample`."""
 
-    filled: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    filled: Integers
+    counts: Integers
     slots: NDArray[np.int32]
     keys: NDArray[np.uint64]
     values: Array
@@ -62,7 +61,7 @@ class Sampled(NamedTuple):
     def __len__(self) -> int:
         return int(self.goal.shape[1])
 
-    def select(self, events: NDArray[np.intp]) -> Sampled:
+    def select(self, events: Places) -> Sampled:
         """Return some of the events."""
         return Sampled(
             self.rows.select(events), self.labels[events], self.goal[:, events], self.said[:, events]
@@ -117,7 +116,7 @@ class EventSample:
             rows = stack([moved(sampled.rows, places)])
             self.put(Sampled(rows, sampled.labels, sampled.goal, sampled.said))
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays for a model file; none before the first event."""
         if not len(self):
             return {}
@@ -130,7 +129,7 @@ class EventSample:
             **said,
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], slots: int, largest: float) -> None:
+    def load_state_dict(self, arrays: Arrays, slots: int, largest: float) -> None:
         """Restore the arrays of a model file after checking them for so many slots of numbers."""
         if f"{_NAME}.values" not in arrays:
             return
@@ -155,7 +154,7 @@ class EventSample:
         self.put(Sampled(rows, labels, goal, said))
 
 
-def _arrays(inputs: Any) -> list[NDArray[Any]]:
+def _arrays(inputs: Any) -> list[AnyArray]:
     return [inputs.slots, inputs.keys, inputs.values]
 
 

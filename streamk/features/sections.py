@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Arrays, Floats, Integers, Places
 from streamk.encoding.rows import typed
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
@@ -44,7 +45,6 @@ _LEAST = 1e-9  # variance of targets
 IDENTITY, DIAGONAL, WHOLE = 0, 1, 2  # kinds of transforms
 _KINDS = (DIAGONAL, WHOLE)
 _INPUTS = np.array([0, 1, 2, 1, 2])  # of features: the parts, and the growth of the blocks
-Array = NDArray[np.float64]
 
 
 class SectionRecord(NamedTuple):
@@ -59,20 +59,20 @@ class SectionRecord(NamedTuple):
 
     amplitude: np.float32
     columns: Keys
-    places: NDArray[np.int64]
+    places: Integers
     width: int
-    starts: NDArray[np.int64]
-    parts: NDArray[np.int64]
-    transforms: NDArray[np.float32]
+    starts: Integers
+    parts: Integers
+    transforms: Floats
     moments: Array
     gaps: Array
     learned: bool
     sums: Array
     squares: Array
     tags: NDArray[np.uint64]
-    factors: NDArray[np.float32]
+    factors: Floats
     field_tags: Keys
-    field_places: NDArray[np.int64]
+    field_places: Integers
     sample: SampleRecord
 
 
@@ -119,14 +119,14 @@ class Sections:
         return int(self._sizes.sum() if self.grown else self._sizes[: 1 + BLOCKS].sum())
 
     @property
-    def _starts(self) -> NDArray[np.int64]:
+    def _starts(self) -> Integers:
         """Start of the plain columns of each part."""
         whole = PLAIN + self._sizes[: 1 + BLOCKS]
         whole[1:] += self._sizes[1 + BLOCKS :]
         return np.asarray(np.cumsum(whole) - whole)
 
     @property
-    def _parts(self) -> NDArray[np.int64]:
+    def _parts(self) -> Integers:
         sizes, columns = self._sizes, self._starts[_INPUTS] + PLAIN
         columns[1 + BLOCKS :] += sizes[1 : 1 + BLOCKS]
         there = np.arange(len(sizes)) < (len(sizes) if self.grown else 1 + BLOCKS)
@@ -136,14 +136,14 @@ class Sections:
         """Grow the blocks to their maximum size."""
         self.grown = bool(self._sizes[-1])
 
-    def scales_at(self, features: NDArray[np.intp], own: NDArray[np.intp]) -> Array:
+    def scales_at(self, features: Places, own: Places) -> Array:
         """Return the scale of some features, with ``own`` their index among those of their kernel."""
         scales = np.array([COARSE, FINE, MIDDLE])
         half = self._sizes[0] // 2
         section = np.searchsorted([half, 2 * half], features, side="right")
         return np.asarray(scales[section, own % len(COARSE)])
 
-    def inputs_at(self, features: NDArray[np.intp]) -> NDArray[np.intp]:
+    def inputs_at(self, features: Places) -> Places:
         """Return the kind of inputs of some features: 0 unchanged, 1 and 2 under relevance."""
         return _INPUTS[np.searchsorted(np.cumsum(self._sizes), features, side="right")]
 
@@ -182,7 +182,7 @@ class Sections:
             self.kinds[block] = WHOLE if whole else DIAGONAL
             self.transforms[block], self.factors[block] = self._transform(error, whole)
 
-    def _transform(self, error: float, whole: bool) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _transform(self, error: float, whole: bool) -> tuple[Floats, Floats]:
         """Return the current ``T`` and factors; ``error`` is the mean squared error of the best expert."""
         used = slice(1, self._used)
         use, tags = self.exchanges.use(), self.tags[used].tolist()
@@ -268,7 +268,7 @@ class Sections:
         shared = [(ours[key], column) for column, key in theirs if key in ours]
         return [here for here, _ in shared], [there for _, there in shared]
 
-    def _as_ours(self, other: Sections, block: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def _as_ours(self, other: Sections, block: int) -> tuple[Floats, Floats]:
         """Return transform and factors of another learner's block, in the columns and fields of this one."""
         here, there = self._shared(other)
         transform = np.eye(MOST, dtype=np.float32)
@@ -286,7 +286,7 @@ class Sections:
             self.factors[block], factors
         )
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> Arrays:
         """Return the arrays for a model file: of relevance, the columns in use."""
         used = slice(0, self._used)
         return {
@@ -303,7 +303,7 @@ class Sections:
             **self.sample.arrays(),
         }
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], closed: bool = False) -> None:
+    def load_state_dict(self, arrays: Arrays, closed: bool = False) -> None:
         """Restore the arrays of a model file after checking them; if closed, without cross moments."""
         keys = typed(arrays, "map.columns", np.uint64, (len(arrays["map.columns"]),))
         used = min(len(keys) + 1, MOST)

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebfit, chebpts1, chebval
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats, Integers
 from streamk.features.counter import fill_bits, mix64_int, uniforms
 from streamk.features.hadamard import groups_of
 from streamk.features.lanes import LANES, aligned
@@ -45,13 +45,13 @@ class Structured(NamedTuple):
     its transform.
     """
 
-    segments: NDArray[np.int64]
-    row_signs: NDArray[np.float32]
-    lane_signs: NDArray[np.float32]
+    segments: Integers
+    row_signs: Floats
+    lane_signs: Floats
     copies: int
 
 
-def chi(n: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
+def chi(n: int, u: Array) -> Array:
     """Return the quantiles ``u`` of the length of a Gaussian vector of ``n ≥ 64`` numbers.
 
     ``√(2 γ⁻¹(n/2, u))`` is a smooth, almost linear function of the normal quantile of ``u``: a polynomial
@@ -59,12 +59,12 @@ def chi(n: int, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     from scipy.special import ndtri
 
-    lengths: NDArray[np.float64] = chebval(ndtri(u) / _FARTHEST, _chi_series(n))
+    lengths: Array = chebval(ndtri(u) / _FARTHEST, _chi_series(n))
     return lengths
 
 
 @cache
-def _chi_series(n: int) -> NDArray[np.float64]:
+def _chi_series(n: int) -> Array:
     from scipy.special import gammaincinv, ndtr
 
     points = chebpts1(24)
@@ -92,16 +92,16 @@ class Segments:
         Features per projection.
     """
 
-    def __init__(self, seed: int, slots: int, radii: NDArray[np.float64], copies: int) -> None:
+    def __init__(self, seed: int, slots: int, radii: Array, copies: int) -> None:
         self._seed, self._base, self._copies = seed, radii, copies
         projections = -(-len(radii) // (LANES * copies)) * LANES
         self._projection = np.arange(len(radii)) // (LANES * copies) * LANES + np.arange(len(radii)) % LANES
         self._projections = projections
         self.slots = 0
-        self.radii: list[NDArray[np.float32]] = []
+        self.radii: list[Floats] = []
         self._rows: list[list[int]] = []
-        self._row_signs: list[NDArray[np.float32]] = []
-        self._lane_signs: list[NDArray[np.float32]] = []
+        self._row_signs: list[Floats] = []
+        self._lane_signs: list[Floats] = []
         self.cover(slots)
 
     def cover(self, slots: int) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import Array, Floats
 from streamk.compiling import INNER, both
 from streamk.features.counter import mix64_int, stream_key
 
@@ -35,10 +36,10 @@ class Sketch(NamedTuple):
     """
 
     keys: NDArray[np.uint64]
-    gains: NDArray[np.float32]
+    gains: Floats
     constant: np.float32
-    cosines: NDArray[np.float32]
-    sines: NDArray[np.float32]
+    cosines: Floats
+    sines: Floats
 
 
 def sketch_size(features: int, scales: int) -> int:
@@ -60,7 +61,7 @@ def sketch_size(features: int, scales: int) -> int:
 
 
 def sketch_of(
-    seed: int, degree: int, constant: float, bandwidths: NDArray[np.float64], block: int, blocks: int = 1
+    seed: int, degree: int, constant: float, bandwidths: Array, block: int, blocks: int = 1
 ) -> Sketch:
     """Return the tables of ``blocks`` times ``block`` features, shared by one sketch for every bandwidth."""
     size = sketch_size(block, len(bandwidths))

@@ -51,7 +51,7 @@ def room_for_row(source: Any, keys: Any) -> int:
 
 
 @overload(room_for_row, jit_options=INNER)
-def _room_for_row(source, keys) -> Any:
+def _room_for_row(source, keys):
     if isinstance(source, types.NoneType):
         return lambda source, keys: _most_above(keys, np.uint64(ABSENT))
     if source.instance_class is Structured:
@@ -82,7 +82,7 @@ def rows_at_once(room, keys, frequencies):
 
 
 @overload(featurize, jit_options=INNER)
-def _featurize(source, features, inputs, found, counts, amplitude, phi) -> Any:
+def _featurize(source, features, inputs, found, counts, amplitude, phi):
     if isinstance(source, types.NoneType):
         return _keyed
     return {Structured: _structured, Sketch: _sketch}[source.instance_class]

@@ -26,8 +26,8 @@ exponential, ``S = sin(αU)/sin(U)^{1/α} · (sin((1 − α)U)/E)^{(1−α)/α}`
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.features.activation import COSINE, RAMP, SQUARED_RAMP, STEP
 from streamk.features.counter import mix64_int, uniforms
 from streamk.kernels import (
@@ -41,7 +41,6 @@ from streamk.kernels import (
     RationalQuadratic,
 )
 
-Array = NDArray[np.float64]
 NORMAL, CAUCHY = 0, 1  # families of directions
 
 

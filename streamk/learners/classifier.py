@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
+from streamk.arrays import Array
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
 from streamk.encoding.targets import check_weight, check_weights, targets, without_label
 from streamk.learners.learner import Learner
-
-Array = NDArray[np.float64]
 
 
 class Classifier(Learner, base.MiniBatchClassifier):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
+from streamk.arrays import Array, Json
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
-from streamk.learners.learner import Array, Learner
+from streamk.learners.learner import Learner
 
 
-def describe(learner: Learner) -> dict[str, Any]:
+def describe(learner: Learner) -> Json:
     """Return a description of a learner, as values that JSON takes.
 
     Returns
@@ -55,18 +55,18 @@ def describe(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _changed(learner: Learner) -> dict[str, Any]:
+def _changed(learner: Learner) -> Json:
     defaults = {field.name: field.default for field in fields(learner)}  # type: ignore[arg-type]
     values = learner._parameters()
     given = learner._get_params()
     return {name: values[name] for name in values if name != "seed" and given[name] != defaults[name]}
 
 
-def _inputs(learner: Learner) -> list[dict[str, Any]]:
+def _inputs(learner: Learner) -> list[Json]:
     inputs = learner._codec.inputs
     found = []
     for name, slot in inputs.numbers.items():
-        row: dict[str, Any] = {"name": name, "mean": None, "deviation": None, "median": None}
+        row: Json = {"name": name, "mean": None, "deviation": None, "median": None}
         if inputs.scaled:
             row |= _scale(inputs.statistics[slot])
         if name in inputs.transforms:

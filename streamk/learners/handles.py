@@ -89,7 +89,7 @@ def _make_handle(value: Any) -> Any:
 
 
 @overload(_make_handle, jit_options=INNER)
-def _handle_of_type(value) -> Any:
+def _handle_of_type(value):
     if getattr(value, "instance_class", None) is ModelView:
         whole = HandleType(list(zip(value.fields, value.types, strict=True)))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from river.conf.interval import Interval
 
+from streamk.arrays import Array, Arrays, Json, Places
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
@@ -35,7 +35,6 @@ from streamk.parameters import check_level, check_mixture
 from streamk.schedules import DOUBLING, Growth
 
 _FIRST = 1000  # events before relevance is used
-Array = NDArray[np.float64]
 _HORIZON = 10_000_000  # events that scales count: they follow a shift or another unit, and fade hardly at all
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
@@ -77,7 +76,7 @@ class _Kernel(StreamingLearner):
         self._stale = StaleExperts(count, self._classifies, logits)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Json:
         """Return what the learner knows of itself, as values that JSON takes.
 
         ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
@@ -90,7 +89,7 @@ class _Kernel(StreamingLearner):
         """
         stacking = self._combiner
         weights = stacking.mean_weights
-        experts: list[dict[str, Any]] = [
+        experts: list[Json] = [
             {"expert": name, "weight": round(float(weight), 4), "error": float(f"{error:.4g}")}
             for name, weight, error in zip(self._names, weights, stacking.losses, strict=True)
         ]
@@ -131,7 +130,7 @@ class _Kernel(StreamingLearner):
             stale = self._standing
             stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
 
-    def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
+    def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
         """Learn rows one by one; a target that is NaN is none."""
         stale, unlabelled = self._standing, np.isnan(goal[0])
         before = stale.unlabelled(self.events)
@@ -185,9 +184,7 @@ class _Kernel(StreamingLearner):
         super()._learned()
 
     @classmethod
-    def _from_parts(
-        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
-    ) -> Self:
+    def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         made = super()._from_parts(header, arrays, closed)
         made._looked = made.events
         return made

@@ -59,7 +59,7 @@ def step_all(
 
 
 @overload(evaluate_all, jit_options=INNER)
-def _evaluate_all(groups, phi, i, outputs, e) -> Any:
+def _evaluate_all(groups, phi, i, outputs, e):
     if not len(groups):
         return lambda groups, phi, i, outputs, e: None
 
@@ -73,7 +73,7 @@ def _evaluate_all(groups, phi, i, outputs, e) -> Any:
 
 
 @overload(step_all, jit_options=INNER)
-def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual) -> Any:
+def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
     if not len(groups):
         return lambda groups, phi, i, outputs, e, aim, known, weight, residual: None
 
@@ -92,7 +92,7 @@ def count_all(groups: Any) -> int:
 
 
 @overload(count_all, jit_options=INNER)
-def _count_all(groups) -> Any:
+def _count_all(groups):
     count = sum(len(group) for group in groups)
     return lambda groups: count
 

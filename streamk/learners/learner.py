@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
 from streamk import model_file
+from streamk.arrays import Array, Arrays, Json
 from streamk.encoding.batches import Batch, portions
 from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
@@ -22,7 +22,6 @@ from streamk.encoding.labels import plain
 from streamk.encoding.rows import slices
 from streamk.learners.kernel_loop import observe_block
 
-Array = NDArray[np.float64]
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 
@@ -155,11 +154,11 @@ class Learner(base.Estimator):
         """Return what :meth:`save` would write."""
         return model_file.pack(*self._to_parts())
 
-    def _get_params(self) -> dict[str, Any]:
+    def _get_params(self) -> Json:
         """Return the parameters; river finds the same by inspecting the signature, each time anew."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    def _parameters(self) -> dict[str, Any]:
+    def _parameters(self) -> Json:
         """Return the parameters as values that JSON takes."""
         parameters = {k: plain(v) for k, v in self._get_params().items()}
         return {
@@ -168,7 +167,7 @@ class Learner(base.Estimator):
         }
 
     @classmethod
-    def _with_parameters(cls, parameters: dict[str, Any]) -> Self:
+    def _with_parameters(cls, parameters: Json) -> Self:
         """Return a learner that knows nothing, of the parameters that :meth:`_parameters` gave."""
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
 
@@ -176,11 +175,11 @@ class Learner(base.Estimator):
         """Return the seed to begin with: the parameter, or a new one if it is None."""
         return secrets.randbits(63) if self.seed is None else self.seed
 
-    def _copied(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+    def _copied(self, header: Json, arrays: Arrays) -> Self:
         """Return the learner of these parts, which it does not share, closed."""
         return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
 
-    def _check_whole(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def _check_whole(self, header: Json, arrays: Arrays) -> None:
         """Raise a ValueError if a model file holds more than what this learner, made from it, keeps."""
         if model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
             raise ValueError("it has parts that do not belong to it")
@@ -191,14 +190,12 @@ class Learner(base.Estimator):
             raise ValueError("an event that it kept has no label")
 
     @abstractmethod
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _to_parts(self) -> tuple[Json, Arrays]:
         """Return the header and the arrays of a model file."""
 
     @classmethod
     @abstractmethod
-    def _from_parts(
-        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
-    ) -> Self:
+    def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         """Return the learner of these parts."""
 
     @abstractmethod
@@ -251,6 +248,6 @@ class Learner(base.Estimator):
         """Return predictions of every row, ``(n, K)``; K is 0 before any learning."""
 
 
-def with_prefix(arrays: dict[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+def with_prefix(arrays: Arrays, prefix: str) -> Arrays:
     """Return the arrays whose names begin so, by the rest of their names."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

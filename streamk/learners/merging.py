@@ -15,8 +15,8 @@ from functools import singledispatch
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Integers, Json
 from streamk.encoding.codec import Unit
 from streamk.encoding.label_history import MEAN, NUMBERS, SHARED
 from streamk.encoding.targets import check_weights
@@ -324,7 +324,7 @@ def _sections(part: StreamingLearner) -> Sections:
     return part._map.sections
 
 
-def _moved(expert: Expert, places: NDArray[np.int64]) -> Expert:
+def _moved(expert: Expert, places: Integers) -> Expert:
     """Return an expert whose columns have moved, a copy if any has."""
     if np.array_equal(places, np.arange(len(places))):
         return expert
@@ -333,7 +333,7 @@ def _moved(expert: Expert, places: NDArray[np.int64]) -> Expert:
     return copied
 
 
-def _moves(part: StreamingLearner, merged: StreamingLearner) -> NDArray[np.int64]:
+def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
     """Return where the columns of a part's map stand in the merged learner's, −1 for nowhere.
 
     Features under another relevance than the merged learner's are other features: it knows nothing of them.
@@ -411,7 +411,7 @@ _REMEDIES = {
 }
 
 
-def _identity(model: StreamingLearner) -> dict[str, Any]:
+def _identity(model: StreamingLearner) -> Json:
     assert model._map is not None
     slots = model._map.slots
     return {

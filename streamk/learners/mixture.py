@@ -20,8 +20,9 @@ For numbers, one more expert learns the size of errors, for intervals; it has no
 
 from __future__ import annotations
 
+from streamk.arrays import Array
 from streamk.experts.error_scale import ErrorScale
-from streamk.experts.expert import Array, Expert
+from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Arrays
 from streamk.encoding.rows import typed
 from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.lanes import aligned
 
 _PARTS = 4
-Live = Sequence[NDArray[Any]]
+Live = Sequence[AnyArray]
 
 
 class ParameterHistory:
@@ -46,8 +46,8 @@ class ParameterHistory:
     def __init__(self, delay: int) -> None:
         self.period = max(1, delay // _PARTS)
         self._count = -(-delay // self.period)
-        self.arrays: list[NDArray[Any]] = []
-        self._copies: list[NDArray[Any]] = []
+        self.arrays: list[AnyArray] = []
+        self._copies: list[AnyArray] = []
         self._taken = 0
 
     def begin(self, live: Live, events: int) -> None:
@@ -82,11 +82,11 @@ class ParameterHistory:
             asked[:] = copies[oldest]
             copies[oldest] = array
 
-    def state_dict(self, live: Live) -> dict[str, NDArray[Any]]:
+    def state_dict(self, live: Live) -> Arrays:
         """Return the arrays that a model file keeps: none if all is as it is now."""
         if all((asked == now).all() and (copies == now).all() for asked, copies, now in self._with(live)):
             return {}
-        found: dict[str, NDArray[Any]] = {}
+        found: Arrays = {}
         for k, (asked, copies, _) in enumerate(self._with(live)):
             whole = np.concatenate([asked[None], copies])
             used = np.flatnonzero(whole.any(axis=tuple(range(whole.ndim - 1)))).astype(np.int32)
@@ -96,7 +96,7 @@ class ParameterHistory:
     def _with(self, live: Live) -> Any:
         return zip(self.arrays, self._copies, live, strict=True)
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
+    def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
         """Take over the arrays of a model file, if they are possible; of none, what the arrays are now."""
         self.begin(live, events)
         for k, now in enumerate(live if "asked0.values" in arrays else ()):
@@ -111,5 +111,5 @@ class ParameterHistory:
             self.arrays[k][..., used], self._copies[k][..., used] = whole[0], whole[1:]
 
 
-def _copy(array: NDArray[Any]) -> NDArray[Any]:
+def _copy(array: AnyArray) -> AnyArray:
     return aligned(array) if array.dtype == np.float32 else array.copy()

@@ -27,9 +27,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from streamk.arrays import Array, Floats, Places
 from streamk.combining.combiner import combine
 from streamk.compiling import ENTRY
 from streamk.encoding.codec import Unit
@@ -51,8 +51,6 @@ from streamk.learners.kernel_loop import DONE, LACKING, adapt_many, count_all, e
 from streamk.threads import one_blas_thread
 
 _ROWS = 256  # whose columns are in memory at once, if they are not asked for
-Array = NDArray[np.float64]
-Floats = NDArray[np.float32]
 
 
 def answers(model: Any, rows: Rows, labels: Floats) -> tuple[Floats, Array]:
@@ -123,7 +121,7 @@ class Pool(NamedTuple):
     """
 
     events: Sampled
-    source: NDArray[np.intp]
+    source: Places
     weights: Array
     wanted: Array
 
@@ -264,7 +262,7 @@ def _better_kind(part: Any) -> int:
     return int(kinds[int(np.argmin(part._relevant_losses()))])
 
 
-def _order(events: Sampled) -> NDArray[np.intp]:
+def _order(events: Sampled) -> Places:
     """Return the order of a hash of what events hold."""
     rows = events.rows
     keys = np.broadcast_to(rows.keys, rows.values.shape)

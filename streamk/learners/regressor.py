@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from river import base
 
+from streamk.arrays import Array
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.targets import (
@@ -20,8 +20,6 @@ from streamk.encoding.targets import (
     without_label,
 )
 from streamk.learners.learner import Learner
-
-Array = NDArray[np.float64]
 
 
 class Regressor(Learner, base.MiniBatchRegressor):

@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Arrays, Integers
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
 from streamk.encoding.rows import typed
@@ -40,7 +41,7 @@ _FOLLOWED = 0.01  # share that the weights for fresh labels begin with
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _TRUSTED = 16.0  # events without a label before predictions change
 _UNKNOWN = -1.0
-Live = Sequence[NDArray[Any]]
+Live = Sequence[AnyArray]
 
 
 class StaleExperts:
@@ -66,7 +67,7 @@ class StaleExperts:
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
         self.combiner.level_shift.patience = np.inf
-        self.arrays: list[NDArray[Any]] = []
+        self.arrays: list[AnyArray] = []
         self.since = _UNKNOWN
         self._unlabelled = self._at = 0
 
@@ -118,7 +119,7 @@ class StaleExperts:
         waited, self.since = self.since < 0.0, float(events)
         return waited
 
-    def state_dict(self, events: int) -> dict[str, NDArray[Any]]:
+    def state_dict(self, events: int) -> Arrays:
         """Return the arrays that a model file keeps; none before the first copies."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
@@ -132,7 +133,7 @@ class StaleExperts:
                 found |= {f"stale.values{k}": array[..., used], f"stale.used{k}": used}
         return found
 
-    def load_state_dict(self, arrays: dict[str, NDArray[Any]], live: Live, events: int) -> None:
+    def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
         """Take over the arrays of a model file, if they are possible."""
         self.arrays = []
         self.grow(live)
@@ -167,9 +168,7 @@ def _period(events: float) -> float:
     return min(max(2.0 ** math.floor(math.log2(max(events, 1.0))), FIRST), PERIOD)
 
 
-def unlabelled_before(
-    unlabelled: NDArray[np.bool_], learned: NDArray[np.bool_], count: int
-) -> NDArray[np.int64]:
+def unlabelled_before(unlabelled: NDArray[np.bool_], learned: NDArray[np.bool_], count: int) -> Integers:
     """Return for ``n`` rows, and after them, how many events without a label came since the last learned.
 
     ``count`` is that before the first, and the result has ``n + 1`` numbers.

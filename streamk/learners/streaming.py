@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numba import typeof
-from numpy.typing import NDArray
 
+from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, Places
 from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
@@ -51,7 +51,6 @@ from streamk.parameters import check_map, check_parameters, directions_of, kerne
 from streamk.schedules import Growth
 from streamk.threads import on_threads, one_blas_thread
 
-Array = NDArray[np.float64]
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
 _SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out")
 compiled: Any = process_rows
@@ -173,11 +172,11 @@ class StreamingLearner(Learner):
         if self._stale is not None:
             self._stale.grow(self._coefficients())
 
-    def _live(self) -> list[NDArray[Any]]:
+    def _live(self) -> list[AnyArray]:
         """Return the arrays that must be known as they were, if labels come late."""
         return [*self._coefficients(), *self._combiner.live]
 
-    def _coefficients(self) -> list[NDArray[Any]]:
+    def _coefficients(self) -> list[AnyArray]:
         """Return the coefficients of all experts."""
         return [expert.coefficients for expert in self._experts]
 
@@ -268,7 +267,7 @@ class StreamingLearner(Learner):
                 continue
             self._learn_rows(piece, goals, learned, out[part])
 
-    def _learn_rows(self, rows: Rows, goal: Array, learned: NDArray[np.intp], out: Array) -> None:
+    def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
         """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
         start, done, growth = 0, 0.0, self._growth
         while start < goal.shape[1]:
@@ -602,7 +601,7 @@ class StreamingLearner(Learner):
         if self._is_frozen:
             raise ValueError("the learner is frozen; let the learner learn that frozen() was called on")
 
-    def _to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _to_parts(self) -> tuple[Json, Arrays]:
         named, arrays = self._codec.state_dict()
         found = {f"codec.{name}": array for name, array in arrays.items()} | self._combiner.state_dict()
         if self._map is not None:
@@ -628,9 +627,7 @@ class StreamingLearner(Learner):
         return header, found | self._pending.arrays()
 
     @classmethod
-    def _from_parts(
-        cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool = False
-    ) -> Self:
+    def _from_parts(cls, header: Json, arrays: Arrays, closed: bool = False) -> Self:
         self = cls._with_parameters(header["parameters"])
         self._is_frozen = header.get("frozen") is True
         self._codec.load_state_dict(header, with_prefix(arrays, "codec."))
@@ -648,7 +645,7 @@ class StreamingLearner(Learner):
             self._check_whole(header, arrays)
         return self
 
-    def _restore_experts(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], closed: bool) -> None:
+    def _restore_experts(self, header: Json, arrays: Arrays, closed: bool) -> None:
         inputs, slots, openings = self._codec.inputs, header["slots"], header["openings"]
         if not inputs.settled:
             raise ValueError("it has learned, and its directions are not chosen")
@@ -687,7 +684,7 @@ class StreamingLearner(Learner):
         if not all(expert.is_open for expert in self._experts):
             self._growth.open_again()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
 
 
@@ -699,7 +696,7 @@ def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: A
     return make_handle(ModelView(coding, source, features, experts, combiner, tests))
 
 
-def _with_coefficients(groups: Any, arrays: Iterator[NDArray[Any]]) -> Any:
+def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> Any:
     """Return the records of experts with other coefficients, the next array for each that has any."""
 
     def replaced(expert: Any) -> Any:
@@ -709,6 +706,6 @@ def _with_coefficients(groups: Any, arrays: Iterator[NDArray[Any]]) -> Any:
     return tuple(tuple(replaced(expert) for expert in group) for group in groups)
 
 
-def _both(outputs: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def _both(outputs: Sequence[Floats]) -> Floats:
     """Return outputs of experts, ``(sets, m, K)``, as ``(E, 2, m, K)``."""
     return np.array([given if len(given) > FINAL else given.repeat(2, axis=0) for given in outputs])

@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.codec import EVENTS, KNOWN
 from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import CLIP, GIVEN, HELD
@@ -36,7 +36,6 @@ _SMALL = 0.05  # an error whose logarithm is not looked at closer
 _PENALTY = 10.0
 _FENCE = 2.0  # ranges of the middle half
 _WHOLE = 0.9  # of the events, that the sample must hold
-Array = NDArray[np.float64]
 
 
 def look(learner: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from streamk.arrays import Array
 
 _TOGETHER = 10  # losses whose mean ADWIN is given
 
@@ -35,10 +36,10 @@ class Alarms:
         self.events: list[int] = []
         self._bounded, self._scale = bounded, 0.0
         self._seen = 0
-        self._rest: NDArray[np.float64] = np.zeros(0)
+        self._rest: Array = np.zeros(0)
         self._detector: Any = drift.ADWIN()
 
-    def add(self, losses: NDArray[np.float64]) -> None:
+    def add(self, losses: Array) -> None:
         """Add the losses of consecutive events; those that are no number count as the greatest."""
         losses = np.concatenate([self._rest, losses])
         whole = len(losses) // _TOGETHER * _TOGETHER
@@ -52,7 +53,7 @@ class Alarms:
             if detector.drift_detected and detector.estimation > before:
                 self.events.append(self._seen)
 
-    def _means(self, losses: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _means(self, losses: Array) -> Array:
         """Return the means of rows of losses, each between 0 and 1."""
         if not self._bounded:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -63,5 +64,5 @@ class Alarms:
                         break
                 shares = losses / (losses + self._scale)
             losses = np.where(losses == 0.0, 0.0, np.where(np.isfinite(losses), shares, 1.0))
-        means: NDArray[np.float64] = losses.mean(axis=1)
+        means: Array = losses.mean(axis=1)
         return means

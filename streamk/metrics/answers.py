@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from streamk.arrays import Array, Integers
 from streamk.compiling import ENTRY
-from streamk.metrics.exact import Floats, Integers
 from streamk.metrics.metric import LEAST_PROBABILITY
 
 
-def decisions(probabilities: Floats) -> Integers:
+def decisions(probabilities: Array) -> Integers:
     """Return the first of the most probable classes of each row, -1 where there is no prediction.
 
     Examples

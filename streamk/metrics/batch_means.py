@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from streamk.metrics.exact import Floats, State
+from streamk.arrays import Array, SavedState
 
 MOST = 256
 
@@ -38,9 +38,9 @@ class BatchMeans:
     def __init__(self) -> None:
         self.length = 1
         self.events = 0
-        self._sums: Floats = np.zeros(MOST)
+        self._sums: Array = np.zeros(MOST)
 
-    def add(self, values: Floats) -> None:
+    def add(self, values: Array) -> None:
         """Add values of consecutive events: losses, or differences of losses."""
         values = np.asarray(values, np.float64)
         while len(values):
@@ -59,21 +59,21 @@ class BatchMeans:
         self._sums = np.concatenate([pairs, np.zeros(MOST - len(pairs))])
         self.length *= 2
 
-    def means(self) -> Floats:
+    def means(self) -> Array:
         """Return the mean of every full unit."""
-        found: Floats = self._sums[: self.events // self.length] / self.length
+        found: Array = self._sums[: self.events // self.length] / self.length
         return found
 
     def mean(self) -> float:
         """Return the mean of all events, 0 if there were none."""
         return float(self._sums.sum()) / max(self.events, 1)
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
         return {"length": self.length, "events": self.events}, {"sums": self._sums.copy()}
 
     @classmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the units that a state is of."""
         header, arrays = state
         units = cls()

@@ -37,9 +37,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from streamk.arrays import Array
 from streamk.features.counter import uniforms
 from streamk.metrics.batch_means import BatchMeans
-from streamk.metrics.exact import Floats
 
 FEWEST = 16  # least units of an interval
 DRAWS = 999
@@ -69,12 +69,12 @@ class Spread(NamedTuple):
         Standard error of the mean of the units.
     """
 
-    blocks: Floats
+    blocks: Array
     drawn: int
     error: float
 
 
-def spread(means: Floats) -> Spread:
+def spread(means: Array) -> Spread:
     """Return the spread of the means of units, by steps 1 and 2 of the module.
 
     Examples
@@ -98,7 +98,7 @@ def spread(means: Floats) -> Spread:
     return Spread(blocks, count // size, math.sqrt(variance) / (1.0 - rho))
 
 
-def _carried(deviations: Floats) -> float:
+def _carried(deviations: Array) -> float:
     """Return the autocorrelation of consecutive units."""
     squares = float((deviations * deviations).sum())
     if squares == 0.0:
@@ -149,7 +149,7 @@ def interval(
     return Interval(mean, *ends, level)
 
 
-def _studentised(found: Spread) -> Floats:
+def _studentised(found: Spread) -> Array:
     count, drawn = len(found.blocks), found.drawn
     overall = float(found.blocks.var())
     if overall == 0.0:
@@ -157,5 +157,5 @@ def _studentised(found: Spread) -> Floats:
     places = (uniforms(_KEY, DRAWS * drawn) * count).astype(np.int64)
     blocks = found.blocks[places.reshape(DRAWS, drawn)]
     variances = (1.0 - 1.0 / drawn) * blocks.var(axis=1, ddof=1) + overall / drawn
-    ratios: Floats = blocks.mean(axis=1) * np.sqrt(drawn / variances)
+    ratios: Array = blocks.mean(axis=1) * np.sqrt(drawn / variances)
     return ratios

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from streamk.arrays import Array, Arrays, Integers, Json, SavedState
 from streamk.metrics.answers import count, decide_rows
-from streamk.metrics.exact import (
-    Arrays,
-    ExactSum,
-    Floats,
-    Header,
-    Integers,
-    State,
-    check_one_length,
-)
+from streamk.metrics.exact import ExactSum, check_one_length
 from streamk.metrics.metric import CLASSES
 from streamk.metrics.ranks import CELLS, area, count_cells
 from streamk.metrics.sums import Sums
@@ -95,7 +88,7 @@ class ClassSums(Sums):
         for counts in (self._counts, self._bins, self._ranks):
             counts[...] = 0
 
-    def add(self, targets: Integers, probabilities: Floats, last: Integers) -> None:
+    def add(self, targets: Integers, probabilities: Array, last: Integers) -> None:
         """Add events.
 
         Parameters
@@ -192,7 +185,7 @@ class ClassSums(Sums):
         """The mean squared error of probabilities, summed over classes and halved if there are two."""
         return self._squares.over(self.answered) / (2.0 if self.classes <= 2 else 1.0)
 
-    def each_class(self) -> dict[str, Any]:
+    def each_class(self) -> Json:
         """Return arrays over classes: how often ``targets`` and ``said``, ``precision``, ``recall``, ``f1``.
 
         What is divided by 0 is 0.
@@ -207,7 +200,7 @@ class ClassSums(Sums):
             "f1": 2 * right / np.maximum(targets + said, 1),
         }
 
-    def calibration(self) -> dict[str, Any]:
+    def calibration(self) -> Json:
         """Return arrays over bins of the top probability: ``events``, ``confidence`` and ``accuracy``.
 
         Bins are even from 0 to 1, each with its upper edge; confidence and accuracy of an empty one are 0.
@@ -231,9 +224,9 @@ class ClassSums(Sums):
             return np.nan, np.nan
         return sum(pair[0] for pair in found) / len(found), sum(pair[1] for pair in found) / len(found)
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
-        header: Header = {
+        header: Json = {
             "events": self.events,
             "ranked": self.ranked,
             "unchanged": self.unchanged,
@@ -251,7 +244,7 @@ class ClassSums(Sums):
         return header, arrays
 
     @classmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the sums that a state is of."""
         header, arrays = state
         sums = cls(len(arrays["counts"]), header["ranked"])

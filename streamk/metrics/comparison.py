@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
+from streamk.arrays import Array
 from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.bootstrap import FEWEST, Interval, spread
-from streamk.metrics.exact import Floats
 from streamk.metrics.metric import METRICS
 
 SURENESS = (0.001, 0.01, 0.05)  # reported bounds of p; the last is that of a tie
@@ -154,7 +154,7 @@ def compare(
     return Comparison(*names, found, p, bound, sure * advantages.length, ahead * advantages.length)
 
 
-def _tested(means: Floats, mean: float, level: float) -> tuple[Interval, float]:
+def _tested(means: Array, mean: float, level: float) -> tuple[Interval, float]:
     """Return the confidence interval of a mean advantage, and its p value.
 
     Both come from one distribution, Student's t, so the interval excludes 0 exactly if ``p`` is below the
@@ -168,7 +168,7 @@ def _tested(means: Floats, mean: float, level: float) -> tuple[Interval, float]:
     return Interval(mean, mean - width, mean + width, level), p
 
 
-def chance(means: Floats) -> float:
+def chance(means: Array) -> float:
     """Return the two-sided p value of the mean for a true mean of 0.
 
     Examples
@@ -180,7 +180,7 @@ def chance(means: Floats) -> float:
     return _tested(means, float(means.mean()), LEVEL)[1]
 
 
-def _sure_since(means: Floats, bound: float) -> int:
+def _sure_since(means: Array, bound: float) -> int:
     """Return the number of units after which the result of the test never changed."""
     sign, units = means.mean() > 0.0, len(means)
     while units > FEWEST:
@@ -191,7 +191,7 @@ def _sure_since(means: Floats, bound: float) -> int:
     return units
 
 
-def _ahead_since(means: Floats, latest: int) -> int:
+def _ahead_since(means: Array, latest: int) -> int:
     """Return the most likely first unit of the lead, not after the latest."""
     count = len(means)
     rest = np.cumsum(means[::-1])[::-1]  # from each unit to the end

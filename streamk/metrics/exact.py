@@ -23,15 +23,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, SavedState
 from streamk.compiling import ENTRY
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Header = dict[str, Any]
-Arrays = dict[str, NDArray[Any]]
-State = tuple[Header, Arrays]  # values that JSON takes, and arrays of float64 or int64
 
 _UNIT = 1126  # a sum counts units of 2**-_UNIT
 _EXPONENTS, _BIAS = 2048, 1075  # of float64; a mantissa of 53 bits is times 2**(exponent - bias)
@@ -91,12 +85,12 @@ class ExactSum:
         self.units = units
         self.special = special
 
-    def add(self, values: Floats) -> None:
+    def add(self, values: Array) -> None:
         """Add all values of an array of one axis."""
         for start in range(0, len(values), _MOST):
             self._add(values[start : start + _MOST])
 
-    def _add(self, values: Floats) -> None:
+    def _add(self, values: Array) -> None:
         halves = np.zeros((_EXPONENTS, 2), np.int64)
         least, most = _add_halves(np.ascontiguousarray(values).view(np.int64), halves)
         if most == _EXPONENTS - 1:
@@ -138,7 +132,7 @@ class ExactSum:
         return cls(int(units, 16), float(special))
 
 
-def squares(values: Floats) -> Floats:
+def squares(values: Array) -> Array:
     """Return numbers whose exact sum is that of the squares: the rounded squares, then what rounding took.
 
     Dekker's product (1971) with the mantissa cut in halves; ``Σ y²`` is then good for a variance even where
@@ -160,7 +154,7 @@ def squares(values: Floats) -> Floats:
     return np.concatenate([rounded, np.where(np.isfinite(rounded), taken, 0.0)])
 
 
-def nest(**parts: State) -> State:
+def nest(**parts: SavedState) -> SavedState:
     """Return several states as one, each array's name led by its part's.
 
     Examples
@@ -173,7 +167,7 @@ def nest(**parts: State) -> State:
     return header, arrays
 
 
-def part_of(state: State, name: str) -> State:
+def part_of(state: SavedState, name: str) -> SavedState:
     """Return one of the states that :func:`nest` made one of."""
     header, arrays = state
     lead = f"{name}."

@@ -7,7 +7,8 @@ from typing import Self
 
 import numpy as np
 
-from streamk.metrics.exact import ExactSum, Floats, State, check_one_length, squares
+from streamk.arrays import Array, SavedState
+from streamk.metrics.exact import ExactSum, check_one_length, squares
 from streamk.metrics.metric import NUMBERS
 from streamk.metrics.sums import Sums
 
@@ -53,7 +54,7 @@ class NumberSums(Sums):
         self._sums = {name: ExactSum() for name in _SUMS}
 
     def add(
-        self, targets: Floats, predictions: Floats, lower: Floats | None = None, upper: Floats | None = None
+        self, targets: Array, predictions: Array, lower: Array | None = None, upper: Array | None = None
     ) -> None:
         """Add events, with the ends of their intervals if there are any.
 
@@ -80,7 +81,7 @@ class NumberSums(Sums):
         elif lower is not None or upper is not None:
             raise ValueError("an interval has two ends; one was given")
 
-    def _add_intervals(self, targets: Floats, lower: Floats, upper: Floats) -> None:
+    def _add_intervals(self, targets: Array, lower: Array, upper: Array) -> None:
         check_one_length((targets, lower, upper))
         whole = np.isfinite(lower) & np.isfinite(upper)
         if not whole.all():
@@ -147,14 +148,14 @@ class NumberSums(Sums):
         """
         return self._sums["pinball"].over(2 * self.bounded) if self.bounded else None
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
         counts = {"level": self.level, "events": self.events}
         counts |= {"bounded": self.bounded, "covered": self.covered}
         return {**counts, "sums": {name: total.text() for name, total in self._sums.items()}}, {}
 
     @classmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the sums that a state is of."""
         header, _ = state
         sums = cls(header["level"])
@@ -163,6 +164,6 @@ class NumberSums(Sums):
         return sums
 
 
-def _pinball(distances: Floats, quantile: float) -> Floats:
-    found: Floats = np.maximum(quantile * distances, (quantile - 1.0) * distances)
+def _pinball(distances: Array, quantile: float) -> Array:
+    found: Array = np.maximum(quantile * distances, (quantile - 1.0) * distances)
     return found

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from streamk.arrays import Integers
 from streamk.compiling import ENTRY, both
 
 CELLS = 8192
@@ -54,7 +54,7 @@ def count_cells(targets, probabilities, said, ranks):
             ranks[k, 1 if k == targets[row] else 0, score_cell(p)] += 1
 
 
-def area(own: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[float, float]:
+def area(own: Integers, other: Integers) -> tuple[float, float]:
     """Return the AUC of how often cells were hit by the class and by others, and its largest error.
 
     Both are NaN if either was never seen.

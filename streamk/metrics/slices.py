@@ -17,7 +17,8 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from streamk.metrics.exact import State, check_one_length, nest, part_of
+from streamk.arrays import SavedState
+from streamk.metrics.exact import check_one_length, nest, part_of
 from streamk.metrics.sums import Sums
 from streamk.metrics.windows import KINDS, kind_of
 
@@ -143,7 +144,7 @@ class Slices(Generic[S]):
             return 0, groups_of(self._edges).index(name)
         return 0, -self._sums[name].events  # ties in order of appearance
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return the state for :meth:`restored`."""
         if self._decided or len(self._values) >= LOOK:
             self._sort()
@@ -158,12 +159,12 @@ class Slices(Generic[S]):
             "given": [array is not None for array in waiting],
         }
         arrays = {f"waiting{k}": array for k, array in enumerate(waiting) if array is not None}
-        own: State = (header, arrays)
+        own: SavedState = (header, arrays)
         slices = {f"slice{k}": sums.state() for k, sums in enumerate(self._sums.values())}
         return nest(slices=own, empty=self._empty.state(), **slices)
 
     @classmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the slices of a state."""
         header, arrays = part_of(state, "slices")
         kind = KINDS[header["kind"]]

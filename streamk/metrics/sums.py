@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
-from streamk.metrics.exact import State
+from streamk.arrays import SavedState
 from streamk.metrics.metric import Metric
 
 
@@ -38,12 +38,12 @@ class Sums(ABC):
         """Add the events of other sums, which do not change."""
 
     @abstractmethod
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
 
     @classmethod
     @abstractmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the sums of a state."""
 
     @classmethod

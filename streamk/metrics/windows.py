@@ -6,12 +6,13 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from streamk.arrays import Array, Json, SavedState
 from streamk.metrics.classes import ClassSums
-from streamk.metrics.exact import Floats, State, check_one_length, nest, part_of
+from streamk.metrics.exact import check_one_length, nest, part_of
 from streamk.metrics.numbers import NumberSums
 from streamk.metrics.sums import Sums
 
-KINDS: dict[str, Any] = {"classes": ClassSums, "numbers": NumberSums}
+KINDS: Json = {"classes": ClassSums, "numbers": NumberSums}
 S = TypeVar("S", bound=Sums)
 
 
@@ -53,11 +54,11 @@ class Curve(Generic[S]):
         self.columns = sums.columns()
         self._cut = sums.copy()  # of all windows that are full
         self._window = sums.fresh()
-        self._rows: Floats = np.zeros((0, len(self.columns)))
+        self._rows: Array = np.zeros((0, len(self.columns)))
         self._count = 0
 
     @property
-    def rows(self) -> Floats:
+    def rows(self) -> Array:
         """The windows that are full, ``(windows, columns)``."""
         return self._rows[: self._count]
 
@@ -66,7 +67,7 @@ class Curve(Generic[S]):
         """How many events there were."""
         return self._cut.events + self._window.events
 
-    def column(self, name: str) -> Floats:
+    def column(self, name: str) -> Array:
         """Return a metric of every full window."""
         return self.rows[:, self.columns.index(name)]
 
@@ -102,13 +103,16 @@ class Curve(Generic[S]):
         whole.merge(self._window)
         return whole
 
-    def state(self) -> State:
+    def state(self) -> SavedState:
         """Return everything, as :meth:`restored` takes it."""
-        own: State = ({"interval": self.interval, "kind": kind_of(self._cut)}, {"rows": self.rows.copy()})
+        own: SavedState = (
+            {"interval": self.interval, "kind": kind_of(self._cut)},
+            {"rows": self.rows.copy()},
+        )
         return nest(curve=own, cut=self._cut.state(), window=self._window.state())
 
     @classmethod
-    def restored(cls, state: State) -> Self:
+    def restored(cls, state: SavedState) -> Self:
         """Return the curve that a state is of."""
         header, arrays = part_of(state, "curve")
         kind = KINDS[header["kind"]]

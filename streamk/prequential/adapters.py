@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
 from streamk.prequential.chunk import Chunk
-
-Floats = NDArray[np.float64]
 
 
 class Table(NamedTuple):
     """Probabilities of some events: a column a label, ``rows`` being ``(n, K)``."""
 
     labels: Sequence[Any]
-    rows: Floats
+    rows: Array
 
 
 class ModelAdapter(ABC):
@@ -47,12 +45,12 @@ class ModelAdapter(ABC):
             self.learn(x, y)
         return answers
 
-    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Array:
         """Do what :meth:`answer` does, and return a table of probabilities, or an array of numbers."""
         return tabled(self.answer(list(xs.events), list(ys)))
 
 
-def tabled(predictions: Sequence[Any]) -> Table | Floats:
+def tabled(predictions: Sequence[Any]) -> Table | Array:
     """Return predictions as a table if they are dicts of probabilities, as an array if they are numbers.
 
     Examples
@@ -98,9 +96,9 @@ class LearnerAdapter(ModelAdapter):
         result: Sequence[Any] = self._pass(xs, ys)
         return result
 
-    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Floats:
+    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Array:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
-        found: Floats
+        found: Array
         if xs.matrix is not None:
             found = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
         else:

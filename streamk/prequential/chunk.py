@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
+from streamk.arrays import Array
 from streamk.encoding.fields import Event
 
 
@@ -32,7 +30,7 @@ class Chunk:
         self,
         events: Sequence[Event] | Callable[[], Sequence[Event]],
         names: Sequence[str] | None = None,
-        matrix: NDArray[np.float64] | None = None,
+        matrix: Array | None = None,
         rows: slice = slice(None),
     ) -> None:
         self._events, self._rows = events, rows

@@ -7,12 +7,10 @@ from itertools import repeat
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array
 from streamk.metrics.metric import decide
 from streamk.prequential.adapters import Table
-
-Floats = NDArray[np.float64]
 
 
 class Codes:
@@ -58,7 +56,7 @@ class Codes:
         self.last = int(found[-1])
         return found, before, np.maximum(np.maximum.accumulate(found + 1), count)
 
-    def arranged(self, said: Table | Floats, known: Any = None) -> Floats:
+    def arranged(self, said: Table | Array, known: Any = None) -> Array:
         """Return probabilities with a column a code.
 
         Codes are of targets alone, so what one model predicts changes the metrics of no other. A label that
@@ -81,7 +79,7 @@ class Codes:
         return out
 
 
-def last_said(said: Table | Floats) -> Any:
+def last_said(said: Table | Array) -> Any:
     """Return the last decision, or number."""
     if not isinstance(said, Table):
         return float(said[-1])

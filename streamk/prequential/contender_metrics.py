@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Integers
 from streamk.metrics.alarms import Alarms
 from streamk.metrics.answers import decisions
 from streamk.metrics.batch_means import BatchMeans
@@ -16,8 +16,6 @@ from streamk.metrics.numbers import NumberSums
 from streamk.metrics.slices import Slices
 from streamk.metrics.windows import Curve
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 _LATENCIES = 4096  # at most, of a contender
 
 
@@ -92,7 +90,7 @@ class ContenderMetrics:
         return self.curve.events
 
     def add(
-        self, targets: Any, predictions: Any, last: Codes | None, slices: list[Any] | None, ends: Any
+        self, targets: Any, predictions: Any, last: Integers | None, slices: list[Any] | None, ends: Any
     ) -> None:
         """Score events: codes and probabilities with the labels that had come last, or numbers."""
         if self.classes:
@@ -109,7 +107,7 @@ class ContenderMetrics:
         if self.slices is not None and slices is not None:
             self.slices.add(slices, *arrays)
 
-    def _follow(self, losses: Floats) -> None:
+    def _follow(self, losses: Array) -> None:
         """Keep the headline metric at the end of every window."""
         interval, done = self.curve.interval, self.events
         start = 0

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.encoding.rows import RowError
 from streamk.metrics.metric import TASKS, decide
@@ -44,8 +45,8 @@ class Scored(NamedTuple):
 
     keys: Sequence[Hashable] | None
     targets: Sequence[Any]
-    answers: dict[str, Any]
-    intervals: dict[str, Any]
+    answers: Json
+    intervals: Json
     slices: Sequence[Any] | None
     last: Sequence[Any] | None
 
@@ -160,7 +161,7 @@ class Contest:
         """Return the keys of the events whose targets have not come."""
         return self._waiting.keys()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         return {**self.__dict__, "listener": None}
 
     # ---- targets are known
@@ -178,7 +179,7 @@ class Contest:
             start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
 
     def _take(self, xs: Chunk, ys: Sequence[Any], before: int) -> int:
-        given: dict[str, Any] = {}
+        given: Json = {}
         refused: RefusedError | None = None
         self._chunks += 1
         timed = _TIMED if self._chunks % _EVERY == 1 else 0  # the same events of every contender
@@ -353,8 +354,8 @@ class Contest:
         targets = self.codes.of(ys)
         last = np.array([a.last for a in asked], dtype=np.int64)
         slices = None if self.by is None else [a.slice for a in asked]
-        answers: dict[str, Any] = {}
-        intervals: dict[str, Any] = {}
+        answers: Json = {}
+        intervals: Json = {}
         for k, (name, standing) in enumerate(self.standings.items()):
             said = [a.said[k] for a in asked]
             if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile

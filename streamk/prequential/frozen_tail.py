@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from streamk.prequential.adapters import Floats, Table, tabled
+from streamk.arrays import Array
+from streamk.prequential.adapters import Table, tabled
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.codes import Codes
 from streamk.prequential.contender_metrics import ContenderMetrics
@@ -45,7 +46,7 @@ class FrozenTail:
         self.answers: Any = None  # of the events that were scored last
 
     def add(
-        self, xs: Chunk, targets: Any, found: Floats, last: Any, known: Any, codes: Codes, before: int
+        self, xs: Chunk, targets: Any, found: Array, last: Any, known: Any, codes: Codes, before: int
     ) -> None:
         """Score events, before which there were so many; ``found`` are the contender's own predictions."""
         skipped, self.answers = 0, None
@@ -66,7 +67,7 @@ class FrozenTail:
         self.frozen.add(targets[skipped:], codes.arranged(answers, known), last, None, None)
         self.live.add(targets[skipped:], found[skipped:], last, None, None)
 
-    def _predict(self, xs: Chunk) -> Table | Floats:
+    def _predict(self, xs: Chunk) -> Table | Array:
         model: Any = self._model
         if xs.matrix is None:
             events = list(xs.events)

@@ -9,8 +9,8 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from streamk.arrays import Array, Json
 from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.bootstrap import Interval, interval
 from streamk.metrics.comparison import DIVERGED, Comparison, compare
@@ -26,9 +26,9 @@ class Windows(NamedTuple):
     """The windows of a contender: metrics of each, and the headline metric of all events at its end."""
 
     columns: tuple[str, ...]
-    rows: NDArray[np.float64]
+    rows: Array
     interval: int
-    cumulative: NDArray[np.float64]
+    cumulative: Array
 
 
 class Results:
@@ -59,7 +59,7 @@ class Results:
         return list(self._contest.standings)
 
     @property
-    def models(self) -> dict[str, Any]:
+    def models(self) -> Json:
         """The models as they are now."""
         return self._contest.models
 
@@ -106,7 +106,7 @@ class Results:
             for value, sums in slices.table().items()
         }
 
-    def frozen(self) -> dict[str, Any] | None:
+    def frozen(self) -> Json | None:
         """Return what a frozen copy of the first contender reached without new labels, None if nothing.
 
         ``since`` and ``events`` are the events before, and those scored; ``metrics`` are the copy's, and
@@ -205,7 +205,7 @@ class Results:
         standing = self._standing(name)
         return math.nan if standing.failed else float(standing.curve.whole().values().get(metric, math.nan))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Json:
         """Return everything but time as values that JSON takes: of the same events, always the same."""
         return {
             "task": self.task,
@@ -221,10 +221,10 @@ class Results:
             "frozen": self.frozen(),
         }
 
-    def _of(self, name: str) -> dict[str, Any]:
+    def _of(self, name: str) -> Json:
         standing = self._standing(name)
         whole, sure = standing.curve.whole(), None if standing.failed else self.sureness(name)
-        found: dict[str, Any] = {
+        found: Json = {
             "name": name,
             "failed": standing.failed,
             "error": standing.error,
@@ -250,7 +250,7 @@ class Results:
             ]
         return found
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> Json:
         """Return what differs from run to run: time, and the size of models."""
         found = {}
         for name in self.names:
@@ -321,7 +321,7 @@ class Results:
         )
 
 
-def _compared(found: Comparison) -> dict[str, Any]:
+def _compared(found: Comparison) -> Json:
     advantage = found.advantage
     return {
         "first": found.first,

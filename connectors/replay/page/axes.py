@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from connectors.replay.page.thinning import Floats
 from connectors.replay.page.words import compact, escape
+from streamk.arrays import Array
 
 COLOURS = 6  # of the style sheet; shapes go round with another period, so that pairs repeat late
 _SHAPES = (
@@ -103,7 +103,7 @@ def numbers(
     return [(place(value), compact(value)) for value in ticks(low, high, wanted)]
 
 
-def path(x: Floats, y: Floats) -> str:
+def path(x: Array, y: Array) -> str:
     """Return the way through points, of shares of a thousand and pixels, with a gap at what is not known."""
     parts: list[str] = []
     broken = True
@@ -117,7 +117,7 @@ def path(x: Floats, y: Floats) -> str:
     return "".join(parts)
 
 
-def band(x: Floats, low: Floats, high: Floats) -> str:
+def band(x: Array, low: Array, high: Array) -> str:
     """Return the area between two lines, in pieces where they are not known."""
     parts: list[str] = []
     known = np.isfinite(low) & np.isfinite(high)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from connectors.replay.page.axes import colour, picture, rule, text
-from connectors.replay.page.thinning import Floats
 from connectors.replay.page.words import duration, short
+from streamk.arrays import Array
 
 _ROW, _THICK = 21, 7  # pixels: of a line of text, of a bar
 _STRIP = 74  # of a histogram, its text and its room
@@ -59,7 +59,7 @@ class Latencies(NamedTuple):
 
     name: str
     place: int
-    microseconds: Floats
+    microseconds: Array
 
 
 def histogram(key: str, title: str, contenders: Sequence[Latencies]) -> str:

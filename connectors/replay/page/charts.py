@@ -21,8 +21,9 @@ from connectors.replay.page.axes import (
     stretched,
     text,
 )
-from connectors.replay.page.thinning import Floats, Thinned, diverged, last_of, reach, thin
+from connectors.replay.page.thinning import Thinned, diverged, last_of, reach, thin
 from connectors.replay.page.words import count, decimal, escape, short
+from streamk.arrays import Array
 
 _HEIGHT, _TOP, _BOTTOM = 300, 12, 264  # of the curves, in pixels
 _MARKS = 5  # along a line, so that it is told from others without its colour
@@ -52,9 +53,9 @@ class Line:
 
     name: str
     place: int
-    events: Floats
-    windows: Floats
-    cumulative: Floats | None = None
+    events: Array
+    windows: Array
+    cumulative: Array | None = None
     alarms: Sequence[float] = field(default=())
 
 
@@ -64,9 +65,9 @@ class Reliability:
 
     name: str
     place: int
-    events: Floats
-    confidence: Floats
-    accuracy: Floats
+    events: Array
+    confidence: Array
+    accuracy: Array
 
 
 def legend(names: Sequence[tuple[str, int]]) -> str:
@@ -115,11 +116,11 @@ def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True
     bottom, top = low - room, high + room
     scale = (_BOTTOM - _TOP) / (top - bottom)
 
-    def down(values: Floats) -> Floats:
+    def down(values: Array) -> Array:
         # far beyond the edge is as good as beyond it, and shorter to write
         return np.clip(_BOTTOM - (values - bottom) * scale, -400, _HEIGHT + 400)
 
-    def across(values: Floats) -> Floats:
+    def across(values: Array) -> Array:
         return values / ends
 
     back, front, marks, said = [], [], [], []
@@ -154,13 +155,13 @@ def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True
     return drawn, _remark(lines, thinned, bottom, top)
 
 
-def _last_known(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple[Line, Floats]]:
+def _last_known(lines: Sequence[Line], thinned: Sequence[Thinned]) -> list[tuple[Line, Array]]:
     """Return the lines that have a known point, each with its known points."""
     found = [(line, curve.y[~np.isnan(curve.y)]) for line, curve in zip(lines, thinned, strict=True)]
     return [(line, known) for line, known in found if len(known)]
 
 
-def _along(place: int, x: Floats, y: Floats, lines: int) -> list[str]:
+def _along(place: int, x: Array, y: Array, lines: int) -> list[str]:
     """Return marks along a line, each contender's between those of the others."""
     known = np.flatnonzero(~np.isnan(y))
     if not len(known):
@@ -170,7 +171,7 @@ def _along(place: int, x: Floats, y: Floats, lines: int) -> list[str]:
     return [mark(place, x[k], y[k], 0.8) for k in chosen if 0 < y[k] <= _BOTTOM]
 
 
-def _alarms(line: Line, x: Floats, y: Floats, down: Callable[[Floats], Floats], ends: float) -> list[str]:
+def _alarms(line: Line, x: Array, y: Array, down: Callable[[Array], Array], ends: float) -> list[str]:
     """Return a tick on the curve for every alarm; of alarms as close as pixels, one."""
     known = ~np.isnan(y)
     inside = np.array([alarm for alarm in line.alarms if 0 <= alarm <= ends], dtype=float)
@@ -187,7 +188,7 @@ def _alarms(line: Line, x: Floats, y: Floats, down: Callable[[Floats], Floats], 
     ]
 
 
-def _clipped(place: int, x: Floats, lows: Floats, highs: Floats, edges: tuple[float, float]) -> list[str]:
+def _clipped(place: int, x: Array, lows: Array, highs: Array, edges: tuple[float, float]) -> list[str]:
     """Return an arrow at the edge of the picture wherever a curve leaves it, at most one every few pixels."""
     marks = []
     with np.errstate(invalid="ignore"):

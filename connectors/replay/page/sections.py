@@ -10,7 +10,6 @@ import numpy as np
 from connectors.replay.page import tables
 from connectors.replay.page.bars import Bar, Latencies, bar_chart, histogram
 from connectors.replay.page.charts import Line, Reliability, legend, line_chart, reliability_diagram
-from connectors.replay.page.thinning import Floats
 from connectors.replay.page.words import (
     count,
     decimal,
@@ -21,6 +20,7 @@ from connectors.replay.page.words import (
     second,
     size,
 )
+from streamk.arrays import Array
 from streamk.metrics.metric import TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
@@ -35,7 +35,7 @@ class Curve(Protocol):
         """The metrics of ``rows``."""
 
     @property
-    def rows(self) -> Floats:
+    def rows(self) -> Array:
         """A row for every window, NaN where a metric is unknown."""
 
     @property
@@ -43,7 +43,7 @@ class Curve(Protocol):
         """The events of a window."""
 
     @property
-    def cumulative(self) -> Floats:
+    def cumulative(self) -> Array:
         """The headline metric from the start to the end of every window."""
 
 
@@ -124,7 +124,7 @@ def calibration_section(contenders: Rows) -> str:
     return section("Calibration", figure(drawn, caption, legend([(c.name, c.place) for c in found])))
 
 
-def _floats(values: Any) -> Floats:
+def _floats(values: Any) -> Array:
     return np.array([number_of(value) for value in ([] if values is None else values)], dtype=float)
 
 
@@ -194,7 +194,7 @@ def _expert(expert: Mapping[str, Any], place: int) -> Bar:
     return Bar(str(expert.get("expert", "")), [weight], note, place)
 
 
-def _relevance(place: int, name: str, relevance: Mapping[str, Floats]) -> str:
+def _relevance(place: int, name: str, relevance: Mapping[str, Array]) -> str:
     most = {key: float(np.nanmax(np.abs(values), initial=0.0)) for key, values in relevance.items()}
     order = sorted(relevance, key=lambda key: -most[key])[:_MOST_INPUTS]
     bars = [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from streamk.arrays import Array
+
 MOST = 320  # points of a line; more are closer together than a screen shows
 
 _PROPORTION = 50  # of a curve to the lowest one: beyond, it is not what the picture is drawn for
@@ -18,14 +18,14 @@ _PROPORTION = 50  # of a curve to the lowest one: beyond, it is not what the pic
 class Thinned(NamedTuple):
     """A line of few points; ``low`` and ``high`` are the extremes of the windows that one stands for."""
 
-    x: Floats
-    y: Floats
-    low: Floats
-    high: Floats
+    x: Array
+    y: Array
+    low: Array
+    high: Array
     windows: int
 
 
-def thin(x: Floats, y: Floats, most: int = MOST) -> Thinned:
+def thin(x: Array, y: Array, most: int = MOST) -> Thinned:
     """Return the means of neighbouring windows, with the lowest and the highest of them.
 
     A curve that is short enough is returned as it is. What is unknown stays a gap only if all of its
@@ -44,7 +44,7 @@ def thin(x: Floats, y: Floats, most: int = MOST) -> Thinned:
     return Thinned(np.array([x[group].mean() for group in groups]), means, lows, highs, windows)
 
 
-def last_of(x: Floats, y: Floats, most: int = MOST) -> tuple[Floats, Floats]:
+def last_of(x: Array, y: Array, most: int = MOST) -> tuple[Array, Array]:
     """Return every so many-th point and the last: enough for a curve that is smooth."""
     y = np.where(np.isfinite(y), y, np.nan)
     step = max(1, -(-len(x) // most))
@@ -52,7 +52,7 @@ def last_of(x: Floats, y: Floats, most: int = MOST) -> tuple[Floats, Floats]:
     return x[kept], y[kept]
 
 
-def diverged(curves: Sequence[Floats]) -> set[int]:
+def diverged(curves: Sequence[Array]) -> set[int]:
     """Return which curves are out of all proportion to the others: typical values over 50 times the least."""
     sizes = [np.abs(curve[np.isfinite(curve)]) for curve in curves]
     typical = [float(np.median(size)) if len(size) else math.inf for size in sizes]
@@ -60,7 +60,7 @@ def diverged(curves: Sequence[Floats]) -> set[int]:
     return {k for k, value in enumerate(typical) if value > _PROPORTION * least > 0.0}
 
 
-def reach(values: Floats) -> tuple[float, float]:
+def reach(values: Array) -> tuple[float, float]:
     """Return the range to draw, so that a few wild windows do not flatten all the others."""
     known = values[np.isfinite(values)]
     if not len(known):
