@@ -18,3 +18,50 @@ AnyArray = NDArray[Any]
 Arrays = dict[str, AnyArray]
 Json = dict[str, Any]
 SavedState = tuple[Json, Arrays]
+
+
+def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> AnyArray:
+    """Return an array of a model file.
+
+    Raises
+    ------
+    ValueError
+        If its type or shape is not what compiled code takes.
+    """
+    array = arrays[name]
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"its {name} are {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}"
+        )
+    return array
+
+
+def padded(array: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    """Return an array with zeros after the end of each axis, up to ``shape``; at least its own.
+
+    >>> padded(np.ones((1, 2)), (2, 3)).tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    more = [(0, max(0, wanted - now)) for now, wanted in zip(array.shape, shape, strict=True)]
+    return np.pad(array, more) if any(after for _, after in more) else array
+
+
+def used_columns(array: AnyArray) -> NDArray[np.int32]:
+    """Return the places on the last axis that hold anything but 0."""
+    return np.flatnonzero(array.any(axis=tuple(range(array.ndim - 1)))).astype(np.int32)
+
+
+def unpacked(arrays: Arrays, values: str, used: str, like: AnyArray, what: str) -> AnyArray:
+    """Return an array as ``like``, of which a model file holds only the used columns.
+
+    Raises
+    ------
+    ValueError
+        If columns are not in order or out of bounds, calling the array ``what``.
+    """
+    columns = typed(arrays, used, np.int32, arrays[used].shape[:1])
+    if not (np.diff(columns, prepend=-1) > 0).all() or not (columns < like.shape[-1]).all():
+        raise ValueError(f"its columns of {what} are impossible")
+    whole = np.zeros_like(like)
+    whole[..., columns] = typed(arrays, values, like.dtype.type, (*like.shape[:-1], len(columns)))
+    return whole

@@ -21,12 +21,11 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, typed
 from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
-from streamk.encoding.rows import typed
 from streamk.losses import SQUARED
 
 _HOTTEST = 10.0  # of an inverse temperature's logarithm

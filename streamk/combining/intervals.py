@@ -32,10 +32,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, typed
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
-from streamk.encoding.rows import typed
 
 TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
 HIGHEST = 1.0 - 2.0 * TAILS[-1]  # level

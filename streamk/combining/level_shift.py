@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import LARGEST, typed
+from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import TARGET_CLIP
 
 IN_A_ROW = 2

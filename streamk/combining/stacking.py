@@ -34,14 +34,13 @@ from typing import Self
 
 import numpy as np
 
-from streamk.arrays import Array, Arrays, Places
+from streamk.arrays import Array, Arrays, Places, typed
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
 from streamk.combining.newton import SETS
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
-from streamk.encoding.rows import typed
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Integers, Json
+from streamk.arrays import Array, Arrays, Integers, Json, typed
 from streamk.compiling import INNER, both
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
@@ -26,7 +26,7 @@ from streamk.encoding.label_history import empty_memory
 from streamk.encoding.labels import Label, Labels, plain
 from streamk.encoding.merging import pooled
 from streamk.encoding.rare_names import check_uses, most_used, pooled_uses
-from streamk.encoding.rows import LARGEST, typed
+from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import (
     COUNT,
     GIVEN,

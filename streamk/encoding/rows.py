@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray, Array, Arrays, Places
+from streamk.arrays import AnyArray, Array, Arrays, Places, typed
 from streamk.compiling import both
 
 UNSCALED, ABSENT = -1, 0
@@ -143,16 +143,6 @@ def empty_rows(count: int, width: int) -> Rows:
         np.zeros((count, width), dtype=np.uint64),
         np.zeros((count, width)),
     )
-
-
-def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> AnyArray:
-    """Return an array of a model file, if it is what compiled code may be given."""
-    array = arrays[name]
-    if array.dtype != dtype or array.shape != shape:
-        raise ValueError(
-            f"its {name} are {array.dtype} of shape {array.shape}, not {np.dtype(dtype)} of shape {shape}"
-        )
-    return array
 
 
 def parts_of(name: str, rows: Rows, goal: Array) -> Arrays:

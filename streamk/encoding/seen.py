@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Arrays, Integers
+from streamk.arrays import Arrays, Integers, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import ABSENT, CATEGORY, typed
+from streamk.encoding.rows import ABSENT, CATEGORY
 
 _WORDS = 4096  # of 64 bits, in each filter
 _MOST = 2**15  # values in a filter

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress
 
-from streamk.arrays import Array, Arrays, Floats, Json, Places
+from streamk.arrays import Array, Arrays, Floats, Json, Places, typed
 from streamk.encoding.event_buffer import EventBuffer
-from streamk.encoding.rows import Rows, slices, typed
+from streamk.encoding.rows import Rows, slices
 from streamk.exact.centers import CHOICES, Centers, centers, passes
 from streamk.exact.eigenpro_solver import DELAY, PROJECTIONS, EigenPro, Settings
 from streamk.exact.expansion import Columns, Expansion, bandwidth_for

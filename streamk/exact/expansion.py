@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats
-from streamk.encoding.rows import ABSENT, Rows, slices, typed
+from streamk.arrays import Array, Arrays, Floats, typed
+from streamk.encoding.rows import ABSENT, Rows, slices
 from streamk.encoding.scaling import COUNT, scale_rows
 from streamk.kernels import Kernel
 from streamk.threads import one_blas_thread

@@ -23,9 +23,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Places
+from streamk.arrays import Array, Arrays, Places, typed
 from streamk.compiling import ENTRY
-from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts, parts_of, stack, typed
+from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts, parts_of, stack
 from streamk.features.counter import GOLDEN64, MASK64, block_keys, mix64
 
 Tickets = NDArray[np.uint64]

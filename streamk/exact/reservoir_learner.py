@@ -88,11 +88,11 @@ class ReservoirLearner(ExactLearner):
         return Reservoir(most, self._draw_seed())
 
     def _take(self, rows: Rows, goal: Array) -> None:
-        self._keep_alive(rows, goal)
+        self._keep(rows, goal)
         if self._until_due() <= 0:
             self.solve()
 
-    def _keep_alive(self, rows: Rows, goal: Array) -> None:
+    def _keep(self, rows: Rows, goal: Array) -> None:
         if self._reservoir is None:
             self._reservoir = self._make_reservoir(self.rows)
         self._reservoir.add(rows, goal)

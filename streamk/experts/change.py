@@ -31,9 +31,8 @@ import math
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.losses import FIRST_REGRESSION
 
 BLOCK = 32

@@ -18,10 +18,9 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, Floats, Integers
+from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed, unpacked, used_columns
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
-from streamk.encoding.rows import typed
 from streamk.experts.linear_algebra import inner_products
 from streamk.features.lanes import aligned
 from streamk.schedules import averaging_weight
@@ -135,10 +134,8 @@ class Expert:
         """Make room for the features and columns of a map; what is new is 0 and what is old unchanged."""
         columns = self.columns_of(width)
         self.features = max(0, min(features - self.first, columns))
-        sets, had, before = self.coefficients.shape
-        if (max(outputs, had), columns) != (had, before):
-            grown = np.zeros((sets, max(outputs, had), columns), dtype=np.float32)
-            grown[:, :had, :before] = self.coefficients
+        grown = padded(self.coefficients, (len(self.coefficients), outputs, columns))
+        if grown is not self.coefficients:
             self.coefficients = aligned(grown)
 
     def columns_of(self, width: int) -> int:
@@ -219,21 +216,18 @@ class Expert:
 
     def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps: of few columns in use, these alone."""
-        used = np.flatnonzero(self.coefficients.view(np.uint32).any(axis=(0, 1))).astype(np.int32)
+        used = used_columns(self.coefficients.view(np.uint32))
         if self.columns is None or len(used) > _FEW * self.coefficients.shape[2]:
             return {"coefficients": self.coefficients, "clock": self.clock}
         return {"coefficients": self.coefficients[:, :, used], "used": used, "clock": self.clock}
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible; there is room for them."""
-        sets, most, columns = self.coefficients.shape
-        used = np.arange(columns)
+        now = self.coefficients
         if "used" in arrays:
-            used = typed(arrays, "used", np.int32, arrays["used"].shape[:1])
-            if not (np.diff(used, prepend=-1) > 0).all() or not (used < columns).all():
-                raise ValueError("its columns in use are impossible")
-        coefficients = np.zeros_like(self.coefficients)
-        coefficients[:, :, used] = typed(arrays, "coefficients", np.float32, (sets, most, len(used)))
+            coefficients = unpacked(arrays, "coefficients", "used", now, "coefficients")
+        else:
+            coefficients = typed(arrays, "coefficients", np.float32, now.shape).copy()
         if not np.isfinite(coefficients).all():
             raise ValueError("its coefficients are not finite")
         clock = typed(arrays, "clock", np.float64, self.clock.shape)

@@ -34,9 +34,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.arrays import Array, Arrays, Floats, Integers
+from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.experts import change, factor
 from streamk.experts.expert import (
     ITERATE,
@@ -285,8 +284,7 @@ class LeastSquares(Expert):
         _, most, columns = self.coefficients.shape
         if len(self.places) < columns:
             self._open(columns)
-        if len(self.weights) < most:
-            self.weights = np.pad(self.weights, ((0, most - len(self.weights)), (0, 0)))
+        self.weights = padded(self.weights, (most, self.weights.shape[1]))
 
     def _open(self, columns: int) -> None:
         """Make room for variables, none of which has joined."""

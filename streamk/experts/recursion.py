@@ -24,9 +24,8 @@ from numba import njit
 from numba.extending import overload
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.arrays import Array, Arrays, Floats
+from streamk.arrays import Array, Arrays, Floats, padded, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.experts import factor
 from streamk.experts.expert import (
     EVENTS,
@@ -126,10 +125,8 @@ class Recursion(Expert):
     def grow(self, outputs: int, features: int, width: int) -> None:
         """Make room; what is new is 0 and what is old unchanged."""
         super().grow(outputs, features, width)
-        more = self.coefficients.shape[1] - len(self.weights)
-        if more:
-            self.weights = np.pad(self.weights, ((0, more), (0, 0)))
-            self.start = np.pad(self.start, ((0, more), (0, 0)))
+        shape = (self.coefficients.shape[1], self.weights.shape[1])
+        self.weights, self.start = padded(self.weights, shape), padded(self.start, shape)
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
         """Open a block of columns, which has seen nothing: ``P = I/(ridge F)``."""

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, padded, typed
 from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
-from streamk.encoding.rows import typed
 from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, evaluate, step
 
 _PRIOR = 1.0  # events that a class is given beside its own
@@ -84,7 +83,7 @@ class Prior(Expert):
     def grow(self, outputs: int, features: int, width: int) -> None:
         """Make room for classes."""
         super().grow(outputs, features, width)
-        self.counts = np.pad(self.counts, (0, max(0, outputs - len(self.counts))))
+        self.counts = padded(self.counts, (outputs,))
 
     def merge_from(self, experts: Any, shares: Any, columns: Columns, counts: Counts = None) -> None:
         """Become the merge: counts add up."""

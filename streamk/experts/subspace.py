@@ -28,9 +28,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, Floats, Integers
+from streamk.arrays import Array, Arrays, Floats, Integers, typed
 from streamk.compiling import ENTRY, INNER, fma
-from streamk.encoding.rows import typed
 from streamk.experts import factor
 from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Shares, count_step, step
 from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products

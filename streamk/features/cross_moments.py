@@ -24,9 +24,8 @@ from typing import Any, Self
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays
+from streamk.arrays import Array, Arrays, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.features.plain import column_of
 from streamk.features.spans import add_products_to
 from streamk.threads import one_blas_thread

@@ -32,9 +32,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats, Integers
+from streamk.arrays import Array, Arrays, Floats, Integers, typed
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.features.counter import mix64
 from streamk.features.plain import Keys, column_of, columns_of, empty_columns, in_use, index_of, tag_of
 

@@ -13,20 +13,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray, Array, Arrays, Floats, Integers, Places
+from streamk.arrays import AnyArray, Array, Arrays, Floats, Integers, Places, typed
 from streamk.compiling import INNER
 from streamk.encoding.label_history import COLUMNS
-from streamk.encoding.rows import (
-    ABSENT,
-    UNSCALED,
-    Rows,
-    empty_rows,
-    from_parts,
-    moved,
-    parts_of,
-    stack,
-    typed,
-)
+from streamk.encoding.rows import ABSENT, UNSCALED, Rows, empty_rows, from_parts, moved, parts_of, stack
 from streamk.features.plain import LINEAR
 
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from streamk.arrays import Array, Arrays, Floats, Integers, Places
-from streamk.encoding.rows import typed
+from streamk.arrays import Array, Arrays, Floats, Integers, Places, typed
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
 from streamk.features.plain import (

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from streamk.arrays import AnyArray, Arrays
-from streamk.encoding.rows import typed
+from streamk.arrays import AnyArray, Arrays, padded, unpacked, used_columns
 from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.lanes import aligned
 
@@ -57,23 +56,20 @@ class ParameterHistory:
         self._taken = events // self.period
 
     def grow(self, live: Live) -> None:
-        """Make room as in the arrays of now; what is new was 0."""
+        """Resize the copies to match the live arrays, zero-padded."""
         if not self.arrays:
             self.begin(live, 0)
         for k, array in enumerate(live):
             if array.shape != self.arrays[k].shape:
-                room = [
-                    (0, now - before) for now, before in zip(array.shape, self.arrays[k].shape, strict=True)
-                ]
-                self.arrays[k] = _copy(np.pad(self.arrays[k], room))
-                self._copies[k] = np.pad(self._copies[k], [(0, 0), *room])
+                self.arrays[k] = _copy(padded(self.arrays[k], array.shape))
+                self._copies[k] = padded(self._copies[k], (self._count, *array.shape))
 
     def until(self, events: float) -> float:
         """Return after how many more events copies are due."""
         return self.period - events % self.period
 
-    def keep_alive(self, live: Live, events: int) -> None:
-        """Copy the arrays of now if that is due and has not been done, after so many events."""
+    def record(self, live: Live, events: int) -> None:
+        """Copy the live arrays after so many events, if that is due and not done yet."""
         number, more = divmod(events, self.period)
         if more or number == self._taken:
             return
@@ -89,7 +85,7 @@ class ParameterHistory:
         found: Arrays = {}
         for k, (asked, copies, _) in enumerate(self._with(live)):
             whole = np.concatenate([asked[None], copies])
-            used = np.flatnonzero(whole.any(axis=tuple(range(whole.ndim - 1)))).astype(np.int32)
+            used = used_columns(whole)
             found |= {f"asked{k}.values": whole[..., used], f"asked{k}.used": used}
         return found
 
@@ -97,18 +93,14 @@ class ParameterHistory:
         return zip(self.arrays, self._copies, live, strict=True)
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
-        """Take over the arrays of a model file, if they are possible; of none, what the arrays are now."""
+        """Take the arrays of a model file; without any, the live arrays."""
         self.begin(live, events)
         for k, now in enumerate(live if "asked0.values" in arrays else ()):
-            used = typed(arrays, f"asked{k}.used", np.int32, arrays[f"asked{k}.used"].shape[:1])
-            if not (np.diff(used, prepend=-1) > 0).all() or not (used < now.shape[-1]).all():
-                raise ValueError("its columns of earlier coefficients are impossible")
-            shape = (1 + self._count, *now.shape[:-1], len(used))
-            whole = typed(arrays, f"asked{k}.values", now.dtype.type, shape)
+            like = np.empty((1 + self._count, *now.shape), dtype=now.dtype)
+            whole = unpacked(arrays, f"asked{k}.values", f"asked{k}.used", like, "earlier coefficients")
             if not (abs(whole) <= LARGEST_COEFFICIENT).all():
                 raise ValueError("its earlier coefficients are impossible")
-            self.arrays[k][:], self._copies[k][:] = 0.0, 0.0
-            self.arrays[k][..., used], self._copies[k][..., used] = whole[0], whole[1:]
+            self.arrays[k][:], self._copies[k][:] = whole[0], whole[1:]
 
 
 def _copy(array: AnyArray) -> AnyArray:

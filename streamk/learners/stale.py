@@ -26,10 +26,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray, Arrays, Integers
+from streamk.arrays import AnyArray, Arrays, Integers, padded, typed, unpacked, used_columns
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
-from streamk.encoding.rows import typed
 from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
@@ -95,13 +94,12 @@ class StaleExperts:
         return period - events % period
 
     def grow(self, live: Live) -> None:
-        """Make room as in the arrays of coefficients; what is new is 0 in the copies, too."""
+        """Resize the copies to match the live arrays, zero-padded."""
         if not self.arrays:
             self.arrays = [aligned(array.copy()) for array in live]
         for k, array in enumerate(live):
             if array.shape != self.arrays[k].shape:
-                room = [(0, now - was) for now, was in zip(array.shape, self.arrays[k].shape, strict=True)]
-                self.arrays[k] = aligned(np.pad(self.arrays[k], room))
+                self.arrays[k] = aligned(padded(self.arrays[k], array.shape))
 
     def forget(self) -> None:
         """Wait for the next copies: a block of features has started again."""
@@ -129,7 +127,7 @@ class StaleExperts:
         found["stale.since"] = np.array([self.since])
         if self.since >= 0.0:
             for k, array in enumerate(self.arrays):
-                used = np.flatnonzero(array.any(axis=tuple(range(array.ndim - 1)))).astype(np.int32)
+                used = used_columns(array)
                 found |= {f"stale.values{k}": array[..., used], f"stale.used{k}": used}
         return found
 
@@ -153,14 +151,10 @@ class StaleExperts:
         ):
             raise ValueError("the age of its copies is impossible")
         for k, now in enumerate(live if self.since >= 0.0 else ()):
-            used = typed(arrays, f"stale.used{k}", np.int32, arrays[f"stale.used{k}"].shape[:1])
-            if not (np.diff(used, prepend=-1) > 0).all() or not (used < now.shape[-1]).all():
-                raise ValueError("its columns of copied coefficients are impossible")
-            values = typed(arrays, f"stale.values{k}", now.dtype.type, (*now.shape[:-1], len(used)))
-            if not (abs(values) <= LARGEST_COEFFICIENT).all():
+            whole = unpacked(arrays, f"stale.values{k}", f"stale.used{k}", now, "copied coefficients")
+            if not (abs(whole) <= LARGEST_COEFFICIENT).all():
                 raise ValueError("its copied coefficients are impossible")
-            self.arrays[k][:] = 0.0
-            self.arrays[k][..., used] = values
+            self.arrays[k][:] = whole
 
 
 def _period(events: float) -> float:

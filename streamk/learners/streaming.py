@@ -451,7 +451,7 @@ class StreamingLearner(Learner):
     def _learned(self) -> None:
         """Keep what is known now, if it will be asked for."""
         if self._history is not None:
-            self._history.keep_alive(self._live(), self.events)
+            self._history.record(self._live(), self.events)
         if self._stale is not None:
             self._stale.copy(self._coefficients(), self._combiner, self.events)
 
