@@ -11,6 +11,7 @@ FILES = sorted(path for package in ("streamk", "connectors") for path in (ROOT /
 MOST_PARAMETERS, MOST_OPTIONS = 12, 32
 ORDER = [  # a room imports those before it and none after it
     {
+        "streamk.arrays",
         "streamk.compiling",
         "streamk.kernel_blocks",
         "streamk.kernels",

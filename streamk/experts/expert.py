@@ -12,7 +12,7 @@ average (polynomial decay, Shamir and Zhang 2013). Columns beyond the features i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -90,6 +90,25 @@ def count_step(clock, coefficients):
                 coefficients[FINAL, k, f] = mean + weight * (coefficients[ITERATE, k, f] - mean)
 
 
+class Field(NamedTuple):
+    """An array of an expert's state beside coefficients and clock.
+
+    Attributes
+    ----------
+    name
+        Of the attribute, and of the array in a model file. Its shape and type are those of the attribute.
+    what
+        Names the state in errors.
+    least, most
+        Bounds of its numbers.
+    """
+
+    name: str
+    what: str
+    least: float
+    most: float
+
+
 class Lesson(NamedTuple):
     """A block of ``m`` events as an expert sees it.
 
@@ -118,6 +137,7 @@ class Expert:
     """
 
     rule: ClassVar[str]
+    is_linear: ClassVar[bool] = True  # whether it has coefficients and a clock to save
 
     def __init__(self, loss: int, average: bool = False, columns: slice | None = None) -> None:
         self.loss, self.features, self.columns = loss, 0, columns
@@ -216,6 +236,15 @@ class Expert:
 
     def state_dict(self) -> Arrays:
         """Return the arrays that a model file keeps: of few columns in use, these alone."""
+        return self._linear_state() | {field.name: getattr(self, field.name) for field in self.fields()}
+
+    def fields(self) -> Iterator[Field]:
+        """Yield what a model file holds of the present state; later fields may depend on earlier ones."""
+        yield from ()
+
+    def _linear_state(self) -> Arrays:
+        if not self.is_linear:
+            return {}
         used = used_columns(self.coefficients.view(np.uint32))
         if self.columns is None or len(used) > _FEW * self.coefficients.shape[2]:
             return {"coefficients": self.coefficients, "clock": self.clock}
@@ -223,6 +252,17 @@ class Expert:
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible; there is room for them."""
+        if self.is_linear:
+            self._load_linear_state(arrays)
+        for field in self.fields():
+            own = getattr(self, field.name)
+            value = typed(arrays, field.name, own.dtype.type, own.shape)
+            numbers = value.astype(np.float64)
+            if not ((numbers >= field.least) & (numbers <= field.most)).all():
+                raise ValueError(f"its {field.what} impossible")
+            setattr(self, field.name, aligned(value) if own.dtype == np.float32 else value.copy())
+
+    def _load_linear_state(self, arrays: Arrays) -> None:
         now = self.coefficients
         if "used" in arrays:
             coefficients = unpacked(arrays, "coefficients", "used", now, "coefficients")

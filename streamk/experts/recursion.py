@@ -24,7 +24,7 @@ from numba import njit
 from numba.extending import overload
 from scipy.linalg import cho_factor, cho_solve
 
-from streamk.arrays import Array, Arrays, Floats, padded, typed
+from streamk.arrays import Array, Arrays, Floats, padded
 from streamk.compiling import INNER
 from streamk.experts import factor
 from streamk.experts.expert import (
@@ -34,6 +34,7 @@ from streamk.experts.expert import (
     Columns,
     Counts,
     Expert,
+    Field,
     Lesson,
     Shares,
     count_step,
@@ -229,30 +230,20 @@ class Recursion(Expert):
         self.coefficients[:, :, self._block] += change.astype(np.float32)
         self.coefficients[ITERATE, :, self._block] = self.weights
 
-    @property
-    def _kept(self) -> tuple[str, ...]:
-        return ("start", "weights", "sums", *(("gram",) if self.together else ("diagonal", "factor")))
-
-    def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
-        opened = {name: getattr(self, name) for name in self._kept} if self.is_open else {}
-        return super().state_dict() | opened
+    def fields(self) -> Iterator[Field]:
+        """Yield the state of the open block, if there is one."""
+        bounds = {"start": _MOST, "weights": LARGEST_COEFFICIENT, "sums": _MOST}
+        kept = ("gram",) if self.together else ("diagonal", "factor")
+        for name in (*bounds, *kept) if self.is_open else ():
+            most = bounds.get(name, _MOST)
+            yield Field(name, "open block is", 0.0 if name == "diagonal" else -most, most)
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file; without those of the open block, it is closed."""
-        super().load_state_dict(arrays)
         if "sums" not in arrays:
             self.close()
-            return
-        possible = True
-        for name in self._kept:
-            kept = typed(arrays, name, np.float64, getattr(self, name).shape).copy()
-            possible = possible and bool((abs(kept) <= _MOST).all())
-            setattr(self, name, kept)
-        possible = possible and bool((abs(self.weights) <= LARGEST_COEFFICIENT).all())
-        if not possible or not (
-            factor.is_positive(self.gram) if self.together else (self.diagonal >= 0.0).all()
-        ):
+        super().load_state_dict(arrays)
+        if self.is_open and self.together and not factor.is_positive(self.gram):
             raise ValueError("its open block is impossible")
 
 

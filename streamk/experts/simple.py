@@ -5,15 +5,16 @@ What they say is the least that any other expert must be better than; on some st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, padded, typed
+from streamk.arrays import Array, padded
 from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
-from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, evaluate, step
+from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, Field, evaluate, step
 
 _PRIOR = 1.0  # events that a class is given beside its own
 _HEAVIEST = 1e9
@@ -42,6 +43,7 @@ class LastLabel(Expert):
     """
 
     rule = "last label"
+    is_linear = False
 
     def __init__(self, loss: int, classes: bool, first: int, amplitude: float) -> None:
         super().__init__(loss, columns=slice(first, first))
@@ -51,13 +53,6 @@ class LastLabel(Expert):
     def record(self) -> Echoing:
         """The expert as compiled code sees it."""
         return Echoing(self.first, self.classes, np.float32(1.0 / self.amplitude))
-
-    def state_dict(self) -> Arrays:
-        """Return nothing: it keeps nothing."""
-        return {}
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over nothing."""
 
 
 class Counting(NamedTuple):
@@ -70,6 +65,7 @@ class Prior(Expert):
     """How often each class came: ``log((n_k + 1)/(n + 1))``, whatever classes are still to come."""
 
     rule = "prior"
+    is_linear = False
 
     def __init__(self, loss: int) -> None:
         super().__init__(loss, columns=slice(0, 0))
@@ -91,16 +87,9 @@ class Prior(Expert):
         for expert, count, (rows, _) in zip(experts, times, columns, strict=True):
             self.counts[rows] += count * expert.counts[: len(rows)]
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
-        return {"counts": self.counts}
-
-    def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
-        counts = typed(arrays, "counts", np.float64, self.counts.shape)
-        if not ((counts >= 0.0) & (counts <= 2.0**53)).all():
-            raise ValueError("its counts of classes are impossible")
-        self.counts = counts.copy()
+    def fields(self) -> Iterator[Field]:
+        """Yield the counts."""
+        yield Field("counts", "counts of classes are", 0.0, 2.0**53)
 
 
 @overload(evaluate, jit_options=INNER)

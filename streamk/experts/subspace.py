@@ -21,17 +21,17 @@ already.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, Floats, Integers, typed
+from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
 from streamk.experts import factor
-from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Shares, count_step, step
+from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Field, Shares, count_step, step
 from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
@@ -43,6 +43,7 @@ _TILE = 512  # features worked on at once: they stay in the first cache
 _BEGUN, _DUE, _SEEN = 0, 1, 2  # whether there is a subspace; the next refresh; events looked at for it
 _LEAST = 1e-6  # of the length of a direction, that makes it one
 _MOST = 1e100
+_LEAST_VARIANCE = float(np.nextafter(0.0, 1.0))
 
 
 class Subspacing(NamedTuple):
@@ -132,37 +133,20 @@ class Subspace(Expert):
         super().merge_from(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])
 
-    def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
-        kept = super().state_dict() | {"schedule": self.schedule}
-        if self.schedule[_SEEN]:
-            kept["sums"] = self.sums
-        if self.schedule[_BEGUN]:
-            kept |= {"basis": self.basis, "diagonal": self.diagonal, "factor": self.factor}
-        return kept
+    def fields(self) -> Iterator[Field]:
+        """Yield the schedule, the sums of the next subspace, and the subspace."""
+        yield Field("schedule", "schedule is", 0.0, 2.0**53)
+        names = ["sums"] if self.schedule[_SEEN] else []
+        for name in names + (["basis", "diagonal", "factor"] if self.schedule[_BEGUN] else []):
+            yield Field(name, "subspace is", _LEAST_VARIANCE if name == "diagonal" else -_MOST, _MOST)
 
     def load_state_dict(self, arrays: Arrays) -> None:
         """Take over the arrays of a model file, if they are possible."""
-        super().load_state_dict(arrays)
         self._begin(self.coefficients.shape[2])
-        schedule = typed(arrays, "schedule", np.float64, self.schedule.shape)
-        begun, due, seen = schedule.tolist()
-        if (
-            begun not in (0.0, 1.0)
-            or not 0.0 <= due - self.clock[EVENTS] <= 2.0**53
-            or not 0.0 <= seen <= _WINDOW
-        ):
+        super().load_state_dict(arrays)
+        begun, due, seen = self.schedule.tolist()
+        if begun not in (0.0, 1.0) or not 0.0 <= due - self.clock[EVENTS] <= 2.0**53 or not seen <= _WINDOW:
             raise ValueError("its schedule is impossible")
-        names = (["sums"] if seen else []) + (["basis", "diagonal", "factor"] if begun else [])
-        for name in names:
-            own = getattr(self, name)
-            kept = typed(arrays, name, own.dtype.type, own.shape)
-            if not (np.abs(kept, dtype=np.float64) <= _MOST).all() or (
-                name == "diagonal" and (kept <= 0.0).any()
-            ):
-                raise ValueError("its subspace is impossible")
-            setattr(self, name, aligned(kept) if own.dtype == np.float32 else kept.copy())
-        self.schedule = schedule.copy()
 
 
 @njit(**ENTRY)
