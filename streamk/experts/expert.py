@@ -91,7 +91,7 @@ def count_step(clock, coefficients):
 
 
 class Field(NamedTuple):
-    """An array of an expert's state beside coefficients and clock.
+    """An array of an expert's state, in addition to coefficients and clock.
 
     Attributes
     ----------

@@ -7,39 +7,21 @@ projected onto all others (Kaczmarz-MP in Andrecut 2016).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from streamk.experts.recursion import Recursion
 from streamk.learners.classifier import Classifier
+from streamk.learners.matching_pursuit import MatchingPursuit
 from streamk.learners.regressor import Regressor
-from streamk.learners.streaming import StreamingLearner
 from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _KaczmarzPursuit(StreamingLearner):
-    """The parameters of Kaczmarz pursuit: one recursion, the other blocks projected."""
+class _KaczmarzPursuit(MatchingPursuit):
+    """The parameters of matching pursuit, and those of the projections."""
 
-    kernel: str | tuple[str, ...] = "gaussian"
-    bandwidth: float | None = None
-    scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
-    features: int = 256
-    growth: str = "linear"
-    period: int = 2000
-    max_features: int = 2048
-    loss: str = "squared"
-    ridge: float = 1.0
     regularization: float = 0.3
     memory: int | None = None
-    average: bool = False
-    block_size: int = 1
-    scale_inputs: bool = True
-    directions: str = "keyed"
-    seed: int | None = None
-    _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
-        True: ("squared",),
-        False: ("squared", "huber", "epsilon_insensitive"),
-    }
 
     def __post_init__(self) -> None:
         rho, memory = self.regularization, self.memory

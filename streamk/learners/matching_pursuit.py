@@ -19,7 +19,7 @@ from streamk.schedules import Growth
 
 
 @dataclass(eq=False, repr=False)
-class _MatchingPursuit(StreamingLearner):
+class MatchingPursuit(StreamingLearner):
     """The parameters of matching pursuit: one recursion on the open block."""
 
     kernel: str | tuple[str, ...] = "gaussian"
@@ -48,7 +48,7 @@ class _MatchingPursuit(StreamingLearner):
 
 
 @dataclass(eq=False, repr=False)
-class MatchingPursuitClassifier(_MatchingPursuit, Classifier):
+class MatchingPursuitClassifier(MatchingPursuit, Classifier):
     """Kernel classifier that fits one block of features at a time, by recursive least squares.
 
     Its steps are of second order, so it learns smooth or noisy classes from fewer events than
@@ -106,7 +106,7 @@ class MatchingPursuitClassifier(_MatchingPursuit, Classifier):
 
 
 @dataclass(eq=False, repr=False)
-class MatchingPursuitRegressor(_MatchingPursuit, Regressor):
+class MatchingPursuitRegressor(MatchingPursuit, Regressor):
     """Kernel regressor that fits one block of features at a time, by recursive least squares.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given

@@ -5,6 +5,9 @@ own compiled pass, whose predictions are those of a loop over events; other mode
 :mod:`streamk.metrics` holds the metrics.
 """
 
+import warnings
+from typing import Any
+
 from streamk.prequential.adapters import (
     Frozen,
     LearnerAdapter,
@@ -34,3 +37,23 @@ __all__ = [
     "replay",
     "tabled",
 ]
+
+_RENAMED: dict[str, Any] = {
+    "ByCount": DelayByCount,
+    "ByTime": DelayByTime,
+    "LearnerSubject": LearnerAdapter,
+    "RiverSubject": RiverAdapter,
+    "Subject": ModelAdapter,
+    "subject_of": adapter_of,
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return what an old name stands for, with a warning; the next release removes the old names."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _RENAMED[name]
+    warnings.warn(
+        f"{name} is now {new.__name__}; the next release removes the old name", DeprecationWarning, 2
+    )
+    return new
