@@ -40,6 +40,7 @@ class Stand:
     def __init__(self, servers, directory, **security):
         self.servers, self.directory, self.security = servers, directory, security
         self.daemons = []
+        self._producer = None
 
     def __enter__(self):
         self.name = f"t{secrets.token_hex(4)}"
@@ -48,6 +49,8 @@ class Stand:
     def __exit__(self, *details):
         for daemon in self.daemons:
             daemon.end()
+        if self._producer is not None:
+            self._producer.close(timeout=5)
 
     def admin(self):
         return contextlib.closing(KafkaAdminClient(bootstrap_servers=self.servers))
@@ -64,17 +67,21 @@ class Stand:
     def topic(self, name):
         return f"{self.name}-{name}"
 
-    def send(self, values, partition=0, topic="in", keys=None, **options):
-        producer = KafkaProducer(
-            bootstrap_servers=self.servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26,
-            **options,
-        )  # fmt: skip
+    def send(self, values, partition=0, topic="in", keys=None, producer=None, **options):
+        one = producer or producer_of(self.servers, **options)
         for i, value in enumerate(values):
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
             place = partition(i) if callable(partition) else partition
-            producer.send(self.topic(topic), body, key=keys[i] if keys else None, partition=place)
-        producer.flush()
-        producer.close(timeout=5)
+            one.send(self.topic(topic), body, key=keys[i] if keys else None, partition=place)
+        one.flush()
+        if producer is None:
+            one.close(timeout=5)
+
+    def send_often(self, values, partition=0):
+        """Send by one producer for the whole test; it does not see new partitions or another broker."""
+        if self._producer is None:
+            self._producer = producer_of(self.servers)
+        self.send(values, partition, producer=self._producer)
 
     def read(self, topic="out", partition=0):
         """Return what a reader of committed messages sees in a partition.
@@ -138,6 +145,12 @@ class Stand:
 
     def checkpoint(self, name="daemon"):
         return newest(self.directory / f"{name}-checkpoints")
+
+
+def producer_of(servers, **options):
+    return KafkaProducer(
+        bootstrap_servers=servers, linger_ms=5, batch_size=1 << 17, max_request_size=1 << 26, **options
+    )
 
 
 def newest(directory):

@@ -77,7 +77,7 @@ def test_a_broker_that_comes_later(own_broker, own):
 
 def test_a_second_daemon_joins_and_leaves(stand):
     stand.topics(partitions=4)
-    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 4), 1000)
+    traffic = Traffic(lambda part, at: stand.send_often(part, lambda i: (at + i) % 4), 1000)
     kafka = {
         "servers": [stand.servers],
         "session_seconds": 100.0,

@@ -272,7 +272,7 @@ def test_daemons_that_come_back_evicted(stand):
     """Paused for longer than the group waits, then gone on with: what they had not committed is undone."""
     topics(stand, 2)
     paths = {name: settings(stand, name, checkpoints__events=100, checkpoints__seconds=0.1) for name in "ab"}
-    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 2), 800)
+    traffic = Traffic(lambda part, at: stand.send_often(part, lambda i: (at + i) % 2), 800)
     traffic.start()
     running = {name: stand.start(path) for name, path in paths.items()}
     for daemon in running.values():
@@ -290,7 +290,7 @@ def test_daemons_that_come_back_evicted(stand):
 def test_daemons_that_come_go_and_are_killed(stand):
     """The same with 20 of each is in tests/long."""
     topics(stand, 8, 3)
-    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 8), 800)
+    traffic = Traffic(lambda part, at: stand.send_often(part, lambda i: (at + i) % 8), 800)
     running, done = churn(stand, "abc", traffic, 3, 3)
     assert (done["leave"], done["kill"]) == (3, 3)
     check(stand, running, events(200_000)[: traffic.count], 8)

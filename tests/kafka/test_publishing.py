@@ -24,7 +24,7 @@ from connectors.settings_file import load
 from streamk.learners.loading import loads, loads_with_extra
 from tests.processes import Command
 
-from .partition_models import command, kafka, partition, run_to, settings, topics, tree
+from .partition_models import command, kafka, partition, reading, run_to, settings, topics, tree
 from .stand import events
 
 
@@ -146,24 +146,26 @@ def test_publishing_again_and_again(stand):
     topics(stand, 2)
     path, to = settings(stand), stand.topic("published")
     daemon = stand.start(path)
-    publisher = Command(
-        "publish", path, "--to", to, "--every", "1", "--json",
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        for number in range(3):
-            stand.send(events(200, number), lambda i: i % 2)
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                with contextlib.suppress(Failure):
-                    if fetch(to, kafka(stand)).about["events"] == 200 * (number + 1):
-                        break
-                time.sleep(0.2)
-        publisher.send_signal(signal.SIGINT)
-        assert publisher.wait(30) == 0, publisher.stderr.read()
-        out = publisher.stdout.read()
-    finally:
-        publisher.kill()
+    stand.send(events(200, 0), lambda i: i % 2)
+    with reading(stand) as newest:
+        daemon.until(lambda: len(newest(2)) == 2)
+    command = "publish", path, "--to", to, "--every", "1", "--json"
+    with Command(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as publisher:
+        try:
+            for number in range(3):
+                if number:
+                    stand.send(events(200, number), lambda i: i % 2)
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    with contextlib.suppress(Failure):
+                        if fetch(to, kafka(stand)).about["events"] == 200 * (number + 1):
+                            break
+                    time.sleep(0.2)
+            publisher.send_signal(signal.SIGINT)
+            assert publisher.wait(30) == 0, publisher.stderr.read()
+            out = publisher.stdout.read()
+        finally:
+            publisher.kill()
     found = [json.loads(line)["model"]["events"] for line in out.splitlines()]
     assert found[-1] == 600
     assert found == sorted(set(found))

@@ -103,7 +103,7 @@ def check_chunks(name, triples, size):
 
 
 @pytest.mark.parametrize("name", KERNEL)
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(changes_of(2200), st.integers(0, 9), st.sampled_from(SIZES))
 @example([("value", 2000, 200, 1.0), ("number", 1000, 2200, 0.3)], 0, 100)
 @example([("field", 1001, 2, 1.0), ("value", 1024, 2200, 0.3)], 1, None)

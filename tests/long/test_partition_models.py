@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 @pytest.mark.parametrize("seed", [8, 21])
 def test_every_event_is_in_one_model_once(stand, seed):  # noqa: F811
     topics(stand, 8)
-    traffic = Traffic(lambda part, at: stand.send(part, lambda i: (at + i) % 8), 800)
+    traffic = Traffic(lambda part, at: stand.send_often(part, lambda i: (at + i) % 8), 800)
     running, done = churn(stand, "abc", traffic, 20, 20, seed)
     assert (done["leave"], done["kill"], done["join"]) == (20, 20, 40)
     check(stand, running, events(200_000)[: traffic.count], 8)
