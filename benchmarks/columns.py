@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 import streamk
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.run import replay
 
 ROWS = 20_000

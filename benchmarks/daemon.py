@@ -35,9 +35,9 @@ from rich.progress import track
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from connectors.daemon.run import begin_session, open_ends, settle
+from connectors.daemon.run import open_source_and_sinks, settle, start_session
 from connectors.daemon.session import Session
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
 from tests.kafka.broker import Broker
@@ -110,9 +110,9 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
             "predictions": {"kind": "topic", "topic": OUT} if producer else None,
             "checkpoints": {"directory": directory},
         })  # fmt: skip
-        store = Store(settings.checkpoints.directory)
-        with store.locked(), open_ends(settings, store) as (source, sinks):
-            running = begin_session(settings, store, source, sinks, Telemetry("classification"))
+        store = CheckpointStore(settings.checkpoints.directory)
+        with store.locked(), open_source_and_sinks(settings, store) as (source, sinks):
+            running = start_session(settings, store, source, sinks, Telemetry())
             while not running.processed:
                 running.step()
             settle()  # as the daemon does

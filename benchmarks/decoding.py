@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.files.batches import Batch
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from streamk import KaczmarzClassifier
 
 STREAMS = {"Elec2": ("elec2.csv.gz", "class"), "CoverType": ("covtype.csv.gz", "Cover_Type")}

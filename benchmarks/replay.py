@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 from sections import Row, measure
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 

@@ -28,7 +28,7 @@ from river import linear_model, preprocessing
 from sections import ROOT, Row, measure, one_by_one
 
 import streamk
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.run import replay
 from streamk.prequential.results import bytes_of
 

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -15,6 +15,7 @@ from connectors.schema import (
     NO_INPUT,
     NUMBER,
     TEXT,
+    Read,
     check_type,
     flat,
     parse_number,
@@ -22,7 +23,18 @@ from connectors.schema import (
     word_names,
     words_of,
 )
-from connectors.values import MISSING, Reader, label, label_of, missing_or, read_value, value_reader
+from connectors.values import (
+    MISSING,
+    Fields,
+    Place,
+    Reader,
+    Target,
+    label,
+    label_of,
+    missing_or,
+    read_value,
+    value_reader,
+)
 from streamk.encoding.targets import check_weight
 
 _PLACES = (str, int, float, bytes, datetime, type(None))  # types of keys and times
@@ -35,8 +47,8 @@ class Record(NamedTuple):
     """One event as read: its line, its fields, and its target, not yet interpreted."""
 
     line: int
-    fields: dict[str, Any]
-    target: Any
+    fields: Fields
+    target: object
 
 
 class Places(Protocol):
@@ -45,11 +57,9 @@ class Places(Protocol):
     @property
     def target(self) -> str:
         """The field to predict."""
-        ...
 
     def place(self, line: int) -> str:
         """Return how messages name a line."""
-        ...
 
 
 def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
@@ -65,11 +75,11 @@ def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
 class Event(msgspec.Struct, frozen=True, gc=False):
     """A decoded record; a struct, which is made several times as fast as a tuple with names."""
 
-    fields: dict[str, Any]
-    target: Any  # None: to be predicted only
+    fields: Fields
+    target: Target  # None: to be predicted only
     weight: float | None
-    key: Any  # None: that of the record
-    time: Any
+    key: Place  # None: that of the record
+    time: Place
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,7 @@ class Misfits:
     """Values of a column that do not fit its type: how many, and the first."""
 
     count: int = 0
-    example: Any = None
+    example: object = None
 
     def add(self, other: Misfits) -> None:
         """Count what another counted after it."""
@@ -284,7 +294,7 @@ class Decoder:
         if target in self.format.required and target not in columns:
             raise ValueError(f"there is no column {target!r}; there are {', '.join(columns)}")
 
-    def _target_reader(self) -> Callable[[Any], Any]:
+    def _target_reader(self) -> Read:
         """Return what reads a target: a number, or a label."""
         format, decimal, name = self.format, self._decimal, self.format.target or ""
         missing = format.missing if self.form == "csv" else ()
@@ -293,11 +303,11 @@ class Decoder:
         numeric = format.types.get(name) == NUMBER
         if self.form != "csv":
             return _read_unit if numeric else label
-        plain = value_reader(decimal, missing, texts=True)
+        plain = value_reader(decimal, missing, labels=True)
         if not numeric:
             return plain
 
-        def read(text: str) -> Any:
+        def read(text: str) -> object:
             number = parse_number(text, decimal)
             return plain(text) if number is None else label_of(number)
 
@@ -316,7 +326,7 @@ class Decoder:
             return self._typed[name]
         return value_reader(self._decimal, format.missing)
 
-    def typed(self, name: str) -> Callable[[Any], Any] | None:
+    def typed(self, name: str) -> Read | None:
         """Return what reads a value that is no string of CSV, None if it stays as it is."""
         return self._typed.get(name)
 
@@ -364,10 +374,10 @@ class Decoder:
             raise ValueError("the header again")
         return cells
 
-    def _no_bytes(self, value: bytes) -> dict[str, Any]:
+    def _no_bytes(self, value: bytes) -> Fields:
         raise ValueError("rows of Parquet are no bytes")
 
-    def _row(self, value: bytes) -> dict[str, Any]:
+    def _row(self, value: bytes) -> Fields:
         cells = self.cells(value)
         if len(self._kept) < len(cells):
             return {
@@ -377,7 +387,7 @@ class Decoder:
             }
         return {name: read(text) for (name, read), text in zip(self._kept, cells, strict=True)}
 
-    def raw(self, value: bytes) -> dict[str, Any]:
+    def raw(self, value: bytes) -> Fields:
         """Return the fields of a record without their types: strings of CSV, flattened objects.
 
         Raises
@@ -392,7 +402,7 @@ class Decoder:
         except (csv.Error, UnicodeDecodeError) as error:
             raise ValueError(f"cannot be decoded: {error}") from None
 
-    def fields(self, value: bytes) -> dict[str, Any]:
+    def fields(self, value: bytes) -> Fields:
         """Return the fields of a record, of CSV as they are read, of other forms as they are.
 
         Raises
@@ -408,14 +418,14 @@ class Decoder:
             raise ValueError(f"an event must be an object of fields, not {type(fields).__name__}")
         return fields
 
-    def _object(self, value: bytes) -> dict[str, Any]:
+    def _object(self, value: bytes) -> Fields:
         fields = self.fields(value)
         try:
             return self._flattened(fields)
         except (RecursionError, TypeError) as error:  # values of one name that cannot be added up
             raise ValueError(f"cannot be decoded: {error}") from None
 
-    def _flattened(self, fields: dict[Any, Any]) -> dict[str, Any]:
+    def _flattened(self, fields: Fields) -> Fields:
         if self.form == "csv" or not {dict, list} & set(map(type, fields.values())):
             return fields
         for name in self.format.roles:
@@ -434,7 +444,7 @@ class Decoder:
         """
         return self.event(self._object(value))
 
-    def event(self, fields: dict[str, Any]) -> Event:
+    def event(self, fields: Fields) -> Event:
         """Return the event of fields, which :meth:`fields` returned; it takes the dict.
 
         Raises
@@ -464,13 +474,13 @@ class Decoder:
             fields = self._rename(fields, self._renamed)
         return Event(fields, target, weight, key, time)
 
-    def _without_ignored(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _without_ignored(self, fields: Fields) -> Fields:
         if not self._ignored and self._only is None:
             return fields
         return {name: value for name, value in fields.items() if self.takes(name)}
 
-    def _rename(self, fields: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def _rename(self, fields: Fields, names: Mapping[str, str]) -> Fields:
+        found: Fields = {}
         for name, source in names.items():
             inside = self._texts.get(source) or [
                 each for each in fields if str(each).startswith(f"{source}.")
@@ -480,8 +490,8 @@ class Decoder:
             found |= {name + each.removeprefix(source): fields[each] for each in inside}
         return found
 
-    def _with_types(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Read values by their types, and replace texts by counts of their words; it changes the dict."""
+    def _with_types(self, fields: Fields) -> Fields:
+        """Read values by their types, and replace text by counts of its words; it changes the dict."""
         if self._typed:
             self._type(fields, self.form == "csv")
         for name, words in self._texts.items():
@@ -489,7 +499,7 @@ class Decoder:
             fields.update(zip(words, words_of("" if text is None else text, len(words)), strict=True))
         return fields
 
-    def _type(self, fields: dict[str, Any], read_already: bool) -> None:
+    def _type(self, fields: Fields, read_already: bool) -> None:
         if read_already:
             if MISFIT in fields.values():
                 for name in [name for name, value in fields.items() if value is MISFIT]:
@@ -506,7 +516,7 @@ class Decoder:
                 found = None
             fields[name] = found
 
-    def note_misfit(self, name: str, value: Any, count: int = 1) -> None:
+    def note_misfit(self, name: str, value: object, count: int = 1) -> None:
         """Count values that do not fit the type of their column."""
         found = self.misfits.setdefault(name, Misfits())
         found.count += count
@@ -518,12 +528,12 @@ class Decoder:
         found, self.misfits = self.misfits, {}
         return found
 
-    def plain(self, values: Sequence[bytes | None]) -> tuple[list[dict[str, Any]], list[Any]] | None:
+    def plain(self, values: Sequence[bytes | None]) -> tuple[list[Fields], list[Target]] | None:
         """Return fields and targets of many values; None if some must be looked at one by one."""
         if not self._plain:
             return None
         try:
-            found: list[Any] = list(map(self._parse, values))  # type: ignore[arg-type]
+            found: list[Fields] = list(map(self._parse, cast(Sequence[bytes], values)))
         except (ValueError, RecursionError, csv.Error, TypeError, AttributeError):
             return None
         if set(map(type, found)) != {dict}:
@@ -533,7 +543,8 @@ class Decoder:
                 found = list(map(self._flattened, found))
             except (TypeError, ValueError, RecursionError):
                 return None
-        targets = [fields.pop(self.format.target, None) for fields in found]
+        name = self.format.target
+        targets = [None if name is None else fields.pop(name, None) for fields in found]
         if self.form != "csv":
             found = list(map(self._without_ignored, found))
         if self._typed or self._texts:
@@ -555,7 +566,7 @@ def _read_unit(value: Any) -> Any:
     return label(value)
 
 
-def target_number(value: Any, name: str, decimal: str = ".") -> float | None:
+def target_number(value: object, name: str, decimal: str = ".") -> float | None:
     """Return a target as a number, None if there is none.
 
     Raises

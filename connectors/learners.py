@@ -8,21 +8,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import streamk
-from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS
-from connectors.near_names import suggestion
+from connectors.names import DEFAULT, NAMES, SEED, TASKS, suggestion
+from streamk.encoding.labels import Label
 from streamk.learners import Learner
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
 
 __all__ = [
     "DEFAULT",
     "LEARNERS",
+    "Model",
     "build",
     "check_parameter",
+    "labels_of",
     "learner_classes",
     "parameter_names",
     "read_parameter",
 ]
 
-LEARNERS: dict[str, dict[str, Any]] = {
+Model = Classifier | Regressor
+LEARNERS: dict[str, dict[str, type[Model]]] = {
     name: {
         task: getattr(streamk, prefix + suffix)
         for task, suffix in zip(TASKS, ("Classifier", "Regressor"), strict=True)
@@ -31,7 +36,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 
 
-def learner_classes(name: str, where: str = "learner") -> dict[str, Any]:
+def learner_classes(name: str, where: str = "learner") -> dict[str, type[Model]]:
     """Return the classes of a learner by task, refusing a name that is not in ``LEARNERS``.
 
     ``where`` is the option or the setting that has the name.
@@ -47,10 +52,10 @@ def parameter_names(name: str) -> list[str]:
     return list(dict.fromkeys(key for cls in classes for key in inspect.signature(cls).parameters))
 
 
-def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
+def build(name: str, task: str, parameters: Mapping[str, object]) -> Model:
     """Return a new learner: one of ``LEARNERS``, for classification or regression, with seed 0 by default.
 
-    Parameters are values, or texts (:func:`read_parameter`). A list becomes a tuple, and so does a number
+    Parameters are values, or strings (:func:`read_parameter`). A list becomes a tuple, and so does a number
     where the learner's default is a tuple.
 
     Raises
@@ -71,8 +76,12 @@ def build(name: str, task: str, parameters: Mapping[str, Any]) -> Learner:
         check_parameter(f"parameters.{key}", key, cls.__name__, known)
     if "seed" in known:
         parameters = {"seed": SEED, **parameters}
-    learner: Learner = cls(**{key: _fitting(value, known[key].default) for key, value in parameters.items()})
-    return learner
+    return cls(**{key: _fitting(value, known[key].default) for key, value in parameters.items()})
+
+
+def labels_of(learner: Learner) -> list[Label] | None:
+    """Return the labels that a classifier holds, None of a regressor."""
+    return learner.labels if isinstance(learner, Classifier) else None
 
 
 def check_parameter(where: str, key: str, learner: str, known: Iterable[str]) -> None:
@@ -84,7 +93,7 @@ def check_parameter(where: str, key: str, learner: str, known: Iterable[str]) ->
         raise ValueError(f"{where}: {learner} has no such parameter{suggestion(key, known)}")
 
 
-def _fitting(value: Any, default: Any) -> Any:
+def _fitting(value: object, default: object) -> object:
     value = read_parameter(value) if isinstance(value, str) else value
     if isinstance(value, list):
         return tuple(value)
@@ -92,7 +101,7 @@ def _fitting(value: Any, default: Any) -> Any:
 
 
 def read_parameter(text: str) -> Any:
-    """Return what a text says: a number, ``true``, ``false``, ``none``, a text, or several with commas.
+    """Return the value of a string: number, ``true``, ``false``, ``none``, string, or several with commas.
 
     >>> [read_parameter(text) for text in ("64", "true", "none", "matern:2.5", "4,2,1", "laplace,gaussian")]
     [64, True, None, 'matern:2.5', (4, 2, 1), ('laplace', 'gaussian')]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from connectors.decoding import EventFormat
+from connectors.values import Fields
 from streamk.learners import Learner
 from streamk.learners.loading import loads_with_extra
 
 _KEYS = "target", "types", "ignore", "features", "missing"
-Stored = dict[str, Any]
+Stored = Fields
 
 
 def stored_of(format: EventFormat) -> Stored:
@@ -21,7 +21,7 @@ def stored_of(format: EventFormat) -> Stored:
     return {key: dict(value) if isinstance(value, Mapping) else _plain(value) for key, value in found.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 

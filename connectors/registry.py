@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from connectors.files.sections import FileSink, FileSource, PredictionFile
-from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
-from connectors.sections import PredictionSection, SinkSection, SourceSection
+from connectors.files.sections import FileSinkSection, FileSourceSection, PredictionFile
+from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.sections import PredictionSection, Section, SinkSection, SourceSection
 
 
 class Entry(NamedTuple):
@@ -32,18 +32,18 @@ class Entry(NamedTuple):
 
 
 REGISTRY = {  # by the kind in the settings; the example of the settings shows the first
-    "topic": Entry(TopicSource, TopicSink, PredictionTopic, "connectors.kafka.connector"),
-    "file": Entry(FileSource, FileSink, PredictionFile, "connectors.files.connector"),
+    "topic": Entry(TopicSourceSection, TopicSinkSection, PredictionTopic, "connectors.kafka.connector"),
+    "file": Entry(FileSourceSection, FileSinkSection, PredictionFile, "connectors.files.connector"),
 }
 
 
-def tables(role: str) -> tuple[Any, ...]:
+def tables(role: str) -> tuple[type[Section], ...]:
     """Return the tables of ``"source"``, ``"sink"`` or ``"predictions"``, one for each kind.
 
     >>> [table.__name__ for table in tables("sink")]
-    ['TopicSink', 'FileSink']
+    ['TopicSinkSection', 'FileSinkSection']
     """
-    return tuple(getattr(entry, role) for entry in REGISTRY.values())
+    return tuple(entry._asdict()[role] for entry in REGISTRY.values())
 
 
 class _OneOf:
@@ -52,8 +52,8 @@ class _OneOf:
     def __init__(self, role: str) -> None:
         self._role = role
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        union: Any = Annotated[reduce(or_, tables(self._role)), Field(discriminator="kind")]
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        union: object = Annotated[reduce(or_, tables(self._role)), Field(discriminator="kind")]
         return handler.generate_schema(union)
 
 

@@ -25,15 +25,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from connectors.values import read_label
+from connectors.values import Fields, read_label
 
 NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
 TEXT, IDENTIFIER, IGNORED = "text", "identifier", "ignored"
 TYPES = (NUMBER, BOOLEAN, DATETIME, CATEGORY, TEXT, IDENTIFIER, IGNORED)
 NO_INPUT = (IDENTIFIER, IGNORED)
-WORDS, FEW_WORDS = 64, 2  # inputs of a text column, and of one among more columns that are no texts
+WORDS, FEW_WORDS = 64, 2  # inputs of a text column, and of one among more columns of other types
 LOOK = 1000  # records from which types are inferred
 
 _CURRENCY = (
@@ -73,7 +73,7 @@ _TOLERATED, _WORDS_OF_NONE = 0.9, 2  # share of numbers in a column of numbers, 
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
 _START = datetime(1970, 1, 1, tzinfo=UTC)
-_STEPS = sorted(factor << power for power in range(20) for factor in (2, 3))  # counts told apart in a bag
+_STEPS = sorted(factor << power for power in range(20) for factor in (2, 3))  # distinguished counts of a bag
 
 
 class Misfit:
@@ -142,7 +142,7 @@ def check_type(name: str, kind: str) -> str:
 
 
 def _read_number(decimal: str) -> Read:
-    def read(value: Any) -> Any:
+    def read(value: object) -> object:
         if isinstance(value, str):
             number = parse_number(value, decimal)
             return MISFIT if number is None else number
@@ -156,7 +156,7 @@ def _read_number(decimal: str) -> Read:
 _TRUTHS = {word: number == 0 for pair in _BOOLEANS for number, word in enumerate(pair)}
 
 
-def _read_boolean(value: Any) -> Any:
+def _read_boolean(value: object) -> object:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -169,7 +169,7 @@ def _read_boolean(value: Any) -> Any:
 def _read_moment(form: str) -> Read:
     unit = _EPOCHS.get(form)
 
-    def read(value: Any) -> Any:
+    def read(value: Any) -> object:
         try:
             if unit is not None:
                 seconds = float(value) / unit
@@ -184,7 +184,7 @@ def _read_moment(form: str) -> Read:
     return read
 
 
-def _read_category(value: Any) -> Any:
+def _read_category(value: object) -> object:
     if isinstance(value, str):
         return read_label(value) if value else value
     if isinstance(value, float) and value.is_integer():
@@ -215,7 +215,7 @@ def word_names(name: str, kind: str) -> list[str]:
     return [f"{name}#{k}" for k in range(int(kind.partition(":")[2] or WORDS))]
 
 
-def words_of(text: Any, count: int) -> list[float]:
+def words_of(text: object, count: int) -> list[float]:
     """Return how often a text has words of each of ``count`` kinds: those of one CRC-32 modulo ``count``.
 
     >>> words_of("to be or not to be", 4)
@@ -254,12 +254,12 @@ class Column(NamedTuple):
     values: int
     missing: int
     distinct: int
-    examples: tuple[Any, ...]
+    examples: tuple[object, ...]
     misfits: int
     warning: str
 
 
-def infer(name: str, values: Sequence[Any], decimal: str = ".") -> str:
+def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
     """Return the type of a column from its values, none of them missing; empty if it has no single type.
 
     >>> infer("price", ["$1,234.00", "$5.10"]), infer("ok", ["yes", "no"]), infer("plz", ["01067", "80331"])
@@ -275,36 +275,36 @@ def infer(name: str, values: Sequence[Any], decimal: str = ".") -> str:
     if kinds == {bool}:
         return BOOLEAN
     if kinds <= {int, float}:
-        return _of_numbers(name, values)
+        return _of_numbers(name, cast(Sequence[float], values))
     if kinds & {bool} or not kinds <= {int, float, str}:
         return ""
-    texts = [str(value) for value in values]
-    numbers = [parse_number(text, decimal) for text in texts]
+    strings = [str(value) for value in values]
+    numbers = [parse_number(text, decimal) for text in strings]
     found = [number for number in numbers if number is not None]
-    if found and _is_numeric(texts, numbers, found):
-        if any(map(_CODE.fullmatch, texts)):
+    if found and _is_numeric(strings, numbers, found):
+        if any(map(_CODE.fullmatch, strings)):
             return CATEGORY
         plain = [
             number
-            for number, text in zip(numbers, texts, strict=True)
+            for number, text in zip(numbers, strings, strict=True)
             if number is not None and "%" not in text
         ]
-        return _of_numbers(name, plain) if len(plain) == len(texts) else NUMBER
+        return _of_numbers(name, plain) if len(plain) == len(strings) else NUMBER
     if kinds != {str}:
         return ""
-    words = {text.strip().lower() for text in texts}
+    words = {text.strip().lower() for text in strings}
     if any(words <= set(pair) for pair in _BOOLEANS):
         return BOOLEAN
-    if form := _date_format(texts):
+    if form := _date_format(strings):
         return f"{DATETIME}:{form}"
-    return _of_strings(texts)
+    return _of_strings(strings)
 
 
-def _is_numeric(texts: list[str], numbers: list[float | None], found: list[float]) -> bool:
-    if len(found) >= _TOLERATED * len(texts):
+def _is_numeric(strings: list[str], numbers: list[float | None], found: list[float]) -> bool:
+    if len(found) >= _TOLERATED * len(strings):
         return True
-    words = {text for text, number in zip(texts, numbers, strict=True) if number is None}
-    return len(words) <= _WORDS_OF_NONE and len(set(found)) > _FEW and 2 * len(found) >= len(texts)
+    words = {text for text, number in zip(strings, numbers, strict=True) if number is None}
+    return len(words) <= _WORDS_OF_NONE and len(set(found)) > _FEW and 2 * len(found) >= len(strings)
 
 
 def _of_numbers(name: str, values: Sequence[float]) -> str:
@@ -320,23 +320,23 @@ def _of_numbers(name: str, values: Sequence[float]) -> str:
     return IDENTIFIER if whole and unique and _ID_NAME.search(name) else NUMBER
 
 
-def _of_strings(texts: Sequence[str]) -> str:
-    distinct = len(set(texts))
-    if len(texts) < _FEW:
+def _of_strings(strings: Sequence[str]) -> str:
+    distinct = len(set(strings))
+    if len(strings) < _FEW:
         return CATEGORY
-    words = sum(len(text.split()) for text in texts) / len(texts)
-    if words >= _LONG and distinct >= _SENTENCES * len(texts):
+    words = sum(len(text.split()) for text in strings) / len(strings)
+    if words >= _LONG and distinct >= _SENTENCES * len(strings):
         return TEXT
-    return IDENTIFIER if distinct >= _UNIQUE * len(texts) else CATEGORY
+    return IDENTIFIER if distinct >= _UNIQUE * len(strings) else CATEGORY
 
 
-def _date_format(texts: Sequence[str]) -> str:
+def _date_format(strings: Sequence[str]) -> str:
     """Return the format that all strings have, empty if there is none.
 
     Where day and month can be either, that order is taken in which time does not run backwards, or the day
     first.
     """
-    stripped = [text.strip() for text in texts]
+    stripped = [text.strip() for text in strings]
     if all(map(_ISO.fullmatch, stripped)) and _fits("iso", stripped):
         return "iso"
     first = stripped[0]
@@ -351,12 +351,12 @@ def _date_format(texts: Sequence[str]) -> str:
     return found[0] if found else ""
 
 
-def _fits(form: str, texts: Iterable[str]) -> bool:
+def _fits(form: str, strings: Iterable[str]) -> bool:
     read = _read_moment(form)
-    return all(read(text) is not MISFIT for text in texts)
+    return all(read(text) is not MISFIT for text in strings)
 
 
-def describe(name: str, values: Sequence[Any], records: int, kind: str = "", decimal: str = ".") -> Column:
+def describe(name: str, values: Sequence[object], records: int, kind: str = "", decimal: str = ".") -> Column:
     """Return what the values of a column say, none of them missing, of so many records.
 
     Parameters
@@ -366,7 +366,7 @@ def describe(name: str, values: Sequence[Any], records: int, kind: str = "", dec
     """
     inferred = kind or infer(name, values, decimal)
     base = inferred.partition(":")[0]
-    misfits: list[Any] = []
+    misfits: list[object] = []
     if base in (NUMBER, BOOLEAN, DATETIME):
         read = reader_of(inferred, decimal)
         misfits = [value for value in values if read(value) is MISFIT]
@@ -384,7 +384,7 @@ def describe(name: str, values: Sequence[Any], records: int, kind: str = "", dec
     )
 
 
-def _warning(base: str, kind: str, values: Sequence[Any], misfits: Sequence[Any]) -> str:
+def _warning(base: str, kind: str, values: Sequence[object], misfits: Sequence[object]) -> str:
     if not values:
         return "no values in the first records"
     if misfits:
@@ -421,7 +421,7 @@ def inputs_of(kind: str) -> str:
     }[base]  # fmt: skip
 
 
-def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+def flat(fields: Mapping[str, object]) -> Fields:
     """Return fields without objects and lists: ``{"a": {"b": 1}}`` is ``{"a.b": 1}``.
 
     Numbers of a list have their places in their names. Other values of a list are a bag: an input of 1 for
@@ -444,7 +444,7 @@ def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _flatten(found: dict[str, Any], counts: dict[str, int], name: str, value: Any) -> None:
+def _flatten(found: Fields, counts: dict[str, int], name: str, value: object) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
             _flatten(found, counts, f"{name}.{key}", inner)
@@ -459,7 +459,7 @@ def _flatten(found: dict[str, Any], counts: dict[str, int], name: str, value: An
         found.setdefault(name, value)
 
 
-def _count(found: dict[str, Any], counts: dict[str, int], name: str, value: Any) -> None:
+def _count(found: Fields, counts: dict[str, int], name: str, value: object) -> None:
     """Add one element of a list to the counts of its values."""
     if isinstance(value, dict):
         for key, inner in value.items():

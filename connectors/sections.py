@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 EARLIEST, LATEST, FAIL = "earliest", "latest", "fail"
+BY_GROUP, BY_CHECKPOINT = "group", "checkpoint"  # to what `streamk reset` sets a position
 TOP = 20  # labels of a prediction
 
 
@@ -18,7 +19,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def split_names(value: Any) -> Any:
+def split_names(value: object) -> object:
     """Return the names in a string with commas between them; anything else as it is."""
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
 
@@ -67,6 +68,13 @@ class SourceSection(Section):
     partitioned: ClassVar[bool] = False  # whether several daemons can share it
     kind: str
 
+    @classmethod
+    def of(cls, section: SourceSection) -> Self:
+        """Return a section of this class, which it must be."""
+        if not isinstance(section, cls):
+            raise TypeError(f"source.kind is {section.kind!r}")
+        return section
+
     @property
     def place(self) -> str:
         """The topic or the path."""
@@ -105,6 +113,6 @@ class PredictionSection(SinkSection):
     top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
 
     @property
-    def record_headers(self) -> Any:
+    def record_headers(self) -> list[str] | Literal[True]:
         """Names of the headers to copy from the event's record, or True for all."""
         return []

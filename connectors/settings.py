@@ -8,28 +8,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from connectors.decoding import Decoder, EventFormat
 from connectors.errors import USAGE, Failure
-from connectors.kafka.sections import Kafka, TopicSink
-from connectors.learners import DEFAULT, LEARNERS, build
+from connectors.kafka.sections import Kafka, TopicSinkSection
+from connectors.learners import DEFAULT, LEARNERS, Model, build
+from connectors.records import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
 from connectors.registry import AnyPredictions, AnySink, AnySource
 from connectors.sections import FilePath, Section, SinkSection, SourceSection, split_names
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
 from connectors.values import MISSING
-from streamk import learners
 
 
 class Events(Section):
-    """What the bytes mean."""
+    """How records become events."""
 
     format: Literal["json", "csv", "msgpack"] = Field("json", description="json, csv or msgpack")
     columns: list[str] | None = Field(
         None, description="names of the values of a CSV line; a log on disk names them in its first line"
     )
     target: str = Field(min_length=1, description="field to predict; an event without it is predicted only")
-    features: Any = Field(
+    features: list[str] | dict[str, str] | None = Field(
         None, description="fields to learn from, or a table of names and fields; every other field by default"
     )
     ignore: list[str] = Field([], description="fields not to learn from")
@@ -44,15 +43,15 @@ class Events(Section):
         "dead", description="what to do with records without a value: dead (letters) or skip"
     )
 
-    @field_validator("features", mode="after")
+    @field_validator("features", mode="wrap")
     @classmethod
-    def _named(cls, value: Any) -> Any:
-        texts = value.values() if isinstance(value, dict) else value
-        if value is not None and not (isinstance(value, (list, dict)) and all(type(v) is str for v in texts)):
-            raise ValueError("must be a list of fields, or a table of names and fields")
-        return value
+    def _named(cls, value: object, read: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return read(split_names(value))
+        except ValidationError:
+            raise ValueError("must be a list of fields, or a table of names and fields") from None
 
-    _lists = field_validator("columns", "features", "ignore", mode="before")(split_names)
+    _lists = field_validator("columns", "ignore", mode="before")(split_names)
 
 
 class Schema(Section):
@@ -77,7 +76,7 @@ class Schema(Section):
 
 
 class Learner(Section):
-    """What learns."""
+    """The learner."""
 
     name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
     task: str = Field("classification", description="classification or regression")
@@ -88,7 +87,7 @@ class Learner(Section):
         self.build()
         return self
 
-    def build(self) -> learners.Learner:
+    def build(self) -> Model:
         """Return a new learner.
 
         Raises
@@ -100,7 +99,7 @@ class Learner(Section):
 
 
 class Checkpoints(Section):
-    """Where the model and the positions are kept, and how often."""
+    """Where the model and the positions are stored, and how often."""
 
     directory: FilePath = Field(Path("checkpoints"), description="one for each daemon")
     events: int = Field(100_000, ge=1, description="so many events after the last one")
@@ -109,13 +108,13 @@ class Checkpoints(Section):
 
 
 class Snapshots(Section):
-    """A model for every partition, which moves with it, kept in a topic and not in checkpoints."""
+    """A model for every partition, which moves with it, stored in a topic and not in checkpoints."""
 
     topic: str = Field(min_length=1, description="its name; it must be compacted")
 
 
 class Limits(Section):
-    """How much may be refused, known or tried in vain before the daemon stops."""
+    """How much may be refused, learned or retried before the daemon stops."""
 
     consecutive: int = Field(1000, ge=1, description="events refused one after the other")
     ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
@@ -125,11 +124,11 @@ class Limits(Section):
     without_target: int = Field(
         1000, ge=0, description="events without a target before the first that has it; 0 for any number"
     )
-    restarts: int = Field(10, ge=1, description="sessions in a row without progress that are borne")
+    restarts: int = Field(10, ge=1, description="sessions in a row that may end without progress")
 
 
 class Telemetry(Section):
-    """What the outside sees."""
+    """Metrics and health."""
 
     port: int | None = Field(
         None, ge=0, le=65_535, description="of /healthz, /ready and /metrics; none without it"
@@ -200,7 +199,7 @@ class Settings(Section):
         """Where everything goes that a run writes, by its kind: predictions, dead letters, snapshots."""
         if self.snapshots is None:
             return self.sinks
-        return {**self.sinks, SNAPSHOTS: TopicSink(kind="topic", topic=self.snapshots.topic)}
+        return {**self.sinks, SNAPSHOTS: TopicSinkSection(kind="topic", topic=self.snapshots.topic)}
 
     @property
     def sections(self) -> dict[str, SourceSection | SinkSection]:

@@ -1,7 +1,8 @@
-"""The file of the settings: TOML, overridden by ``STREAMK_…`` variables.
+"""The settings file: TOML, overridden by ``STREAMK_…`` variables; reading, the example, and ``[schema]``.
 
 ``STREAMK_KAFKA__PASSWORD`` overrides ``kafka.password``: two underscores for every dot. Every error names its
-key. A variable whose table is not one of the settings is ignored with a warning.
+key. A variable whose table is not one of the settings is ignored with a warning. The table ``[schema]`` is
+also written, from what was inferred from a log.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
+from connectors.decoding import EventFormat
 from connectors.errors import USAGE, Failure
+from connectors.files.dialect import Dialect
 from connectors.kafka.sections import Kafka
-from connectors.near_names import near_file, nearest
+from connectors.names import near_file, nearest
 from connectors.registry import REGISTRY, tables
 from connectors.sections import Section
 from connectors.settings import (
@@ -33,13 +36,82 @@ from connectors.settings import (
     Snapshots,
     Telemetry,
 )  # fmt: skip
+from connectors.values import MISSING
+
+_TABLE = re.compile(r"\s*#?\s*\[([\w.\"-]+)\]")
+
+
+def schema_table(format: EventFormat, dialect: Dialect | None) -> str:
+    """Return the table as TOML.
+
+    >>> print(schema_table(EventFormat(types={"price": "number"}), Dialect(";", ",")))
+    [schema]
+    delimiter = ";"
+    decimal = ","
+    <BLANKLINE>
+    [schema.types]
+    "price" = "number"
+    """
+    lines = ["[schema]"]
+    if dialect is not None:
+        lines += [f"delimiter = {json.dumps(dialect.delimiter)}", f"decimal = {json.dumps(dialect.decimal)}"]
+    if format.encoding not in (None, "utf-8"):
+        lines.append(f"encoding = {json.dumps(format.encoding)}")
+    if tuple(format.missing) != MISSING:
+        lines.append(f"missing = {json.dumps(list(format.missing), ensure_ascii=False)}")
+    types = {name: kind for name, kind in format.types.items() if name != format.target or kind != "number"}
+    pairs = [f"{json.dumps(name, ensure_ascii=False)} = {json.dumps(kind)}" for name, kind in types.items()]
+    return "\n".join([*lines, "", "[schema.types]", *pairs])
+
+
+def with_schema(text: str, table: str) -> str:
+    r"""Return settings in which a table takes the place of ``[schema]``; all else stays as it is.
+
+    >>> print(with_schema("[events]\ntarget = 'y'\n\n[schema]\ndecimal = ','\n\n[log]\n", "[schema]\n# new"))
+    [events]
+    target = 'y'
+    <BLANKLINE>
+    [log]
+    <BLANKLINE>
+    [schema]
+    # new
+    <BLANKLINE>
+    """
+    kept, inside = [], False
+    for line in text.splitlines():
+        if (found := _TABLE.match(line)) is not None:
+            inside = found[1].split(".")[0] == "schema"
+        if not inside:
+            kept.append(line)
+    return "\n".join([*kept, "", table, ""]).lstrip("\n")
+
+
+def save_schema(path: Path, format: EventFormat, dialect: Dialect | None) -> None:
+    """Write the table into a settings file, which is made if it is not there.
+
+    Raises
+    ------
+    ValueError
+        If the file is not TOML.
+    OSError
+        If it cannot be written.
+    """
+    text = path.read_text() if path.exists() else ""
+    try:
+        tomllib.loads(text)
+        found = with_schema(text, schema_table(format, dialect))
+        tomllib.loads(found)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not valid TOML: {error}") from None
+    path.write_text(found)
+
 
 log = logging.getLogger(__name__)
 S = TypeVar("S", bound=Section)
 Warn = Callable[[str], None]
 PREFIX = "STREAMK_"
 _TESTS = "STREAMK_TEST_"
-# what Kubernetes tells every pod of a Service whose name begins with streamk
+# variables that Kubernetes sets in every pod of a Service whose name begins with streamk
 _SERVICE = re.compile(r"STREAMK(_[A-Z0-9]+)*_(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP|SCTP))(_[A-Z0-9_]+)?")
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 _SECTIONS: dict[str, tuple[type[Section], ...]] = {  # in the order of the example, which shows the first
@@ -115,7 +187,7 @@ def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tu
         raise Failure(USAGE, f"{path}: not valid TOML: {error}") from None
     origin: Origin = {}
     for name, keys in _overrides(environment, warn):
-        table: Any = values
+        table = values
         for key in keys[:-1]:
             table = table.setdefault(key, {})
             if not isinstance(table, dict):
@@ -250,7 +322,7 @@ def _kinds(members: Sequence[type[Section]]) -> str:
     return f'kind = "{first[0]}"  # {"; ".join(found)}'
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{}"
     return json.dumps(str(value) if isinstance(value, Path) else "" if value is None else value)

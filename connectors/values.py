@@ -1,15 +1,20 @@
-"""Texts to values: what a cell of CSV is as a feature, and as a target."""
+"""Strings to values: what a cell of CSV is as a feature, and as a target."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 Reader = Callable[[str], Any]
+T = TypeVar("T")
+Fields = dict[str, Any]  # of an event by name, as JSON, CSV or Arrow have them
+Target = bool | int | float | str | None
+Place = str | int | float | bytes | datetime | None  # a key or a time
 _NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _NANS = ("nan", "+nan", "-nan")
 
@@ -49,10 +54,8 @@ def read_label(text: str) -> str | None:
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL")
 
 
-def value_reader(
-    decimal: str = ".", missing: Sequence[str] = (), texts: bool = False
-) -> Callable[[str], Any]:
-    """Return :func:`read_value`, or with ``texts`` :func:`read_label`, for CSV as people have it.
+def value_reader(decimal: str = ".", missing: Sequence[str] = (), labels: bool = False) -> Reader:
+    """Return :func:`read_value`, or with ``labels`` :func:`read_label`, for CSV as people have it.
 
     What is in ``missing``, but for spaces around, is None, and so is a NaN however it is written, if there is
     any. Where commas are decimal ones, what holds a point is a text: it may be a date or have thousands.
@@ -60,15 +63,15 @@ def value_reader(
     >>> read = value_reader(",", MISSING)
     >>> [read(text) for text in ("3,14", "-2", "1.234,5", "31.12.2024", " NA ", "None", "?")]
     [3.14, -2.0, '1.234,5', '31.12.2024', None, 'None', '?']
-    >>> value_reader(",", MISSING, texts=True)("2,50")
+    >>> value_reader(",", MISSING, labels=True)("2,50")
     '2.5'
     """
-    read: Callable[[str], Any] = read_label if texts else read_value
+    read: Reader = read_label if labels else read_value
     if decimal == "." and not missing:
         return read
     gone = frozenset(missing)
 
-    def given(text: str) -> Any:
+    def given(text: str) -> object:
         if missing and text.strip() in gone:
             return None
         if decimal == ".":
@@ -78,7 +81,7 @@ def value_reader(
         else:
             found = read(text.replace(",", "."))
             found = text if isinstance(found, str) and not _NUMBER.fullmatch(found) else found
-        if missing and (found != found or (texts and text.strip().lower() in _NANS)):
+        if missing and (found != found or (labels and text.strip().lower() in _NANS)):
             return None
         return found
 
@@ -94,7 +97,7 @@ def label_of(number: float) -> str:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def missing_or(read: Callable[[Any], Any], missing: Sequence[str]) -> Callable[[Any], Any]:
+def missing_or(read: Callable[[Any], T], missing: Sequence[str]) -> Callable[[Any], T | None]:
     """Return a reader that returns None for strings that are no value, but for spaces around them.
 
     >>> missing_or(float, ["", "NA"])(" NA "), missing_or(float, ["", "NA"])("2")
@@ -111,12 +114,12 @@ def label(target: Any) -> Any:
     return int(target) if type(target) is float and target.is_integer() else target
 
 
-def labels_of(targets: Sequence[Any]) -> Sequence[Any]:
+def labels_of(targets: Sequence[object]) -> Sequence[object]:
     """Return targets as class labels."""
     return targets if set(map(type, targets)) <= {str, bool, int} else list(map(label, targets))
 
 
-def kind_of(target: Any) -> str:
+def kind_of(target: object) -> str:
     """Return what sort of target this is, in words."""
     if isinstance(target, bool):
         return "a truth"

@@ -15,13 +15,12 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Subcommand(NamedTuple):
-    """Where a subcommand is defined, the first sentence of its docstring, and an example of its use.
+    """The module of a subcommand, the first sentence of its docstring, and an example of its use.
 
-    Commands of a group have examples of their own, next to their functions.
+    A group has no example: its commands have examples of their own, next to their functions.
     """
 
     module: str
-    name: str  # of its function, or of its group
     help: str
     example: str = ""
 
@@ -29,112 +28,84 @@ class Subcommand(NamedTuple):
 COMMANDS = {
     "run": Subcommand(
         "run",
-        "run_command",
-        "Learn from a topic or a log, each event once, until told to stop.",
+        "Learn from a topic or a log, each event once, until a signal stops it.",
         "streamk run streamk.toml",
     ),
     "check": Subcommand(
         "check",
-        "check_command",
         "Read the settings, then try the connections, the files and the checkpoints, changing nothing.",
         "streamk check streamk.toml",
     ),
     "record": Subcommand(
         "record",
-        "record_command",
         "Copy the topic of the settings to a log on disk, in the order of time; no group is joined.",
         "streamk record streamk.toml monday.jsonl.gz --from 2026-11-21 --to 2026-11-22",
     ),
     "init": Subcommand(
         "init",
-        "init_command",
         "Write an example of the settings, with a comment for each.",
         "streamk init streamk.toml --from sales.csv --target price",
     ),
     "reset": Subcommand(
-        "reset",
-        "reset_command",
-        "Set where a daemon goes on, with the daemon stopped and nobody else in its group.",
+        "stopped",
+        "Set where a daemon continues, with the daemon stopped and nobody else in its group.",
         "streamk reset streamk.toml --to earliest --dry-run",
     ),
     "adopt": Subcommand(
-        "adopt",
-        "adopt_command",
+        "stopped",
         "Accept changed settings of events, with all daemons of the group stopped.",
         "streamk adopt streamk.toml --dry-run",
     ),
-    "checkpoints": Subcommand(
-        "checkpoints",
-        "checkpoints",
-        "Look at checkpoints, and go back to one.",
-    ),
-    "labels": Subcommand(
-        "labels",
-        "commands",
-        "Edit the labels that a stopped daemon has learned.",
-    ),
-    "dead-letters": Subcommand(
-        "dead_letters",
-        "commands",
-        "Look at dead letters, and send them back to the source.",
-    ),
+    "checkpoints": Subcommand("checkpoints", "Look at checkpoints, and go back to one."),
+    "labels": Subcommand("stopped", "Edit the labels that a stopped daemon has learned."),
+    "dead-letters": Subcommand("dead_letters", "Look at dead letters, and send them back to the source."),
     "replay": Subcommand(
         "replay",
-        "replay_command",
         "Replay a log: predict every event, then learn it, and score the predictions.",
         "streamk replay 'logs/*.csv' --target label --learner kernel --learner kaczmarz --report page",
     ),
     "tune": Subcommand(
         "tune",
-        "tune_command",
         "Compare settings over one pass of a log, and print the best as a table for the daemon.",
         "streamk tune log.csv --target label --learner kaczmarz --grid 'features=512|2048'",
     ),
     "demo": Subcommand(
         "demo",
-        "demo_command",
         "Replay three streams next to baselines, save and reload the models, and write pages.",
         "streamk demo --output demo-output",
     ),
     "train": Subcommand(
         "train",
-        "train_command",
         "Learn logs in shards, each apart, and merge them after every round of events.",
         "streamk train 'logs/*.csv' --target label --workers 8 --save model.streamk",
     ),
     "predict": Subcommand(
         "predict",
-        "predict_command",
         "Predict every record of a log with a saved model, and score those that have a target.",
         "streamk predict model.streamk new.csv --output predictions.csv",
     ),
     "profile": Subcommand(
         "profile",
-        "profile_command",
         "Print the type of each column, what a learner will see of it, and what to look at.",
         "streamk profile sales.csv --target price --save streamk.toml",
     ),
     "merge": Subcommand(
         "merge",
-        "merge_command",
         "Merge models that learned parts of a stream into one that knows what all of them know.",
         "streamk merge monday.streamk tuesday.streamk -o both.streamk",
     ),
     "show": Subcommand(
         "show",
-        "show_command",
         "Describe a model file: learner, parameters, events, labels, inputs and their relevance.",
         "streamk show model.streamk",
     ),
     "publish": Subcommand(
         "publish",
-        "publish_command",
         "Merge the newest models of all partitions, and publish the result.",
         "streamk publish streamk.toml --to models -o model.streamk",
     ),
     "fetch": Subcommand(
         "fetch",
-        "fetch_command",
         "Get the newest published model that is whole.",
         "streamk fetch models -o model.streamk --servers localhost:9092",
     ),
@@ -144,12 +115,12 @@ COMMANDS = {
 def load(name: str) -> Any:
     """Import a subcommand, and return it as typer runs it."""
     place = COMMANDS[name]
-    found: Any = getattr(importlib.import_module(f"connectors.cli.{place.module}"), place.name)
-    if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        single.command(name, epilog=f"For example: {place.example}")(found)
-        found = single
-    command: Any = typer.main.get_command(found)
+    defined = vars(importlib.import_module(f"connectors.cli.{place.module}"))
+    group = defined[name.replace("-", "_")] if not place.example else None
+    if group is None:
+        group = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        group.command(name, epilog=f"For example: {place.example}")(defined[f"{name}_command"])
+    command = typer.main.get_command(group)
     command.name = name
     return command
 

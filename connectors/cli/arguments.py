@@ -10,7 +10,7 @@ import typer
 Config = Annotated[Path, typer.Argument(help="The settings, a TOML file; streamk init writes an example.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 FROM = "Offset or time (ISO 8601, UTC) of the first record of a topic."
-TO = "Offset or time of the first record that is left out; the end of now by default."
+TO = "Offset or time of the first record that is skipped; the end of now by default."
 Start = Annotated[str | None, typer.Option("--from", help=FROM)]
 End = Annotated[str | None, typer.Option("--to", help=TO)]
 
@@ -36,8 +36,8 @@ def refuse_bounds(start: str | None, end: str | None) -> None:
         raise ValueError("--from and --to are for the topic of a .toml")
 
 
-def assignments(texts: list[str], learner: str) -> dict[str, str]:
-    """Return the keys and values of ``KEY=VALUE`` texts, each key a parameter of the learner.
+def assignments(strings: list[str], learner: str) -> dict[str, str]:
+    """Return the keys and values of ``KEY=VALUE`` strings, each key a parameter of the learner.
 
     >>> assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
     {'features': '1024', 'scales': '2,1,0.5'}
@@ -46,7 +46,7 @@ def assignments(texts: list[str], learner: str) -> dict[str, str]:
 
     known = parameter_names(learner)
     parameters = {}
-    for text in texts:
+    for text in strings:
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"--set {text}: write KEY=VALUE with KEY one of {', '.join(known)}")

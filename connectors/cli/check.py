@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from rich.console import Console
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
-from connectors.cli.logged_settings import load_and_log
 from connectors.connector import by_connector, connector_of
-from connectors.daemon import ownership
-from connectors.daemon.beginning import lost_position
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
-from connectors.daemon.partition_bound import require_none, strange
-from connectors.daemon.store import Store
+from connectors.daemon.logs import load_and_log
+from connectors.daemon.start_position import lost_position, metadata_of
+from connectors.daemon.state_backend import CheckpointStore, other_owner, require_no_checkpoints
 from connectors.daemon.training import digest_of, require_same_digest, require_same_training, training_of
 from connectors.errors import AWAY, CHECKPOINT, Failure, Interruption
-from connectors.files.opening import require_writable
-from connectors.kafka.sections import TopicSource
+from connectors.files.open_file import require_writable
+from connectors.kafka.sections import TopicSourceSection
 from connectors.settings import Settings
 
 
@@ -43,11 +42,11 @@ def check(settings: Settings) -> Iterator[str]:
     """
     for connector, sections in by_connector(settings.sections):
         yield from connector.check(sections, settings)
-    store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
+    store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
     there = next(each for each in (store.directory, *store.directory.absolute().parents) if each.exists())
     require_writable(there, CHECKPOINT, "checkpoints.directory")
     if settings.snapshots is not None:
-        require_none(store)
+        require_no_checkpoints(store)
         yield _snapshots(settings, settings.snapshots.topic)
         return
     yield _checkpoints(settings, store)
@@ -55,7 +54,7 @@ def check(settings: Settings) -> Iterator[str]:
         yield _group(settings, store)
 
 
-def _group(settings: Settings, store: Store) -> str:
+def _group(settings: Settings, store: CheckpointStore) -> str:
     """Return how far the group has read, if no other model and no other program is in it."""
     group = settings.source.start_policy.group
     paths, mine = store.paths(), store.identity()
@@ -68,9 +67,9 @@ def _group(settings: Settings, store: Store) -> str:
     for name, committed in positions.items():
         if committed is None and name in saved:
             raise lost_position(name, saved[name].position, group)
-        note = ownership.read("" if committed is None else committed.note)
-        if not note.owners or note.owners[-1].model != mine:
-            require_same_digest(name, note.digest, digest, group)
+        metadata = metadata_of(committed)
+        if not metadata.owners or metadata.owners[-1].model != mine:
+            require_same_digest(name, metadata.digest, digest, group)
     count = sum(committed is not None for committed in positions.values())
     return f"source.group: {group} has read from {count} of {len(positions)} partitions"
 
@@ -79,19 +78,18 @@ def _snapshots(settings: Settings, topic: str) -> str:
     from connectors.kafka.client import describe, options
     from connectors.kafka.snapshots import KEY, SnapshotReader
 
-    source = settings.source
-    assert isinstance(source, TopicSource)
+    source = TopicSourceSection.of(settings.source)
     blank, events = settings.learner.build(), 0
     try:
         partitions, _ = describe(source.topic, "source.topic", options(settings.kafka))
-        with SnapshotReader(topic, settings.kafka) as reader:
+        with closing(SnapshotReader(topic, settings.kafka)) as reader:
             found = reader.all(partitions)
     except Interruption as error:
         raise Failure(AWAY, str(error)) from None
     for name, snapshot in found.items():
-        if whose := strange(snapshot, source.topic, source.group):
-            raise Failure(CHECKPOINT, f"the snapshot of {name} in {topic} {whose}")
         where = f"the snapshot of {name} in {topic}"
+        if other := other_owner(snapshot, source.topic, source.group):
+            raise Failure(CHECKPOINT, f"{where} {other}")
         try:
             events += restored(snapshot.parts, blank).events
         except ValueError as error:
@@ -101,7 +99,7 @@ def _snapshots(settings: Settings, topic: str) -> str:
     return f"{KEY}: {topic} is compacted; {there}, and have learned {events:,} events"
 
 
-def _checkpoints(settings: Settings, store: Store) -> str:
+def _checkpoints(settings: Settings, store: CheckpointStore) -> str:
     source, paths = settings.source.name, store.paths()
     if not paths:
         return f"checkpoints.directory: {store.directory} holds none yet"

@@ -13,7 +13,7 @@ from rich.table import Table
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.errors import CHECKPOINT, USAGE, Failure
 
 checkpoints = typer.Typer(
@@ -44,7 +44,7 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _paths(directory: Path) -> list[Path]:
-    paths: list[Path] = Store(directory).paths()
+    paths: list[Path] = CheckpointStore(directory).paths()
     if not paths:
         raise Failure(USAGE, f"there are no checkpoints in {directory}")
     return paths
@@ -129,7 +129,7 @@ def rollback_command(
     old model becomes the newest checkpoint.
     """
     with exits():
-        store = Store(directory)
+        store = CheckpointStore(directory)
         _paths(directory)
         with store.locked():
             try:

@@ -15,8 +15,8 @@ from rich.text import Text
 from connectors.cli.arguments import AsJson, Config
 from connectors.cli.exits import connected, exits
 from connectors.connector import connector_of
-from connectors.dead_letters import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter
 from connectors.errors import USAGE, Failure
+from connectors.records import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter
 from connectors.sections import SinkSection
 from connectors.settings import Settings
 from connectors.settings_file import load
@@ -24,7 +24,7 @@ from connectors.settings_file import load
 _FIRST = 60  # characters of a value
 _REASONS = 20  # in the table; --json has all of them
 
-commands = typer.Typer(
+dead_letters = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Look at dead letters, and send them back to the source."
 )
 
@@ -40,7 +40,7 @@ def _letters(settings: Settings) -> Iterator[DeadLetter]:
     return connector_of(section.kind).dead_letters(section, settings)
 
 
-@commands.command("show", epilog="For example: streamk dead-letters show streamk.toml --limit 5")
+@dead_letters.command("show", epilog="For example: streamk dead-letters show streamk.toml --limit 5")
 def show_command(
     config: Config,
     limit: Annotated[
@@ -107,7 +107,7 @@ def _plain(text: str) -> Text:
     return Text("".join(c if c.isprintable() else "\ufffd" for c in text))
 
 
-@commands.command("retry", epilog="For example: streamk dead-letters retry streamk.toml --dry-run")
+@dead_letters.command("retry", epilog="For example: streamk dead-letters retry streamk.toml --dry-run")
 def retry_command(
     config: Config,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and send nothing.")] = False,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import streamk
 from connectors.cli.exits import exits, usage
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay import report
 from connectors.replay.demonstration import STREAMS, write_log
 from connectors.replay.progress import Replay, Scoring

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.near_names import near_file
+from connectors.names import near_file
 
 
 @contextlib.contextmanager

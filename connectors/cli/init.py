@@ -36,14 +36,14 @@ def init_command(
 
 def _of_log(name: str, target: str | None, text: str) -> str:
     """Return the example with what a log says of its events."""
-    from connectors.cli.reading import format_of
-    from connectors.files.replayed import ReplayLog
+    from connectors.cli.reading import FormatOptions
+    from connectors.files.log import ReplayLog
     from connectors.replay.reading import decide_task
-    from connectors.schema_file import schema_table, with_schema
+    from connectors.settings_file import schema_table, with_schema
 
     if target is None:
         raise ValueError("--target: name the field to predict")
-    log = ReplayLog(name, format_of(target))
+    log = ReplayLog(name, FormatOptions().format(target))
     decision = decide_task(log.look(), target)
     typer.echo(decision.sentence, err=True)
     text = text.replace('target = "label"', f"target = {json.dumps(target)}", 1)

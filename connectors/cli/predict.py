@@ -18,23 +18,21 @@ from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
-    Decimal,
-    Delimiter,
-    Ignore,
-    Missing,
-    Only,
+    FormatOptions,
     Strict,
     Target,
-    Types,
     check_skipped,
-    format_of,
+    print_line,
+    with_format_options,
 )
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.models import load, with_stored
 from connectors.replay.page import words
 from connectors.replay.scoring_log import LogScorer
+from connectors.values import Fields
 
 
+@with_format_options
 def predict_command(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     files: Annotated[list[str], typer.Argument(help="A log, as of streamk replay; it needs no target.")],
@@ -45,12 +43,7 @@ def predict_command(
             "--output", "-o", help="File of predictions: .csv, else JSON lines; printed by default."
         ),
     ] = None,
-    ignore: Ignore = None,
-    only: Only = None,
-    types: Types = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
+    reading: FormatOptions = FormatOptions(),  # noqa: B008
     strict: Strict = False,
     allow_skipped: AllowSkipped = False,
     as_json: Annotated[
@@ -68,7 +61,7 @@ def predict_command(
         if as_json and output is None:
             raise ValueError("--json: name a file for the predictions with --output")
         learner, stored = load(model)
-        format = with_stored(format_of(target, ignore, only, types, missing, delimiter, decimal), stored)
+        format = with_stored(reading.format(target), stored)
         log = ReplayLog(files, format.unlabelled(), strict=strict)
         scorer = LogScorer(learner, log)
         with _writing(output, scorer) as write, Progress(console=console, transient=True) as bar:
@@ -90,7 +83,7 @@ def predict_command(
                     f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
                 )
             for sentence in filter(None, [log.left_out(), *scorer.refusals()]):
-                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+                print_line(console, sentence)
         skipped = log.broken.count + scorer.refused
         check_skipped(
             console, skipped, scorer.predicted + skipped, [*log.examples, *scorer.examples, ""][0],
@@ -111,12 +104,12 @@ def _writing(path: Path | None, scorer: LogScorer) -> Iterator[Any]:
         writer = csv.writer(file)
         writer.writerow(scorer.header)
 
-        def write(rows: list[dict[str, Any]]) -> None:
+        def write(rows: list[Fields]) -> None:
             for row in rows:
                 writer.writerow([row.get(name) for name in scorer.header])
 
         yield write
 
 
-def _json_lines(file: TextIO, rows: list[dict[str, Any]]) -> None:
+def _json_lines(file: TextIO, rows: list[Fields]) -> None:
     file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

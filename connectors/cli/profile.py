@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -12,24 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from connectors.cli.exits import exits, usage
-from connectors.cli.reading import Decimal, Delimiter, Ignore, Missing, Only, Target, Types, format_of
-from connectors.files.replayed import ReplayLog
+from connectors.cli.reading import FormatOptions, Target, print_line, with_format_options
+from connectors.files.log import ReplayLog
 from connectors.replay.reading import decide_task
-from connectors.schema import inputs_of
-from connectors.schema_file import save_schema
+from connectors.schema import Column, inputs_of
+from connectors.settings_file import save_schema
+from connectors.values import Fields
 
 _WIDE = 100  # columns of a terminal from which examples have room
 
 
+@with_format_options
 def profile_command(
     files: Annotated[list[str], typer.Argument(help="A log, as of streamk replay.")],
     target: Target = None,
-    ignore: Ignore = None,
-    only: Only = None,
-    types: Types = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
+    reading: FormatOptions = FormatOptions(),  # noqa: B008
     save: Annotated[
         Path | None, typer.Option(metavar="SETTINGS", help="Write the types into [schema] of this file.")
     ] = None,
@@ -41,7 +38,7 @@ def profile_command(
     """
     console = Console(stderr=as_json)
     with exits(), usage():
-        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        format = reading.format(target)
         log = ReplayLog(files, format.unlabelled())
         targets = log.look()
         rows = [_row(column, log) for column in log.columns]
@@ -50,16 +47,16 @@ def profile_command(
         else:
             console.print(_table(rows, console.width >= _WIDE))
             for sentence in log.notes:
-                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+                print_line(console, sentence)
             if target is not None and (known := [value for value in targets if value is not None]):
                 sentence = decide_task(known, target).sentence
-                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+                print_line(console, sentence)
         if save is not None:
             save_schema(save, log.format, log.dialect)
             console.print(f"wrote [schema] to {save}", soft_wrap=True, highlight=False)
 
 
-def _row(column: Any, log: ReplayLog) -> dict[str, Any]:
+def _row(column: Column, log: ReplayLog) -> Fields:
     kind, name = log.format.types.get(column.name, column.type), column.name
     sees = inputs_of(kind)
     if name == log.format.target:
@@ -73,7 +70,7 @@ def _row(column: Any, log: ReplayLog) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _table(rows: list[dict[str, Any]], wide: bool) -> Table:
+def _table(rows: list[Fields], wide: bool) -> Table:
     table = Table(title="of the first 1,000 records", title_justify="left")
     for name in (
         "column",

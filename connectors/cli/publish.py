@@ -32,10 +32,10 @@ def publish_command(
         str | None, typer.Option("--name", help="Of the model in the topic; source.topic by default.")
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", min=1.0, help="Go on, and publish again after so many seconds.")
+        float | None, typer.Option("--every", min=1.0, help="Publish again and again, after so many seconds.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a published model that knows more.")
+        bool, typer.Option("--force", help="Replace a published model that has learned more.")
     ] = False,
     learns: Annotated[
         bool, typer.Option("--learns", help="Publish a model that can learn on, several times as large.")
@@ -58,14 +58,14 @@ def publish_command(
             return
         stop = threading.Event()
         with signals(stop):
-            _go_on(settings, target, every, as_json, stop)
+            _repeat(settings, target, every, as_json, stop)
 
 
-def _go_on(settings: Settings, target: Target, every: float, as_json: bool, stop: threading.Event) -> None:
-    """Publish again and again until told to stop, brokers that are away waited for."""
+def _repeat(settings: Settings, target: Target, every: float, as_json: bool, stop: threading.Event) -> None:
+    """Publish again and again until a signal comes; wait for absent brokers."""
     seen = time.monotonic()
     while not stop.is_set():
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             outcome = publish(settings, target)
             seen = time.monotonic()
@@ -75,7 +75,7 @@ def _go_on(settings: Settings, target: Target, every: float, as_json: bool, stop
             if time.monotonic() - seen > settings.kafka.away_seconds:
                 raise Failure(AWAY, f"{error} (kafka.away_seconds)") from None
             log.warning("%s; trying again", error)
-        stop.wait(max(0.0, began + every - time.monotonic()))
+        stop.wait(max(0.0, started + every - time.monotonic()))
 
 
 def show(outcome: Outcome, target: Target, as_json: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,14 +21,16 @@ from connectors.cli.exits import connected, exits
 from connectors.connector import connector_of
 from connectors.decoding import EventFormat
 from connectors.errors import REFUSED_EVENTS, USAGE, Failure
+from connectors.records import Raw
 from connectors.settings import Events
 from connectors.settings_file import load
-from connectors.stream import Raw
 
 
 def record_command(
     config: Config,
-    out: Annotated[Path, typer.Argument(help="The new log, JSON lines; .gz or .zst at its end packs it.")],
+    out: Annotated[
+        Path, typer.Argument(help="The new log, JSON lines; compressed if it ends in .gz or .zst.")
+    ],
     start: Start = None,
     end: End = None,
     partitions: Annotated[
@@ -41,7 +43,9 @@ def record_command(
         settings = load(config)
         console = Console(stderr=True)
         with (
-            connector_of(settings.source.kind).open_range(settings, start, end, partitions) as records,
+            closing(
+                connector_of(settings.source.kind).open_range(settings, start, end, partitions)
+            ) as records,
             Progress(console=console, transient=True, disable=as_json) as bar,
         ):
             job = bar.add_task(settings.source.name, total=records.size)
@@ -52,13 +56,13 @@ def record_command(
             console.print(f"wrote {done.written:,} events to {out}", soft_wrap=True, highlight=False)
         if done.left_out:
             raise Failure(
-                REFUSED_EVENTS, f"{done.left_out:,} records cannot be decoded and are left out; {done.reason}"
+                REFUSED_EVENTS, f"{done.left_out:,} records cannot be decoded and are skipped; {done.reason}"
             )
 
 
 @dataclass
 class Recorded:
-    """What became of the records: written, or left out, and why the first of those was."""
+    """What became of the records: written, or skipped, and why the first of those was."""
 
     written: int = 0
     left_out: int = 0
@@ -67,15 +71,15 @@ class Recorded:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Any]:
-    """Open a file that is not there yet, packed as its name says."""
+    """Open a file that is not there yet, compressed as its name says."""
     try:
         with path.open("xb") as raw:
             if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as packed:
-                    yield packed
+                with gzip.GzipFile(fileobj=raw, mode="wb", mtime=0) as compressed:
+                    yield compressed
             elif path.suffix == ".zst":
-                with zstandard.ZstdCompressor().stream_writer(raw) as packed:
-                    yield packed
+                with zstandard.ZstdCompressor().stream_writer(raw) as compressed:
+                    yield compressed
             else:
                 yield raw
     except FileExistsError:
@@ -85,7 +89,7 @@ def _writing(path: Path) -> Iterator[Any]:
 
 
 def record(
-    records: Iterable[tuple[str, Raw]], events: Events, path: Path, seen: Any = lambda: None
+    records: Iterable[tuple[str, Raw]], events: Events, path: Path, seen: Callable[[], None] = lambda: None
 ) -> Recorded:
     """Write a range of a topic as JSON lines that ``streamk replay`` and a daemon read.
 

@@ -16,22 +16,18 @@ from connectors.cli.arguments import End, Start, assignments, check_place
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
-    Decimal,
-    Delimiter,
-    Ignore,
-    Missing,
-    Only,
+    FormatOptions,
     Strict,
     Target,
-    Types,
     check_skipped,
-    format_of,
+    print_line,
+    with_format_options,
 )
-from connectors.learner_names import SEED, seed_line
 from connectors.learners import DEFAULT, LEARNERS, read_parameter
-from connectors.log import Log
 from connectors.models import save as save_model
 from connectors.models import stored_of
+from connectors.names import SEED, seed_line
+from connectors.records import Log
 from connectors.replay import report
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
@@ -46,6 +42,7 @@ from streamk.metrics.metric import TASKS
 from streamk.prequential.results import bytes_of, finite
 
 
+@with_format_options
 def replay_command(
     files: Annotated[
         list[str],
@@ -57,7 +54,7 @@ def replay_command(
     ],
     target: Target = None,
     task: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; inferred from the first records by default.")
     ] = None,
     learner: Annotated[
         list[str] | None,
@@ -104,14 +101,9 @@ def replay_command(
         typer.Option("--report", metavar="DIR", help="Write a page with pictures, and the figures."),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on from here after an interruption.")
+        Path | None, typer.Option(metavar="DIR", help="Resume from here after an interruption.")
     ] = None,
-    ignore: Ignore = None,
-    only: Only = None,
-    types: Types = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
+    reading: FormatOptions = FormatOptions(),  # noqa: B008
     form: Annotated[
         str | None, typer.Option("--format", help="Of a kafka:// topic, json or msgpack; json by default.")
     ] = None,
@@ -140,12 +132,12 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        format = reading.format(target)
         how = Reading(format, start, end, strict, labels, key, time, form)
         errors = Console(stderr=True)
 
         def announce(sentence: str) -> None:
-            errors.print(sentence, soft_wrap=True, highlight=False, markup=False)
+            print_line(errors, sentence)
 
         with opened(files, how) as (log, given):
             names = learner or [given.name]
@@ -159,18 +151,17 @@ def replay_command(
                 identity = identity_of(
                     files, log, labels, learner=names, set=parameters, delay=delay, time=time, key=key, by=by,
                     interval=interval, level=level, baseline=baseline, task=task, limit=limit, strict=strict,
-                    delimiter=delimiter, decimal=decimal, missing=missing, types=types, ignore=ignore,
-                    only=only, form=form, start=start, end=end,
+                    form=form, start=start, end=end, **vars(reading),
                 )  # fmt: skip
                 keep = Checkpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
-                told = task or (given.task if files[0].endswith(".toml") else None)
+                chosen = task or (given.task if files[0].endswith(".toml") else None)
                 scoring = Scoring(interval, by, level, predictions)
                 run = replay(
                     log,
                     names,
-                    told,
+                    chosen,
                     parameters,
                     limit,
                     baseline,
@@ -184,9 +175,9 @@ def replay_command(
             seed = _seed(names[0], parameters)
             option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
             if not as_json:
-                console.print(seed_line(seed, option), soft_wrap=True, highlight=False, markup=False)
+                print_line(console, seed_line(seed, option))
             if sentence := report.left_out(run, log):
-                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+                print_line(console, sentence)
             if as_json:
                 typer.echo(json.dumps({**_found(run), "seed": seed}))
             else:
@@ -232,16 +223,16 @@ def _check_saved(path: Path, name: str) -> None:
         )
 
 
-def _parameters(given: LearnerSettings, name: str, texts: list[str]) -> dict[str, Any]:
+def _parameters(given: LearnerSettings, name: str, assigned: list[str]) -> dict[str, Any]:
     """Return more parameters of the first contender: those of the settings are for the learner they name."""
     learner, own = settings_of(name)
     if learner not in LEARNERS:
-        if texts:
+        if assigned:
             raise ValueError(f"--set is for a learner of streamk; write {name}:KEY=VALUE,…")
         return {}
     known = given.parameters if learner == given.name else {}
     known = {key: value for key, value in known.items() if key not in own}
-    return {**known, **assignments(texts, learner)}
+    return {**known, **assignments(assigned, learner)}
 
 
 def _seed(name: str, parameters: dict[str, Any]) -> int | None:

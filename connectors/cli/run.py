@@ -9,11 +9,10 @@ import typer
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
-from connectors.cli.logged_settings import load_and_log
-from connectors.daemon.reloading import LiveSettings
-from connectors.daemon.run import run
+from connectors.daemon.logs import load_and_log
+from connectors.daemon.run import LiveSettings, run
 from connectors.errors import EXIT_CODES, Failure
-from connectors.learner_names import SEED, seed_line
+from connectors.names import SEED, seed_line
 from connectors.settings import Settings
 from connectors.settings_file import load
 
@@ -24,12 +23,14 @@ def run_command(
     config: Config,
     blank: Annotated[
         bool,
-        typer.Option("--blank", help="Let a model that knows nothing go on where the group's others ended."),
+        typer.Option(
+            "--blank", help="Let a model without events continue where others of the group stopped."
+        ),
     ] = False,
 ) -> None:
-    """Learn from a topic or a log, each event once, until told to stop.
+    """Learn from a topic or a log, each event once, until a signal stops it.
 
-    SIGTERM and Ctrl-C end it after a checkpoint; started again, it goes on from there. SIGHUP reads the
+    SIGTERM and Ctrl-C end it after a checkpoint; started again, it continues from there. SIGHUP reads the
     settings again, and SIGUSR1 writes a checkpoint.
     """
     with exits():

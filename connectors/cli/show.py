@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from connectors.cli.exits import exits, usage
-from connectors.learner_names import NAMES
+from connectors.names import NAMES
 
 _MOST = 20  # rows of a table; --json has all
 _BAR = 30  # characters of the longest bar
@@ -112,9 +112,9 @@ def _title(what: str, count: int) -> str:
     return f"{what}: the first {_MOST} of {count:,}; --json has all" if count > _MOST else what
 
 
-def _listed(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _MOST:,} more" if len(texts) > _MOST else ""
-    return f"{len(texts):,}" + (f": {', '.join(texts[:_MOST])}{more}" if texts else "")
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return f"{len(names):,}" + (f": {', '.join(names[:_MOST])}{more}" if names else "")
 
 
 def _number(value: float | None) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,35 +16,31 @@ from connectors.cli.arguments import End, Start, assignments, check_place, refus
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
-    Decimal,
-    Delimiter,
-    Ignore,
-    Missing,
-    Only,
+    FormatOptions,
     Strict,
     Target,
-    Types,
     check_skipped,
-    format_of,
+    print_line,
+    with_format_options,
 )
-from connectors.connector import connector_of
+from connectors.connector import MeasuredShard, connector_of
 from connectors.errors import STUCK, Failure
-from connectors.files.replayed import ReplayLog
-from connectors.learner_names import seed_line
+from connectors.files.log import ReplayLog
 from connectors.learners import DEFAULT, LEARNERS, build
 from connectors.models import save as save_model
 from connectors.models import stored_of
+from connectors.names import seed_line
 from connectors.replay.reading import decide_task
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.train import report
-from connectors.train.blocks import BY, shards_of
-from connectors.train.shards import skipped_of
-from streamk.distributed import Round, WorkersDiedError, learn
+from connectors.train.shards import BY, shards_of, skipped_of
+from streamk.distributed import Advance, Round, WorkersDiedError, learn
 from streamk.distributed.merging import SCALES
 from streamk.metrics.metric import SUMMARIES, TASKS
 
 
+@with_format_options
 def train_command(
     logs: Annotated[
         list[str],
@@ -54,7 +51,7 @@ def train_command(
     ],
     target: Target = None,
     task: Annotated[
-        str | None, typer.Option(help=f"{' or '.join(TASKS)}; told from the first records by default.")
+        str | None, typer.Option(help=f"{' or '.join(TASKS)}; inferred from the first records by default.")
     ] = None,
     learner: Annotated[
         str | None, typer.Option(help=f"{' or '.join(LEARNERS)}; {DEFAULT} by default.")
@@ -67,7 +64,7 @@ def train_command(
     end: End = None,
     shards: Annotated[int, typer.Option(min=1, help="Into how many parts, about, the logs are cut.")] = 16,
     by: Annotated[
-        str, typer.Option(help=f"{' or '.join(BY)}: how they are cut; packed files are whole.")
+        str, typer.Option(help=f"{' or '.join(BY)}: how they are cut; compressed files are whole.")
     ] = BY[0],
     round: Annotated[int, typer.Option(min=1, help="Events a shard learns between two merges.")] = 10_000,
     scales: Annotated[
@@ -80,15 +77,10 @@ def train_command(
         str | None, typer.Option(metavar="ADDRESS", help="Use the Ray cluster there, or a local one.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep every round here, and go on from what is there.")
+        Path | None, typer.Option(help="Store every round here, and resume from what is there.")
     ] = None,
     save: Annotated[Path | None, typer.Option(help="Save the model here at the end.")] = None,
-    ignore: Ignore = None,
-    only: Only = None,
-    types: Types = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
+    reading: FormatOptions = FormatOptions(),  # noqa: B008
     strict: Strict = False,
     allow_skipped: AllowSkipped = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
@@ -111,13 +103,15 @@ def train_command(
             if given is None:
                 refuse_bounds(start, end)
                 target = required(target)
-                log = ReplayLog(logs, format_of(target, ignore, only, types, missing, delimiter, decimal))
+                log = ReplayLog(logs, reading.format(target))
                 decision = decide_task(log.look(), target)
                 for sentence in [*log.notes, *([] if task else [decision.sentence])]:
-                    Console(stderr=True).print(sentence, soft_wrap=True, highlight=False, markup=False)
+                    print_line(Console(stderr=True), sentence)
                 whole = decision.whole and task is None
                 task = task or decision.task
-                parts: list[Any] = shards_of(log.paths, log.format, task, by, shards, strict, whole)
+                parts: Sequence[MeasuredShard] = shards_of(
+                    log.paths, log.format, task, by, shards, strict, whole
+                )
                 events, stored = f"{log.format} {task}", stored_of(log.format)
             else:
                 events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
@@ -125,18 +119,18 @@ def train_command(
                 if learner == given.learner.name:
                     parameters = {**given.learner.parameters, **parameters}
                 with connected():
-                    parts = [*connector_of(given.source.kind).shards(given, start, end)]
+                    parts = connector_of(given.source.kind).shards(given, start, end)
             machine = build(learner, task, parameters)
             errors = Console(stderr=True)
             if not as_json:
                 console.print(seed_line(machine.seed), soft_wrap=True, highlight=False)
             if checkpoint is not None and checkpoint.exists():
-                console.print(f"going on from {checkpoint}", soft_wrap=True, highlight=False)
+                console.print(f"continuing from {checkpoint}", soft_wrap=True, highlight=False)
             with _showing(console, parts, task, as_json) as watch:
                 trained = learn(
                     parts, machine, round=round, workers=workers, engine=engine, address=address,
                     passes=passes, scales=scales, checkpoint=checkpoint, events=events,
-                    watch=rounds.beside(watch),
+                    watch=rounds.recording(watch),
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
             skipped, example = skipped + trained.refused // max(passes, 1), example or trained.example
@@ -175,8 +169,8 @@ class _Rounds:
     def __init__(self, checkpoint: Path | None) -> None:
         self._checkpoint, self._last = checkpoint, 0
 
-    def beside(self, watch: report.Watch) -> report.Watch:
-        def both(news: Any) -> None:
+    def recording(self, watch: report.Watch) -> report.Watch:
+        def both(news: Advance | Round) -> None:
             if isinstance(news, Round):
                 self._last = news.number
             watch(news)
@@ -185,15 +179,15 @@ class _Rounds:
 
     def kept(self) -> str:
         if self._checkpoint is None:
-            return "interrupted, and nothing is kept; with --checkpoint FILE every round would be"
+            return "interrupted, and nothing is stored; --checkpoint FILE stores every round"
         if not self._checkpoint.exists():
-            return "interrupted before the first round was done; nothing is kept"
+            return "interrupted before the first round was done; nothing is stored"
         after = f" after round {self._last:,}" if self._last else ""
-        return f"interrupted{after}; the same command goes on from {self._checkpoint}"
+        return f"interrupted{after}; the same command continues from {self._checkpoint}"
 
 
 def _showing(
-    console: Console, parts: list[Any], task: str, as_json: bool
+    console: Console, parts: Sequence[MeasuredShard], task: str, as_json: bool
 ) -> AbstractContextManager[report.Watch]:
     headline = SUMMARIES[task]
     if console.is_terminal:

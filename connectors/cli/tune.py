@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
-from typing import Annotated, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,18 +15,14 @@ from rich.table import Table
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
     AllowSkipped,
-    Decimal,
-    Delimiter,
-    Ignore,
-    Missing,
-    Only,
+    FormatOptions,
     Strict,
-    Types,
     check_skipped,
-    format_of,
+    print_line,
+    with_format_options,
 )
-from connectors.learner_names import DEFAULT, NAMES, SEED, TASKS, seed_line
 from connectors.learners import learner_classes, read_parameter
+from connectors.names import DEFAULT, NAMES, SEED, TASKS, seed_line
 from connectors.replay import report
 from connectors.replay.logs import Reading, opened
 from connectors.replay.page.words import decimal
@@ -38,6 +34,7 @@ from streamk.metrics.metric import METRICS
 from streamk.prequential.results import Results, finite
 
 
+@with_format_options
 def tune_command(
     files: Annotated[
         list[str],
@@ -61,12 +58,7 @@ def tune_command(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many events.")] = None,
     delay: Annotated[int, typer.Option(min=0, metavar="EVENTS", help="How late labels arrive.")] = 0,
-    ignore: Ignore = None,
-    only: Only = None,
-    types: Types = None,
-    missing: Missing = None,
-    delimiter: Delimiter = None,
-    decimal: Decimal = None,
+    reading: FormatOptions = FormatOptions(),  # noqa: B008
     strict: Strict = False,
     allow_skipped: AllowSkipped = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -79,20 +71,20 @@ def tune_command(
     console = Console(stderr=as_json)
     errors = Console(stderr=True)
     with exits(), usage(), connected(), contextlib.ExitStack() as stack:
-        format = format_of(target, ignore, only, types, missing, delimiter, decimal)
+        format = reading.format(target)
         log, given = stack.enter_context(opened(files, Reading(format, strict=strict)))
         learner = learner or given.name
         learner_classes(learner, "--learner")
         names = grid_of(learner, grid or [], given.parameters if learner == given.name else {})
         of_settings = given.task if files[0].endswith(".toml") else None
-        showing: Any = nullcontext(lambda run: None)
+        showing: AbstractContextManager[report.Watch] = nullcontext(lambda run: None)
         if console.is_terminal:
             showing = report.live(console, log, limit)
         with showing as watch:
             halving = Halving(watch)
             run = replay(
                 log, names, task or of_settings, None, limit, False, delay, strict=strict, watch=halving,
-                announce=lambda text: errors.print(text, soft_wrap=True, highlight=False, markup=False),
+                announce=lambda text: print_line(errors, text),
             )  # fmt: skip
         results = run.results()
         ranked = results.ranking()
@@ -108,7 +100,7 @@ def tune_command(
             console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
             _print(run, halving.dropped, failed, console)
             if sentence := report.left_out(run, log):
-                console.print(sentence, soft_wrap=True, highlight=False, markup=False)
+                print_line(console, sentence)
             typer.echo("\n" + table_of(learner, parameters))
         if run.error:
             raise ValueError(run.error)
@@ -121,7 +113,7 @@ def tune_command(
     )  # fmt: skip
 
 
-def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, Any]:
+def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, object]:
     """Return what ``--json`` prints of the settings."""
     ranking = [
         {
@@ -174,5 +166,5 @@ def _print(run: Replay, dropped: Mapping[str, Dropped], failed: Mapping[str, str
         for events, best in dict.fromkeys((each.events, each.best) for each in dropped.values()):
             console.print(f"the best on the first {events:,} events: {best}", soft_wrap=True, highlight=False)
     for name, error in failed.items():
-        console.print(f"{name} failed {error}", soft_wrap=True, highlight=False, markup=False)
-    console.print(results.verdict(), soft_wrap=True, highlight=False, markup=False)
+        print_line(console, f"{name} failed {error}")
+    print_line(console, results.verdict())

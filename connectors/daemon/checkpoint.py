@@ -1,4 +1,4 @@
-"""A checkpoint: what an operator knows and the positions up to which it has learned, in one file.
+"""A checkpoint: an operator's state and the positions up to which it has learned, in one file.
 
 It is a model file (:mod:`streamk.model_file`) whose tensors are the operator's parts, as bytes, and whose
 header also holds the positions: what was learned and up to where can never disagree. ``streamk.load`` opens
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -45,6 +45,13 @@ class Progress:
     skipped: int = 0
 
 
+class Adoption(TypedDict):
+    """Settings that were accepted later: when, and the key, the old and the new value of each."""
+
+    when: str
+    changes: list[list[object]]
+
+
 @dataclass
 class Checkpoint:
     """What was saved together.
@@ -52,13 +59,13 @@ class Checkpoint:
     Attributes
     ----------
     parts
-        What the operator knows, by name.
+        The operator's state, by name.
     source
         The name of the topic or log.
     partitions
         Progress by partition.
     source_mark, sink_marks
-        What the source and the sinks know themselves by.
+        What identifies the source and the sinks.
     number
         Of the file; 0 if there is none yet.
     written
@@ -66,21 +73,21 @@ class Checkpoint:
     training
         The settings that the model is trained with (:mod:`connectors.daemon.training`); None if not known.
     adopted
-        Changes of these settings that were accepted, each with its time (:mod:`connectors.daemon.adopt`).
+        Changes of these settings that were accepted (:func:`connectors.daemon.edit_state.adopt`).
     """
 
     source: str
     parts: dict[str, bytes] = field(default_factory=dict)
     partitions: dict[str, Progress] = field(default_factory=dict)
-    source_mark: Any = None
-    sink_marks: dict[str, Any] = field(default_factory=dict)
+    source_mark: object = None
+    sink_marks: dict[str, object] = field(default_factory=dict)
     number: int = 0
     written: str = ""
-    training: dict[str, Any] | None = None
-    adopted: list[dict[str, Any]] = field(default_factory=list)
+    training: dict[str, object] | None = None
+    adopted: list[Adoption] = field(default_factory=list)
 
     def learner(self) -> Learner:
-        """Return the model among the parts, made anew.
+        """Return the model among the parts, as a new object.
 
         Raises
         ------
@@ -108,8 +115,8 @@ class Checkpoint:
     def unpack(cls, data: bytes, where: str, number: int = 0) -> Checkpoint:
         """Return the checkpoint in the bytes of a file, which errors call ``where``, as :meth:`read` does."""
         header, arrays = model_file.unpack(data, where)
-        extra: Any = header.get("extra")
         try:
+            extra = header["extra"]
             version = extra["version"]
             if version != _VERSION:
                 raise model_file.FormatError(
@@ -135,8 +142,8 @@ class Checkpoint:
         """Return what :meth:`write` would write."""
         return model_file.pack(*self._content())
 
-    def _content(self) -> tuple[dict[str, Any], Arrays]:
-        extra = {
+    def _content(self) -> tuple[dict[str, object], Arrays]:
+        extra: dict[str, object] = {
             "version": _VERSION,
             "source": self.source,
             "partitions": {name: asdict(progress) for name, progress in self.partitions.items()},

@@ -1,34 +1,93 @@
-"""The operator that learns: decode, predict, learn; count what is refused; encode what goes out.
+"""The operators that learn: decode, predict, learn; count what is refused; encode what goes out.
 
-The model after a sequence of records depends on the records alone, not on how they were cut into batches.
+:class:`SingleLearning` has one model, :class:`PartitionedLearning` one for every partition. A model after a
+sequence of records depends on the records alone, not on how they were cut into batches.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
-from connectors.daemon.field_kinds import warn_of_changes
-from connectors.daemon.limits import LimitError, Limits, Room, UnfitError
+from connectors.daemon.limits import LimitError, RefusalLimit, UnfitError, VocabularyLimit
 from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
-from connectors.daemon.outputs import Outcome, encode, known
+from connectors.daemon.outputs import (
+    DecodedBatch,
+    Outcome,
+    Prediction,
+    encode,
+    encode_batch,
+    losses_of,
+    without_unknown,
+)
 from connectors.daemon.telemetry import Telemetry
-from connectors.daemon.whole import Whole, encoded, losses
 from connectors.decoding import Decoder, Event
 from connectors.errors import REFUSED_EVENTS, Failure
-from connectors.settings import Limits as LimitSettings
-from connectors.settings import Settings
-from connectors.stream import Raw
+from connectors.learners import Model, labels_of
+from connectors.records import Raw
+from connectors.settings import Limits, Settings
+from streamk.encoding.fields import name_of
+from streamk.encoding.names import MOST_CHANGED
 from streamk.encoding.rows import RowError
 from streamk.learners import Learner
+from streamk.learners.classifier import Classifier
 from streamk.learners.loading import MODEL, loads
 
-REFUSED = "refused in a row"  # the part of a checkpoint that a restart counts on from
+log = logging.getLogger(__name__)
+REFUSED = "refused in a row"  # the part of a checkpoint from which a restart counts on
 _CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER}
 _LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
-_PIECE = 64  # events tried together where one of them is refused
+_TRIED = 64  # events learned together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
+_EXAMPLE = 60  # characters of a value in a warning
+L = TypeVar("L", bound=Learner)
+
+
+def warn_of_changes(
+    changed: Sequence[tuple[str, bool]],
+    partition: str,
+    records: Sequence[Raw],
+    decode: Callable[[bytes], Event],
+    warned: set[str],
+) -> None:
+    """Log one warning for each field that changed from numbers to categories or the reverse.
+
+    A learner learns both: a number that arrives as a string is a category from then on. That is rarely meant.
+
+    Parameters
+    ----------
+    changed
+        Names, and whether the field is a category since (:attr:`streamk.encoding.names.Names.changed`).
+    partition, records, decode
+        Where the last of them changed: records of this partition, and what decodes them.
+    warned
+        Fields that the log of this process has named already; others are added.
+    """
+    for name, category in changed:
+        if name in warned or len(warned) >= MOST_CHANGED:
+            continue
+        kinds = (str, bool) if category else (int, float)
+        for raw in records:
+            value = _value(raw, name, decode)
+            if type(value) in kinds:
+                warned.add(name)
+                before, now = ("number", "category") if category else ("category", "number")
+                log.warning(
+                    "%s, offset %d: the field %r was a %s in all events before, and is %.*s here; "
+                    "it is also learned as a %s (logged once a field)",
+                    partition, raw.offset, name, before, _EXAMPLE, repr(value), now,
+                )  # fmt: skip
+                break
+
+
+def _value(raw: Raw, name: str, decode: Callable[[bytes], Event]) -> object:
+    try:
+        fields = decode(raw.value or b"").fields
+    except ValueError:
+        return None
+    return next((value for field, value in fields.items() if name_of(field) == name), None)
 
 
 def tally(outcomes: Sequence[Outcome], skipped: int) -> Tally:
@@ -38,7 +97,7 @@ def tally(outcomes: Sequence[Outcome], skipped: int) -> Tally:
     return Tally(len(events) - predicted, predicted, len(outcomes) - len(events), skipped)
 
 
-def restored(parts: Mapping[str, bytes], wanted: Learner) -> Learner:
+def restored(parts: Mapping[str, bytes], wanted: L) -> L:
     """Return the model of a checkpoint.
 
     Raises
@@ -52,7 +111,7 @@ def restored(parts: Mapping[str, bytes], wanted: Learner) -> Learner:
         learner = loads(parts[MODEL])
     except ValueError as error:
         raise ValueError(f"cannot be used: {error}") from None
-    if type(learner) is not type(wanted):
+    if not isinstance(learner, type(wanted)):
         raise ValueError(
             f"holds a {type(learner).__name__}, and the settings ask for a {type(wanted).__name__}"
         )
@@ -63,7 +122,7 @@ def restored(parts: Mapping[str, bytes], wanted: Learner) -> Learner:
     return learner
 
 
-class Learning:
+class SingleLearning:
     """Decodes, predicts and learns.
 
     Parameters
@@ -74,10 +133,10 @@ class Learning:
         Of its events.
     telemetry
         Told of losses and of the model.
-    limits
+    limit
         Of what is refused, where several learn; its own if None.
     place
-        What telemetry knows the model by, where there are several.
+        The name of the model in telemetry, where there are several.
 
     Attributes
     ----------
@@ -90,7 +149,7 @@ class Learning:
         settings: Settings,
         decoder: Decoder,
         telemetry: Telemetry,
-        limits: Limits | None = None,
+        limit: RefusalLimit | None = None,
         place: str = "",
     ) -> None:
         self._decode, self._telemetry, self._place = decoder, telemetry, place
@@ -98,67 +157,62 @@ class Learning:
         self._lenient = settings.dead_letters is not None
         self._predicts = settings.predictions is not None
         self._top = settings.predictions.top if settings.predictions is not None else 0
-        self._outputs = self._lenient or self._predicts
         self._skips = settings.events.tombstones == "skip"
-        self._alone = limits is None
-        self._limits = Limits(settings.limits, settings.events.target) if limits is None else limits
-        self._room = Room(settings.limits, self._classes)
-        self._take(settings.learner.build())
+        self._alone = limit is None
+        self._limit = limit or RefusalLimit(settings.limits, settings.events.target)
+        self._vocabulary = VocabularyLimit(settings.limits, self._classes)
+        self._use(settings.learner.build())
 
-    def _take(self, learner: Learner) -> None:
+    def _use(self, learner: Model) -> None:
         self.learner = learner
-        many: Any = learner
-        self._pass: Callable[..., Sequence[Any]] = (
-            many.predict_proba_learn_many if self._classes else many.predict_learn_many
-        )
-        self._arrays: Callable[..., Any] = many._predict_learn
         self._changed = learner._changed_fields
-        self._room.look(learner)
+        self._vocabulary.update(learner)
         self._telemetry.learned([], learner, self._place)
 
     def decode_by(self, decoder: Decoder) -> None:
         """Decode records by this decoder from here on."""
         self._decode = decoder
 
-    def adjust(self, limits: LimitSettings) -> None:
+    def adjust(self, limits: Limits) -> None:
         """Take limits that have changed."""
-        self._limits.limits = self._room.limits = limits
+        self._limit.limits = self._vocabulary.limits = limits
 
     def snapshot(self) -> Mapping[str, bytes]:
         """Return the model, and how many events in a row were refused last, if any."""
-        row = {REFUSED: str(self._limits.row).encode()} if self._alone and self._limits.row else {}
+        row = {REFUSED: str(self._limit.row).encode()} if self._alone and self._limit.row else {}
         return {MODEL: self.learner.to_bytes(), **row}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
-        """Go on with a model.
+        """Continue with a model.
 
         Raises
         ------
         ValueError
             If it is one of other settings.
         """
-        self._take(restored(parts, self.learner))
-        self._limits.row = max(self._limits.row, int(parts.get(REFUSED, b"0")))
+        self._use(restored(parts, self.learner))
+        self._limit.row = max(self._limit.row, int(parts.get(REFUSED, b"0")))
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Predict each event, then learn it if it has a target; what is refused becomes a dead letter.
 
         Without dead letters, the first record that is refused ends the run.
         """
-        processed = self._process(partition, records)
+        live = [raw for raw in records if raw.value is not None] if self._skips else records
+        batch = self.learn_batch(live) if live else None
+        if batch is not None:
+            processed = self._batch_processed(partition, batch, len(records) - len(live))
+        else:
+            processed = self._process_each(partition, records, live)
         changed = self.learner._changed_fields
         if changed is not self._changed:
             self._changed = changed
             warn_of_changes(changed, partition, records, self._decode, self._telemetry.warned)
         return processed
 
-    def _process(self, partition: str, records: Sequence[Raw]) -> Processed:
-        live = [raw for raw in records if raw.value is not None] if self._skips else records
-        whole = self.whole(live) if live else None
-        if whole is not None:
-            return self._processed(partition, whole, len(records) - len(live))
+    def _process_each(self, partition: str, records: Sequence[Raw], live: Sequence[Raw]) -> Processed:
         outcomes = self.outcomes(live)
-        stopped = not self._lenient and bool(outcomes) and outcomes[-1].event is None
+        stopped = self._stops(outcomes)
         done = outcomes[:-1] if stopped else outcomes
         skipped = len(records) - len(live)
         if stopped and skipped:
@@ -166,7 +220,7 @@ class Learning:
         found = tally(done, skipped)
         events = [outcome.event for outcome in done if outcome.event is not None]
         if unlabelled := [event for event in events if event.target is None]:
-            self._limits.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
+            self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
         self._telemetry.learned(done, self.learner, self._place)
         failure = None
         if stopped:
@@ -176,21 +230,21 @@ class Learning:
                 f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
                 "let such events go there",
             )
-        elif trouble := self._limits.exceeded(outcomes, found.refused):
-            failure = Failure(REFUSED_EVENTS, trouble)
-        outputs = encode(partition, done, self._predicts, self._top) if self._outputs else []
+        elif reason := self._limit.exceeded(outcomes, found.refused):
+            failure = Failure(REFUSED_EVENTS, reason)
+        outputs = encode(partition, done, self._predicts, self._top)
         causes = Counter(outcome.cause for outcome in done if outcome.event is None)
         return Processed(outputs, found, len(done) + skipped, failure, causes)
 
-    def _processed(self, partition: str, whole: Whole, skipped: int) -> Processed:
-        self._telemetry.scored(losses(whole), self.learner, self._place)
-        self._limits.passed(len(whole.records))
-        outputs = encoded(partition, whole, self._top) if self._predicts else []
-        predicted, count = whole.targets.count(None), len(whole.records)
+    def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
+        self._telemetry.scored(losses_of(batch), self.learner, self._place)
+        self._limit.passed(len(batch.records))
+        outputs = encode_batch(partition, batch, self._top) if self._predicts else []
+        predicted, count = batch.targets.count(None), len(batch.records)
         return Processed(outputs, Tally(count - predicted, predicted, 0, skipped), count + skipped)
 
-    def whole(self, records: Sequence[Raw]) -> Whole | None:
-        """Learn records together; None, and nothing is learned, if one is odd or has something new."""
+    def learn_batch(self, records: Sequence[Raw]) -> DecodedBatch | None:
+        """Learn records together; None, and nothing is learned, if one is unusual or has something new."""
         if not self.learner.events:
             return None
         found = self._decode.plain([raw.value for raw in records])
@@ -200,50 +254,47 @@ class Learning:
         kinds = set(map(type, ys)) - {type(None)}
         if len(kinds) > 1 or not kinds <= (_LABELS if self._classes else _NUMBERS):
             return None
-        if not self._room.knows(xs, set(ys) - {None}):
+        if not self._vocabulary.holds(xs, set(ys) - {None}):
             return None
         weights = [float(y is not None) for y in ys] if None in ys else None
         try:
-            answers = self._arrays(xs, ys, weights)
+            predictions = self.learner._predict_learn(xs, ys, weights)
         except RowError:
             return None
-        return Whole(records, ys, answers, getattr(self.learner, "labels", None))
+        return DecodedBatch(records, ys, predictions, labels_of(self.learner))
 
     def outcomes(self, records: Sequence[Raw]) -> list[Outcome]:
-        """Return what became of records; unless bad ones may be left out, up to the first of them."""
+        """Return what became of records; unless bad ones become dead letters, up to the first of them."""
         outcomes: list[Outcome] = []
         good: list[tuple[Raw, Event]] = []
         bad: list[Outcome] = []
-        decode, room = self._decode, self._room
         for raw in records:
             try:
-                event = decode(raw.value or b"")
-                if room.enters(event):
-                    # alone, since it takes room only if it is learned: so batches do not matter
-                    self._learn(good, outcomes)
-                    good.clear()
-                    if self._ended(outcomes):
-                        return outcomes
-                    self._learn([(raw, event)], outcomes)
-                    room.look(self.learner)
-                    if self._ended(outcomes):
-                        return outcomes
-                    continue
-                good.append((raw, event))
+                event = self._decode(raw.value or b"")
+                new = self._vocabulary.is_new(event)
             except ValueError as error:
                 cause = _CAUSES.get(type(error), UNDECODABLE)
                 bad.append(Outcome(raw, None, None, str(error)[:_LONGEST], cause))
                 if not self._lenient:
                     break
+                continue
+            if not new:
+                good.append((raw, event))
+                continue
+            # alone, since it takes room only if it is learned: so batches do not matter
+            for part in (good, [(raw, event)]):
+                self._learn(part, outcomes)
+                if self._stops(outcomes):
+                    return outcomes
+            good = []
+            self._vocabulary.update(self.learner)
         self._learn(good, outcomes)
-        if self._ended(outcomes):
-            return outcomes
-        outcomes += bad
-        if bad:
+        if not self._stops(outcomes) and bad:
+            outcomes += bad
             outcomes.sort(key=lambda outcome: outcome.raw.offset)
         return outcomes
 
-    def _ended(self, outcomes: list[Outcome]) -> bool:
+    def _stops(self, outcomes: list[Outcome]) -> bool:
         return not self._lenient and bool(outcomes) and outcomes[-1].event is None
 
     def _learn(self, found: Sequence[tuple[Raw, Event]], outcomes: list[Outcome]) -> None:
@@ -252,25 +303,85 @@ class Learning:
         while pairs:
             part = pairs[:step]
             try:
-                predictions = self._ask([event for _, event in part])
+                predictions = self._predict_and_learn([event for _, event in part])
             except RowError as error:
                 if error.row == 0:
                     outcomes.append(Outcome(part[0][0], None, None, error.reason[:_LONGEST], BY_LEARNER))
                     if not self._lenient:
                         return
-                    pairs, step = pairs[1:], _PIECE
+                    pairs, step = pairs[1:], _TRIED
                 else:
                     # what comes before the bad row first: what it teaches may decide about the row
                     step = error.row
                 continue
             outcomes += [
-                Outcome(raw, event, known(p), "") for (raw, event), p in zip(part, predictions, strict=True)
+                Outcome(raw, event, without_unknown(prediction), "")
+                for (raw, event), prediction in zip(part, predictions, strict=True)
             ]
-            pairs, step = pairs[len(part) :], _PIECE
+            pairs, step = pairs[len(part) :], _TRIED
 
-    def _ask(self, events: Sequence[Event]) -> Sequence[Any]:
+    def _predict_and_learn(self, events: Sequence[Event]) -> Sequence[Prediction]:
         xs, ys = [event.fields for event in events], [event.target for event in events]
-        if None not in ys and all(event.weight is None for event in events):
-            return self._pass(xs, ys)
-        weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
-        return self._pass(xs, ys, weights)
+        weights = None
+        if None in ys or any(event.weight is not None for event in events):
+            weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
+        learner = self.learner
+        predicts = (
+            learner.predict_proba_learn_many
+            if isinstance(learner, Classifier)
+            else learner.predict_learn_many
+        )
+        found: Sequence[Prediction] = predicts(xs, ys, weights)
+        return found
+
+
+class PartitionedLearning:
+    """Learns every partition by itself; what is refused is counted over all of them.
+
+    Parameters
+    ----------
+    settings
+        Of the daemon: all models have the same parameters and the same seed, so that they can be merged.
+    decoder
+        Of its events.
+    telemetry
+        Told of losses and of the models.
+    """
+
+    def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:
+        self._settings, self._decoder, self._telemetry = settings, decoder, telemetry
+        self._limit = RefusalLimit(settings.limits, settings.events.target)
+        self._models: dict[str, SingleLearning] = {}
+
+    def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:
+        """Continue with the model of a partition, or start one.
+
+        Raises
+        ------
+        ValueError
+            If it is one of other settings.
+        """
+        model = SingleLearning(self._settings, self._decoder, self._telemetry, self._limit, partition)
+        if parts is not None:
+            model.restore(parts)
+        self._models[partition] = model
+
+    def process(self, partition: str, records: Sequence[Raw]) -> Processed:
+        """Have the model of the partition predict each event, then learn it."""
+        return self._models[partition].process(partition, records)
+
+    def adjust(self, limits: Limits) -> None:
+        """Take limits that have changed, also for models to come."""
+        self._settings = self._settings.model_copy(update={"limits": limits})
+        self._limit.limits = limits
+        for model in self._models.values():
+            model.adjust(limits)
+
+    def snapshot(self, partition: str) -> Mapping[str, bytes]:
+        """Return the model of a partition."""
+        return self._models[partition].snapshot()
+
+    def release(self, partition: str) -> None:
+        """Forget the model of a partition."""
+        self._models.pop(partition, None)
+        self._telemetry.forget(partition)

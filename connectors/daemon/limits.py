@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence, Set
-from typing import Any
 
-from connectors import settings
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.outputs import name_of as name_of_label
 from connectors.decoding import Event
 from connectors.errors import REFUSED_EVENTS, Failure
+from connectors.learners import labels_of
+from connectors.names import nearest
+from connectors.settings import Limits
+from connectors.values import Fields, Target
 from streamk.encoding.fields import name_of
 from streamk.learners import Learner
 
@@ -25,7 +26,7 @@ class LimitError(ValueError):
     """An event has one label, or one name of a number, too many."""
 
 
-class Room:
+class VocabularyLimit:
     """Refuses labels and names of numbers beyond what the settings allow.
 
     An identifier as target would otherwise be a class an event, and one as a name a number an event.
@@ -38,21 +39,21 @@ class Room:
         Whether targets are labels.
     """
 
-    def __init__(self, limits: settings.Limits, classes: bool) -> None:
+    def __init__(self, limits: Limits, classes: bool) -> None:
         self.limits, self._classes = limits, classes
-        self._labels: set[Any] = set()
+        self._labels: Set[Target] = set()
         self._names: set[str] | None = None
         self._inputs = False  # whether events with inputs have come
 
-    def look(self, learner: Learner) -> None:
-        """Take what a learner knows now."""
-        self._labels = set(getattr(learner, "labels", ()))
+    def update(self, learner: Learner) -> None:
+        """Take the labels and names that a learner holds now."""
+        self._labels = set(labels_of(learner) or ())
         names = learner.number_names
         self._names = None if names is None else set(names)
         self._inputs = learner.has_inputs
 
-    def knows(self, xs: Sequence[Mapping[str, Any]], labels: Set[Any]) -> bool:
-        """Return whether these labels, and all names of numbers in events, are known already."""
+    def holds(self, xs: Sequence[Fields], labels: Set[Target]) -> bool:
+        """Return whether these labels, and all names of numbers in events, were seen before."""
         if not all(xs) or (self._classes and not labels <= self._labels):
             return False
         if self._names is None:
@@ -62,7 +63,7 @@ class Room:
         new = [name for name in set().union(*set(map(tuple, xs))) if name_of(name) not in self._names]
         return not any(type(x.get(name)) in (int, float) for name in new for x in xs)
 
-    def enters(self, event: Event) -> bool:
+    def is_new(self, event: Event) -> bool:
         """Return whether an event to be learned has a new label, a new name of a number, or the first inputs.
 
         Raises
@@ -80,21 +81,7 @@ class Room:
                 "join them before this topic"
             )
         first_inputs = bool(event.fields) and not self._inputs
-        # what is no label is left to the learner to refuse
-        label = self._classes and type(event.target) in (str, int, float, bool)
-        new_label = label and event.target not in self._labels
-        kind = type(event.target)
-        if new_label and self._labels and kind is not float and kind not in set(map(type, self._labels)):
-            first = min(map(name_of_label, self._labels))
-            raise UnfitError(
-                f"the label is {event.target!r} ({kind.__name__}), and labels before are of another type, as "
-                f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
-            )
-        if new_label and len(self._labels) >= self.limits.labels:
-            raise LimitError(
-                f"the label {event.target!r} would be one more than {self.limits.labels} (limits.labels): "
-                "is events.target an identifier?"
-            )
+        new_label = self._is_new_label(event.target)
         if self._names is None or event.fields.keys() <= self._names:
             return new_label or first_inputs
         numbers = {name_of(field) for field, value in event.fields.items() if type(value) in (int, float)}
@@ -106,8 +93,26 @@ class Room:
             )
         return new_label or first_inputs or new > 0
 
+    def _is_new_label(self, target: Target) -> bool:
+        kind = type(target)
+        # the learner refuses what is no label
+        if not self._classes or kind not in (str, int, float, bool) or target in self._labels:
+            return False
+        if self._labels and kind is not float and kind not in set(map(type, self._labels)):
+            first = min(map(name_of_label, self._labels))
+            raise UnfitError(
+                f"the label is {target!r} ({kind.__name__}), and labels before are of another type, as "
+                f"{first!r}; if that one came by mistake, run `streamk labels forget SETTINGS {first}`"
+            )
+        if len(self._labels) >= self.limits.labels:
+            raise LimitError(
+                f"the label {target!r} would be one more than {self.limits.labels} (limits.labels): "
+                "is events.target an identifier?"
+            )
+        return True
 
-class Limits:
+
+class RefusalLimit:
     """Ends a run if too many events are refused, or none has the target.
 
     Parameters
@@ -123,7 +128,7 @@ class Limits:
         Events in a row that were refused last.
     """
 
-    def __init__(self, limits: settings.Limits, target: str = "") -> None:
+    def __init__(self, limits: Limits, target: str = "") -> None:
         self.limits, self._target = limits, target
         self.row = self._unlabelled = 0
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
@@ -152,7 +157,7 @@ class Limits:
             return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
         return ""
 
-    def require_target(self, unlabelled: int, learned: bool, last: Mapping[str, Any]) -> None:
+    def require_target(self, unlabelled: int, learned: bool, last: Mapping[str, object]) -> None:
         """Count events without a target, as long as no event was learned.
 
         Parameters
@@ -168,14 +173,14 @@ class Limits:
         ------
         Failure
             If there are too many: the name of the target is wrong. Once it is right, a daemon reads these
-            events again (:mod:`connectors.daemon.keeping`).
+            events again (:mod:`connectors.daemon.state_backend`).
         """
         most = self.limits.without_target
         self._unlabelled = 0 if learned else self._unlabelled + unlabelled
         if not most or self._unlabelled < most:
             return
-        near = difflib.get_close_matches(self._target, last, 1)
-        meant = f"did you mean {near[0]!r}? The" if near else "the"
+        near = nearest(self._target, last)
+        meant = f"did you mean {near!r}? The" if near else "the"
         fields = ", ".join(map(repr, list(last)[:_SHOWN])) or "none"
         raise Failure(
             REFUSED_EVENTS,

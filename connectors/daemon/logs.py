@@ -7,8 +7,10 @@ import logging
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
-from connectors.settings import Log
+from connectors.settings import Log, Settings
+from connectors.settings_file import load
 
 _HIDDEN = "********"  # as pydantic shows a secret
 
@@ -81,3 +83,16 @@ def log_to_stderr(log: Log | None = None, secrets: Iterable[str] = ()) -> None:
         logger = logging.getLogger(name)
         logger.handlers[:], logger.propagate = [handler], False
         logger.setLevel(logging.CRITICAL + 1 if level == "off" else level.upper())
+
+
+def load_and_log(config: Path) -> Settings:
+    """Return the settings, and log as they say, first what was found while they were read."""
+    warnings: list[str] = []
+    log_to_stderr()
+    try:
+        settings = load(config, warn=warnings.append)
+        log_to_stderr(settings.log, settings.kafka.secrets)
+    finally:
+        for sentence in warnings:
+            logging.getLogger(__name__).warning(sentence)
+    return settings

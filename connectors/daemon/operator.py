@@ -1,9 +1,9 @@
-"""What is asked of an operator: to process records, and to be kept, as a whole or partition by partition.
+"""Operators: what processes records, and whose state is stored, as a whole or partition by partition.
 
-A session polls, hands records to the operator, writes what it answers, and has what it knows kept together
-with the positions (:mod:`connectors.daemon.keeping`). It knows nothing of learning. What an operator answers
-and keeps must depend on the records of each partition and their order alone, not on how they were cut into
-batches; records that a session sees again after a crash come to an operator that was restored to where it was
+A session polls, hands records to the operator, writes its outputs, and has its state stored together with
+the positions (:mod:`connectors.daemon.state_backend`); it depends on no learner. The outputs and the state of
+an operator must depend on the records of each partition and their order alone, not on how they were cut into
+batches. Records that a session sees again after a crash come to an operator that was restored to where it was
 before them.
 """
 
@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from connectors.errors import Failure
+from connectors.records import Output, Raw
 from connectors.settings import Limits
-from connectors.stream import Output, Raw
 
 
 class Tally(NamedTuple):
@@ -31,7 +31,7 @@ CAUSES = UNDECODABLE, BY_LEARNER, BY_LIMITS = "undecodable", "learner", "limits"
 
 
 class Processed(NamedTuple):
-    """What an operator made of records.
+    """The result of processing records.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Processed(NamedTuple):
     done
         How many of the records those are: all of them, or those before the one that ends the run.
     failure
-        Why the run must end after them; None if it goes on.
+        Why the run must end after them; None if it continues.
     causes
         Of the refused records that count as done: how many were refused for each of ``CAUSES``.
     """
@@ -55,52 +55,45 @@ class Processed(NamedTuple):
 
 
 class Processor(Protocol):
-    """What turns records into outputs, and may learn from them."""
+    """Turns records into outputs, and may learn from them."""
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
-        """Take consecutive records of a partition, and answer them."""
-        ...
+        """Process consecutive records of a partition."""
 
     def adjust(self, limits: Limits) -> None:
         """Take limits that have changed, for the records to come."""
-        ...
 
 
 class Operator(Processor, Protocol):
-    """A processor that is kept as a whole."""
+    """A processor whose state is stored as a whole."""
 
     def snapshot(self) -> Mapping[str, bytes]:
-        """Return everything that it knows, as named parts."""
-        ...
+        """Return its state, as named parts."""
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
-        """Know what was known when these parts were made.
+        """Restore the state of these parts.
 
         Raises
         ------
         ValueError
-            If they are those of another operator; the sentence goes on from "checkpoint 7 in /data …".
+            If they are those of another operator; the sentence continues "checkpoint 7 in /data …".
         """
-        ...
 
 
 class PartitionedOperator(Processor, Protocol):
-    """A processor that knows of every partition apart, so that what it knows can move with the partition."""
+    """A processor with a state for every partition, which can move with the partition."""
 
     def begin(self, partition: str, parts: Mapping[str, bytes] | None) -> None:
-        """Know of a partition what was known when these parts were made; nothing if there are none.
+        """Restore the state of a partition from these parts; start with none if there are none.
 
         Raises
         ------
         ValueError
-            If they are those of another operator; the sentence goes on from "the snapshot of clicks-3 …".
+            If they are those of another operator; the sentence continues "the snapshot of clicks-3 …".
         """
-        ...
 
     def snapshot(self, partition: str) -> Mapping[str, bytes]:
-        """Return everything that it knows of a partition, as named parts."""
-        ...
+        """Return the state of a partition, as named parts."""
 
     def release(self, partition: str) -> None:
         """Forget a partition that goes to another process."""
-        ...

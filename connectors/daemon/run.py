@@ -1,35 +1,200 @@
-"""The daemon: session after session, until the log ends, a signal comes, or something fails for good."""
+"""The daemon: session after session, until the log ends, a signal comes, or something fails for good.
+
+Progress is a committed position. Sessions that make none are counted, and brokers that do not answer are
+waited for, both up to a limit. On SIGHUP the settings are read again: some take effect while the daemon runs,
+a change of any other one waits for a restart.
+"""
 
 from __future__ import annotations
 
 import gc
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Protocol
 
 from connectors.connector import by_connector, connector_of
-from connectors.daemon.keeping import OnDisk
-from connectors.daemon.learning import Learning
+from connectors.daemon.learning import PartitionedLearning, SingleLearning
 from connectors.daemon.logs import log_to_stderr
-from connectors.daemon.partition_bound import InTopic, require_none
-from connectors.daemon.partitioned import Partitioned
-from connectors.daemon.reloading import LiveSettings
-from connectors.daemon.restarts import RestartLimit
 from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore, DiskBackend, TopicBackend, require_no_checkpoints
 from connectors.daemon.telemetry import Telemetry
 from connectors.daemon.training import digest_of, training_of
-from connectors.decoding import Decoder
-from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.settings import Settings
-from connectors.stream import Sink, Source
+from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
+from connectors.records import Sink, Source
+from connectors.sections import Section
+from connectors.settings import Limits, Log, Settings
 
 log = logging.getLogger(__name__)
-_REPEAT = 60.0  # seconds after which the log says again what has not changed
-_LONGEST_PAUSE = 5.0  # seconds between two attempts to begin again
+LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table
+    "limits": Limits.model_fields,
+    "checkpoints": ("events", "seconds", "keep"),
+    "telemetry": ("window", "stall_seconds"),
+    "log": Log.model_fields,
+}
+_IDLE = 60.0  # seconds after which a session without events counts as a working one
+_FIRST_ANSWER = 10.0  # seconds without an answer at the start: an address is wrong
+_REPEAT = 60.0  # seconds after which the log repeats what has not changed
+_LONGEST_PAUSE = 5.0  # seconds between two attempts to restart
+Keys = list[tuple[str, str]]
+
+
+class Committing(Protocol):
+    """A session, as far as restarts depend on it.
+
+    Attributes
+    ----------
+    committed
+        Positions committed by this session.
+    processed
+        Records processed.
+    """
+
+    committed: dict[str, int]
+    processed: int
+
+
+class RestartLimit:
+    """Counts sessions without progress, and the time for which no broker answers.
+
+    Parameters
+    ----------
+    away
+        Seconds for which brokers may not answer, once they have answered.
+    restarts
+        Sessions in a row that may end without progress.
+    """
+
+    def __init__(self, away: float, restarts: int) -> None:
+        self._away, self.restarts = away, restarts
+        self._answered = False
+        self._away_since: float | None = None
+        self._without_progress = 0
+        self._furthest: dict[str, int] = {}
+        self._session: Committing | None = None
+
+    def follow(self, session: Committing) -> None:
+        """Measure progress by what this session commits."""
+        self._session, self._answered = session, True
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Raise Failure in place of an interruption that is one too many."""
+        started, self._session = time.monotonic(), None
+        try:
+            yield
+        except Interruption as error:
+            idle = False
+            if self._session is not None:
+                self.advance(self._session.committed)
+                idle = not self._session.processed
+            self.count(error, idle, time.monotonic() - started)
+            raise
+
+    def advance(self, committed: Mapping[str, int]) -> None:
+        """Restart the count if a position is ahead of all that were committed before."""
+        ahead = {name: at for name, at in committed.items() if at > self._furthest.get(name, -1)}
+        if ahead:
+            self._furthest |= ahead
+            self._without_progress, self._away_since = 0, None
+
+    def count(self, error: Interruption, idle: bool, duration: float) -> None:
+        """Count an interruption of a session of so many seconds, ``idle`` if no event came.
+
+        Raises
+        ------
+        Failure
+            If it is one too many.
+        """
+        now, worked = time.monotonic(), idle and duration > _IDLE
+        if isinstance(error, BrokerUnavailable):
+            if self._away_since is None or worked:
+                self._away_since = now
+            away, limit = now - self._away_since, self._away
+            if not self._answered:
+                limit = min(_FIRST_ANSWER, limit)
+            if away > limit:
+                why = "kafka.away_seconds" if self._answered else "none has answered since the start"
+                raise Failure(AWAY, f"{error}; it has been so for {away:.0f} seconds ({why})") from None
+            return
+        self._without_progress = 1 if worked else self._without_progress + 1
+        if self._without_progress > self.restarts:
+            raise Failure(
+                STUCK,
+                f"{error}; {self._without_progress} sessions have ended without progress (limits.restarts)",
+            ) from None
+
+
+class LiveSettings:
+    """The settings in effect.
+
+    Parameters
+    ----------
+    settings
+        Those that the daemon was started with.
+    read
+        Reads the settings, as at the start; it raises Failure where they are wrong.
+
+    Attributes
+    ----------
+    current : Settings
+        Those in effect.
+    """
+
+    def __init__(self, settings: Settings, read: Callable[[], Settings]) -> None:
+        self.current, self._read = settings, read
+
+    def reload(self, apply: Callable[[Settings], None]) -> None:
+        """Read the settings again, apply what may change while the daemon runs, and log every changed key.
+
+        ``apply`` takes the new settings in effect. Wrong settings change nothing.
+        """
+        try:
+            found = self._read()
+        except Failure as failure:
+            log.error("SIGHUP: %s; the settings stay as they were", "; ".join(str(failure).splitlines()))
+            return
+        changed = changed_keys(self.current, found)
+        live = [(table, key) for table, key in changed if key in LIVE.get(table, ())]
+        if live:
+            self.current = _updated(self.current, found, live)
+            apply(self.current)
+            log.info("SIGHUP: changed %s", _names(live))
+        refused = [key for key in changed if key not in live]
+        if refused:
+            log.warning("SIGHUP: restart the daemon to change %s; the old values stay", _names(refused))
+        if not changed:
+            log.info("SIGHUP: no setting has changed")
+
+
+def changed_keys(before: Settings, now: Settings) -> Keys:
+    """Return the tables and keys whose values differ; the key is empty if a table was added or removed."""
+    found: Keys = []
+    tables = dict(now)
+    for table, old in before:
+        new = tables[table]
+        if old is None or new is None:
+            found += [(table, "")] * (old is not new)
+            continue
+        values, others = dict(old), dict(new)
+        keys = dict.fromkeys([*values, *others])
+        found += [(table, key) for key in keys if values.get(key) != others.get(key)]
+    return found
+
+
+def _updated(settings: Settings, found: Settings, keys: Keys) -> Settings:
+    """Return settings with the values of some keys as they are in others."""
+    tables: dict[str, Section] = dict(settings)
+    new = dict(found)
+    for table, key in keys:
+        tables[table] = tables[table].model_copy(update={key: dict(new[table])[key]})
+    return settings.model_copy(update={table: tables[table] for table, _ in keys})
+
+
+def _names(keys: Keys) -> str:
+    return ", ".join(f"{table}.{key}" if key else f"[{table}]" for table, key in keys)
 
 
 def run(live: LiveSettings) -> None:
@@ -38,135 +203,120 @@ def run(live: LiveSettings) -> None:
     Raises
     ------
     Failure
-        If it cannot go on.
+        If it cannot continue.
     """
-    settings, requests = live.current, Requests()
-    telemetry = Telemetry(settings.learner.task, settings.telemetry.window, settings.telemetry.stall_seconds)
-    store = Store(settings.checkpoints.directory, settings.checkpoints.keep)
-    with daemon_signals(requests), store.locked(), _served(telemetry, settings):
-        _sessions(live, store, telemetry, requests)
+    settings = live.current
+    classes = settings.learner.task == "classification"
+    telemetry = Telemetry(settings.telemetry.window, settings.telemetry.stall_seconds, classes)
+    store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
+    daemon = _Daemon(live, store, telemetry)
+    with daemon_signals(daemon.requests), store.locked(), _served(telemetry, settings):
+        daemon.run()
     log.info("stopped")
 
 
-def _sessions(live: LiveSettings, store: Store, telemetry: Telemetry, requests: Requests) -> None:
-    limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
-    pause, said, said_at = 0.1, "", 0.0
-    while not requests.stop.is_set():
-        gc.unfreeze()  # of a session that ended, clients stay in circles, with their sockets
-        gc.collect()
-        begun = time.monotonic()
-        try:
-            _session(live, store, telemetry, requests, limit)
+class _Daemon:
+    """Runs sessions, and restarts them after interruptions."""
+
+    def __init__(self, live: LiveSettings, store: CheckpointStore, telemetry: Telemetry) -> None:
+        self._live, self._store, self._telemetry, self.requests = live, store, telemetry, Requests()
+        self._limit = RestartLimit(live.current.kafka.away_seconds, live.current.limits.restarts)
+
+    def run(self) -> None:
+        """Run sessions until one ends by itself or a signal stops the daemon."""
+        requests, pause, logged, logged_at = self.requests, 0.1, "", 0.0
+        while not requests.stop.is_set():
+            gc.unfreeze()  # clients of a session that ended stay in reference cycles, with their sockets
+            gc.collect()
+            started = time.monotonic()
+            try:
+                self._run_session()
+                return
+            except Interruption as error:
+                now = time.monotonic()
+                pause = 0.1 if now - started > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
+                self._telemetry.restarted(str(error), error.cause)
+                if str(error) != logged or now - logged_at > _REPEAT:
+                    logged, logged_at = str(error), now
+                    log.warning("%s; restarting the session from the checkpoint", logged)
+                deadline = time.monotonic() + pause
+                while not requests.stop.is_set() and time.monotonic() < deadline:
+                    self._telemetry.beat()
+                    self._reload()
+                    requests.stop.wait(0.1)
+        log.warning("stopped while interrupted: the next run continues from the last checkpoint")
+
+    def _run_session(self) -> None:
+        """Run one session to its end."""
+        settings, requests = self._live.current, self.requests
+        with open_source_and_sinks(settings, self._store, self._limit.applied()) as (source, sinks):
+            session = start_session(settings, self._store, source, sinks, self._telemetry)
+            frozen = False
+            self._limit.follow(session)
+            try:
+                while not requests.stop.is_set() and not session.step():
+                    self._reload(session)
+                    if requests.checkpoint:
+                        session.save()
+                        # no sooner: where this session could not write it, the next one does
+                        requests.checkpoint = False
+                        log.info("SIGUSR1: wrote a checkpoint")
+                    if not frozen and session.processed:
+                        freeze_loaded_objects()
+                        frozen = True
+                session.finish()
+            finally:
+                session.close()
+
+    def _reload(self, session: Session | None = None) -> None:
+        """Read the settings again if a signal asked for it."""
+        if not self.requests.reload:
             return
-        except Interruption as error:
-            now = time.monotonic()
-            pause = 0.1 if now - begun > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
-            telemetry.restarted(str(error), error.cause)
-            if str(error) != said or now - said_at > _REPEAT:
-                said, said_at = str(error), now
-                log.warning("%s; restarting the session from the checkpoint", said)
-            deadline = time.monotonic() + pause
-            while not requests.stop.is_set() and time.monotonic() < deadline:
-                telemetry.beat()
-                _reload(live, store, telemetry, requests, limit)
-                requests.stop.wait(0.1)
-    log.warning("stopped while interrupted: the next run goes on from the last checkpoint")
+        self.requests.reload = False
+
+        def apply(settings: Settings) -> None:
+            log_to_stderr(settings.log, settings.kafka.secrets)
+            self._store.keep, self._limit.restarts = settings.checkpoints.keep, settings.limits.restarts
+            self._telemetry.adjust(settings.telemetry.window, settings.telemetry.stall_seconds)
+            if session is not None:
+                session.adjust(settings.checkpoints, settings.limits)
+
+        self._live.reload(apply)
 
 
-def _session(
-    live: LiveSettings, store: Store, telemetry: Telemetry, requests: Requests, limit: RestartLimit
-) -> None:
-    """Run one session to its end."""
-    settings = live.current
-    with open_ends(settings, store, limit.applied()) as (source, sinks):
-        session = begin_session(settings, store, source, sinks, telemetry)
-        settled = False
-        limit.follow(session)
-        try:
-            while not requests.stop.is_set() and not session.step():
-                _reload(live, store, telemetry, requests, limit, session)
-                if requests.checkpoint:
-                    session.save()
-                    # no sooner: where this session could not write it, the next one does
-                    requests.checkpoint = False
-                    log.info("SIGUSR1: wrote a checkpoint")
-                if not settled and session.processed:
-                    settle()
-                    settled = True
-            session.finish()
-        finally:
-            session.close()
-
-
-def _reload(
-    live: LiveSettings,
-    store: Store,
-    telemetry: Telemetry,
-    requests: Requests,
-    limit: RestartLimit,
-    session: Session | None = None,
-) -> None:
-    """Read the settings again if that was asked."""
-    if not requests.reload:
-        return
-    requests.reload = False
-
-    def apply(settings: Settings) -> None:
-        log_to_stderr(settings.log, settings.kafka.secrets)
-        store.keep, limit.restarts = settings.checkpoints.keep, settings.limits.restarts
-        telemetry.adjust(settings.telemetry.window, settings.telemetry.stall_seconds)
-        if session is not None:
-            session.adjust(settings.checkpoints, settings.limits)
-
-    live.reload(apply)
-
-
-def begin_session(
-    settings: Settings, store: Store, source: Source, sinks: dict[str, Sink], telemetry: Telemetry
+def start_session(
+    settings: Settings, store: CheckpointStore, source: Source, sinks: dict[str, Sink], telemetry: Telemetry
 ) -> Session:
     """Return a session that learns."""
-    decoder = _decoder(settings, source)
+    decoder = source.decoder or settings.decoder()
     policy, training = settings.source.start_policy, training_of(settings)
     if policy.group:
         policy = policy._replace(digest=digest_of(training))
     if settings.snapshots is None:
-        learning = Learning(settings, decoder, telemetry)
-        kept = OnDisk(learning, store, source, sinks, training)
-        learning.decode_by(_decoder(settings, source))  # the checkpoint may know what was found in a log
-        return Session(learning, kept, source, sinks, telemetry, settings.checkpoints, policy)
-    require_none(store)
-    operator = Partitioned(settings, decoder, telemetry)
-    keeping = _in_topic(settings, operator, source, sinks)
-    return Session(operator, keeping, source, sinks, telemetry, settings.checkpoints, policy)
+        learning = SingleLearning(settings, decoder, telemetry)
+        disk = DiskBackend(learning, store, source, sinks, training)
+        # the checkpoint may hold what was inferred from a log
+        learning.decode_by(source.decoder or settings.decoder())
+        return Session(learning, disk, source, sinks, telemetry, settings.checkpoints, policy)
+    from connectors.kafka.snapshots import TopicSnapshots  # a daemon of files needs no client of Kafka
+
+    require_no_checkpoints(store)
+    models = PartitionedLearning(settings, decoder, telemetry)
+    sink = sinks["topics"]
+    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
+    topic = TopicBackend(models, snapshots, sink, source.name, policy.group, training=training)
+    return Session(models, topic, source, sinks, telemetry, settings.checkpoints, policy)
 
 
-def _decoder(settings: Settings, source: Source) -> Decoder:
-    """Return the decoder of a source's records, which a log on disk may know more of than the settings."""
-    try:
-        return source.decoder(settings.events.format, settings.format)
-    except ValueError as error:
-        raise Failure(USAGE, f"events: {error}") from None
-
-
-def _in_topic(settings: Settings, operator: Partitioned, source: Source, sinks: Mapping[str, Any]) -> InTopic:
-    from connectors.kafka.snapshots import TopicSnapshots
-
-    assert settings.snapshots is not None
-    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sinks["topics"])
-    training = training_of(settings)
-    group = settings.source.start_policy.group
-    return InTopic(operator, snapshots, sinks["topics"], source.name, group, training=training)
-
-
-def settle() -> None:
-    """Leave what is loaded by now out of garbage collections, which would go through it over and over."""
+def freeze_loaded_objects() -> None:
+    """Exclude what is loaded by now from garbage collections, which would traverse it over and over."""
     gc.collect()
     gc.freeze()
 
 
 @contextmanager
-def open_ends(
-    settings: Settings, store: Store, limits: AbstractContextManager[None] | None = None
+def open_source_and_sinks(
+    settings: Settings, store: CheckpointStore, limits: AbstractContextManager[None] | None = None
 ) -> Iterator[tuple[Source, dict[str, Sink]]]:
     """Open the source and the sinks of the settings.
 
@@ -185,7 +335,7 @@ def open_ends(
             yield source, sinks
         leaving = True
     except Failure as failure:
-        leaving = failure.code != AWAY  # no broker is there to be told
+        leaving = failure.code != AWAY  # no broker answers
         raise
     finally:
         for sink in sinks.values():

@@ -1,4 +1,4 @@
-"""Signals, as what they ask of a command: to finish, and of the daemon also to reload and to checkpoint."""
+"""Signals: requests to a command to finish, and to the daemon also to reload and to checkpoint."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType
 
 log = logging.getLogger(__name__)
-Handler = Callable[[int, Any], None]
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Requests:
-    """What signals ask of the daemon, until it is done.
+    """Requests of signals to the daemon, until they are done.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ def signals(stop: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def daemon_signals(requests: Requests) -> Iterator[None]:
-    """Note what signals ask; none of them but a second one to finish ends the process at once."""
+    """Record the requests of signals; only a second one to finish ends the process at once."""
     handlers: dict[int, Handler] = {
         signal.SIGHUP: lambda number, frame: setattr(requests, "reload", True),
         signal.SIGUSR1: lambda number, frame: setattr(requests, "checkpoint", True),
@@ -53,7 +53,7 @@ def daemon_signals(requests: Requests) -> Iterator[None]:
 
 
 def _finish(stop: threading.Event) -> Handler:
-    def ask(number: int, frame: Any) -> None:
+    def ask(number: int, frame: FrameType | None) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
         log.info("%s: finishing", signal.Signals(number).name)
@@ -62,7 +62,7 @@ def _finish(stop: threading.Event) -> Handler:
     return ask
 
 
-def _ignore(number: int, frame: Any) -> None:
+def _ignore(number: int, frame: FrameType | None) -> None:
     log.warning(
         "%s is ignored; SIGUSR1 writes a checkpoint, and SIGHUP reads the settings again",
         signal.Signals(number).name,

@@ -1,29 +1,167 @@
-"""What the outside sees of a daemon: metrics and health."""
+"""Telemetry: metrics and health of a daemon, over HTTP.
+
+All series of ``/metrics`` stand in one table: names as they are exposed, types, help strings, labels.
+docs/daemon.md shows the same table, and a test compares the two.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import socket
 from types import MappingProxyType
-from typing import Any
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 
-from connectors.daemon.operator import Processed
+from connectors.daemon.operator import CAUSES, Processed, Tally
 from connectors.daemon.outputs import Outcome
-from connectors.daemon.series import Metrics
-from connectors.errors import NO_BROKER, OTHER, USAGE, Failure
+from connectors.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
 from streamk.learners import Learner
 from streamk.metrics.alarms import Alarms
 from streamk.metrics.metric import loss_and_error
 
+Request = socket | tuple[bytes, socket]
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
 _NONE: Mapping[str, int] = MappingProxyType({})
+_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of the histograms' buckets
+
+
+class Series(NamedTuple):
+    """One series.
+
+    Attributes
+    ----------
+    name
+        As exposed: a counter ends with ``_total``; a histogram adds ``_bucket``, ``_sum`` and ``_count``.
+    kind, help
+        Its type and its help text.
+    labels
+        The values of each label, or nothing where they are not known in advance.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+SERIES = (
+    Series(
+        "streamk_events_total", "counter", "Events by result, each counted once", {"result": Tally._fields}
+    ),
+    Series(
+        "streamk_replayed_events_total", "counter",
+        "Events learned again after an interruption, not in streamk_events_total",
+    ),
+    Series("streamk_dead_letters_total", "counter", "Dead letters by cause", {"cause": CAUSES}),
+    Series("streamk_truncated_dead_letters_total", "counter", "Dead letters written as stubs"),
+    Series("streamk_lag", "gauge", "Records (bytes of a log) not read yet", {"partition": ()}),
+    Series(
+        "streamk_lag_uncommitted", "gauge",
+        "Offsets that open transactions hide: end of the partition minus its last stable offset",
+        {"partition": ()},
+    ),
+    Series("streamk_delay_seconds", "gauge", "Time from the timestamp of the last record to its outputs"),
+    Series("streamk_batch_seconds", "histogram", "Processing time of a micro-batch"),
+    Series("streamk_loss", "gauge", "Running mean of the log loss, or of the absolute error"),
+    Series("streamk_error", "gauge", "Running share of wrong labels, or mean absolute error"),
+    Series("streamk_drifts_total", "counter", "Rises of the error that ADWIN detected"),
+    Series("streamk_features", "gauge", "Random features in use, of all models"),
+    Series("streamk_model_events", "gauge", "Events that the models have learned"),
+    Series(
+        "streamk_commit_seconds", "histogram",
+        "Time of a commit: of outputs and positions, or with a checkpoint (or snapshots) as well",
+        {"kind": ("outputs", "checkpoint")},
+    ),
+    Series("streamk_checkpoint_bytes", "gauge", "Size of the last checkpoint"),
+    Series(
+        "streamk_checkpoint_age_seconds", "gauge",
+        "Time since the first event that no checkpoint holds yet was read; 0 if checkpoints hold all",
+    ),
+    Series("streamk_partitions", "gauge", "Partitions assigned to this process"),
+    Series("streamk_rebalances_total", "counter", "Times that the group assigned or revoked partitions"),
+    Series(
+        "streamk_rebalanced_partitions_total", "counter",
+        "Partitions by change; lost are those of a session that was interrupted",
+        {"change": ("assigned", "revoked", "lost")},
+    ),
+    Series("streamk_restarts_total", "counter", "Sessions restarted from the checkpoint"),
+    Series(
+        "streamk_last_interruption_timestamp_seconds", "gauge",
+        "Unix time of the last interruption of a session, by cause; 0 if there was none",
+        {"cause": INTERRUPTIONS},
+    ),
+    Series("streamk_build_info", "gauge", "1, labelled by the version of streamk", {"version": ()}),
+)  # fmt: skip
+
+
+class Metrics:
+    """The series in a registry of their own, with those of the process and of Python.
+
+    Series whose labels are known in advance start at 0.
+    """
+
+    def __init__(self) -> None:
+        self.registry = r = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._shown: dict[str, set[str]] = {}  # values of labels that are not known in advance
+        made: Counter | Gauge | Histogram
+        for name, kind, text, labels in SERIES:
+            if kind == "counter":
+                made = self._counters[name] = Counter(name, text, [*labels], registry=r)
+            elif kind == "gauge":
+                made = self._gauges[name] = Gauge(name, text, [*labels], registry=r)
+            else:
+                made = self._histograms[name] = Histogram(name, text, [*labels], registry=r, buckets=_SECONDS)
+            for label, values in labels.items():
+                for value in values:
+                    made.labels(**{label: value})
+        ProcessCollector(registry=r)
+        PlatformCollector(registry=r)
+
+    def count(self, name: str, amount: float = 1.0, **labels: str) -> None:
+        """Add to a counter."""
+        counter = self._counters[name]
+        (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Set a gauge."""
+        gauge = self._gauges[name]
+        (gauge.labels(**labels) if labels else gauge).set(value)
+
+    def replace(self, name: str, label: str, values: Mapping[str, float]) -> None:
+        """Set a gauge for these values of its label, and remove all others."""
+        for value in self._shown.get(name, set()) - values.keys():
+            self._gauges[name].remove(value)
+        self._shown[name] = set(values)
+        for value, number in values.items():
+            self.set(name, number, **{label: value})
+
+    def follow(self, name: str, value: Callable[[], float]) -> None:
+        """Set a gauge at each scrape."""
+        self._gauges[name].set_function(value)
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Add an observation to a histogram."""
+        histogram = self._histograms[name]
+        (histogram.labels(**labels) if labels else histogram).observe(value)
 
 
 class Telemetry:
@@ -35,21 +173,20 @@ class Telemetry:
 
     Parameters
     ----------
-    task
-        ``"classification"``: the loss is the log loss and the error 0 or 1; ``"regression"``: both are the
-        absolute error.
     window
         Events over which loss and error are running means.
     stall
         Seconds without an advance, while events wait, after which the run is not healthy.
+    classes
+        Whether targets are labels, whose errors are 0 or 1.
     """
 
-    def __init__(self, task: str, window: int = 1000, stall: float = 60.0) -> None:
-        self._classes, self._stall = task == "classification", stall
+    def __init__(self, window: int = 1000, stall: float = 60.0, classes: bool = True) -> None:
+        self._stall = stall
         self._losses = np.full((2, window), np.nan)
         self._scored = 0
         self._means: list[float] = []
-        self._alarms = Alarms(bounded=self._classes)
+        self._alarms = Alarms(bounded=classes)
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
         self._waited_since = 0.0
@@ -150,7 +287,9 @@ class Telemetry:
         losses = [
             loss_and_error(outcome.event.target, outcome.prediction)
             for outcome in outcomes
-            if outcome.event is not None and outcome.event.target is not None
+            if outcome.event is not None
+            and outcome.event.target is not None
+            and outcome.prediction is not None
         ]
         self.scored(np.array(losses).T, learner, place)
 
@@ -238,7 +377,7 @@ class Telemetry:
             if self.ready:  # what a session before this one had not saved is read again, or another's
                 self._unsaved_since = None
 
-    def ailing(self) -> str:
+    def problem(self) -> str:
         """Return what is wrong with the loop, empty if nothing is."""
         now = time.monotonic()
         if self._interruption is not None:
@@ -279,7 +418,7 @@ class Telemetry:
         try:
             server = _Server((host, port), Answers)
         except (OSError, TypeError, UnicodeError, OverflowError) as error:
-            why = getattr(error, "strerror", None) or error
+            why = (error.strerror if isinstance(error, OSError) else None) or error
             raise Failure(USAGE, f"telemetry.port: {host}:{port} cannot be used: {why}") from None
         threading.Thread(target=server.serve_forever, name="telemetry", daemon=True).start()
         return server
@@ -289,10 +428,10 @@ class Telemetry:
         if path == "/metrics":
             return 200, CONTENT_TYPE_LATEST, generate_latest(self.registry)
         if path in ("/healthz", "/ready"):
-            trouble = self.ailing()
+            problem = self.problem()
             if path == "/ready" and not self.ready:
-                trouble = trouble or "the checkpoint is not loaded yet, or the source is not open"
-            return (503 if trouble else 200), text, (trouble or "ok").encode() + b"\n"
+                problem = problem or "the checkpoint is not loaded yet, or the source is not open"
+            return (503 if problem else 200), text, (problem or "ok").encode() + b"\n"
         return 404, text, b"there are /metrics, /healthz and /ready\n"
 
 
@@ -301,21 +440,21 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._free = threading.BoundedSemaphore(_AT_ONCE)
-        super().__init__(*arguments)
+        super().__init__(address, handler)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Request, client_address: object) -> None:
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: Request, client_address: object) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Request, client_address: object) -> None:
         """Say nothing of clients that hang up or are silent."""

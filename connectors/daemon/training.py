@@ -1,7 +1,7 @@
 """The settings that a model is trained with, and what happens if they change.
 
 Checkpoints and snapshots store the settings that decide what an event teaches: target, inputs and learner.
-The note of every committed position has their digest. A daemon whose settings differ stops, so neither a
+The metadata of every committed position has their digest. A daemon whose settings differ stops, so neither a
 changed target nor a second model in the same consumer group goes unnoticed; ``streamk adopt`` continues
 with the change.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.errors import CHECKPOINT, Failure
 from connectors.settings import Schema, Settings
 
-Training = dict[str, Any]
+Training = dict[str, object]
+_EVENTS = {"format", "columns", "target", "key", "time", "weight"}
 _DIGITS = 12  # of a digest
 
 
@@ -25,8 +26,8 @@ class Change(NamedTuple):
     """A setting, its value while the model was trained, and its value now."""
 
     key: str
-    before: Any
-    now: Any
+    before: object
+    now: object
 
 
 def training_of(settings: Settings) -> Training:
@@ -35,10 +36,7 @@ def training_of(settings: Settings) -> Training:
     features = events.features
     if isinstance(features, list):
         features = {name: name for name in features}
-    found = {
-        f"events.{key}": getattr(events, key)
-        for key in ("format", "columns", "target", "key", "time", "weight")
-    }
+    found: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
     found |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
     found |= {
         f"schema.{key}": value
@@ -51,13 +49,13 @@ def training_of(settings: Settings) -> Training:
     return stored
 
 
-def digest_of(training: Mapping[str, Any]) -> str:
+def digest_of(training: Mapping[str, object]) -> str:
     """Return twelve hexadecimal digits that differ between different settings."""
     text = json.dumps(dict(training), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
     """Return the settings that differ, in the order of their keys."""
     keys = sorted(before.keys() | now.keys())
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
@@ -77,18 +75,18 @@ def require_same_training(checkpoint: Checkpoint, now: Training | None, where: s
     if not trained or checkpoint.training is None or now is None:
         return
     if found := changes(checkpoint.training, now):
-        told = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
-        asked = ", ".join(f"{key} = {value!r}" for key, _, value in found)
+        before = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
+        after = ", ".join(f"{key} = {value!r}" for key, _, value in found)
         raise Failure(
             CHECKPOINT,
-            f"{where} was trained with {told}, and the settings have {asked}. Restore the settings, give "
+            f"{where} was trained with {before}, and the settings have {after}. Restore the settings, give "
             "them a checkpoints.directory and a source.group of their own, or run `streamk adopt "
             "SETTINGS` to continue with the change",
         )
 
 
 def require_same_digest(partition: str, found: str, digest: str, group: str) -> None:
-    """Raise Failure if the group's note of a partition has the digest of other settings."""
+    """Raise Failure if the group's metadata of a partition has the digest of other settings."""
     if found and digest and found != digest:
         raise Failure(
             CHECKPOINT,

@@ -12,7 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from connectors.decoding import Misfits, Record
+from connectors.decoding import Event, EventFormat, Misfits, Record
+from connectors.values import Fields
 
 ROWS = 1000  # records of a batch, at most
 BYTES = 1 << 22  # of a batch, about, where records are large
@@ -72,12 +73,65 @@ class Broken:
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"{place}: {reason}")
 
-    def miss(self, place: str, target: str, fields: Iterable[Any]) -> None:
+    def miss(self, place: str, target: str, fields: Iterable[object]) -> None:
         """Count a record without a target."""
         self.unlabelled += 1
         if len(self.bare) < EXAMPLES:
             there = ", ".join(map(str, islice(fields, 20))) or "none"
             self.bare.append(f"{place}: the target {target!r} is missing; there are {there}")
+
+
+@dataclass
+class BatchBuilder:
+    """Collects the events of consecutive records of a file, and counts those that are skipped.
+
+    Parameters
+    ----------
+    target
+        The field to predict.
+    labelled
+        Whether records without a target are skipped.
+    timed
+        Whether events have times.
+    place
+        Returns how messages name a line.
+    """
+
+    target: str
+    labelled: bool
+    timed: bool
+    place: Callable[[int], str]
+    lines: list[int] = field(default_factory=list)
+    targets: list[object] = field(default_factory=list)
+    events: list[Fields] = field(default_factory=list)
+    times: list[object] = field(default_factory=list)
+    ordinals: list[int] = field(default_factory=list)
+    broken: Broken = field(default_factory=Broken)
+
+    @classmethod
+    def of(cls, format: EventFormat, place: Callable[[int], str]) -> BatchBuilder:
+        """Return a builder for records of a format."""
+        return cls(format.target or "", format.labelled, format.time is not None, place)
+
+    def add(self, ordinal: int, line: int, event: Event | str) -> None:
+        """Take the event of a record, or why it cannot be decoded."""
+        if isinstance(event, str):
+            self.broken.note(self.place(line), event)
+            return
+        if event.target is None and self.labelled:
+            self.broken.miss(self.place(line), self.target, event.fields)
+            return
+        self.lines.append(line)
+        self.ordinals.append(ordinal)
+        self.targets.append(event.target)
+        self.events.append(event.fields)
+        self.times.append(event.time)
+
+    def batch(self) -> Batch:
+        """Return what was collected."""
+        batch = Batch(self.lines, self.targets, self.events, self.times if self.timed else None)
+        batch.broken, batch.ordinals = self.broken, self.ordinals
+        return batch
 
 
 class Batch:
@@ -101,7 +155,7 @@ class Batch:
     name, form
         Of the file.
     broken
-        What was left out among them, or before them.
+        What was skipped among them, or before them.
     notes
         Sentences about the file that they begin.
     done
@@ -118,7 +172,7 @@ class Batch:
         self,
         lines: Sequence[int],
         targets: Sequence[Any] | Callable[[], Sequence[Any]],
-        events: list[dict[str, Any]] | Callable[[], list[dict[str, Any]]],
+        events: list[Fields] | Callable[[], list[Fields]],
         times: Sequence[Any] | None = None,
         names: list[str] | None = None,
         matrix: NDArray[Any] | None = None,
@@ -139,14 +193,22 @@ class Batch:
         return len(self.lines)
 
     @cached_property
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Fields]:
         """The fields of each event, without the target."""
         return self._events() if callable(self._events) else self._events
 
     @cached_property
     def targets(self) -> Sequence[Any]:
-        """The targets; of CSV texts, one number being one text however it is written."""
+        """The targets; of CSV strings, one for a number however it is written."""
         return self._targets() if callable(self._targets) else self._targets
+
+    @classmethod
+    def cut_off(cls, place: str, reason: str) -> Batch:
+        """Return an empty batch, after which the file cannot be read further."""
+        batch = cls([], [], [])
+        batch.broken.note(place, reason)
+        batch.broken.cut = True
+        return batch
 
     def before_broken(self) -> Batch:
         """Return the records before the first that is broken."""

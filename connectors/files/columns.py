@@ -1,4 +1,4 @@
-"""Cells of many lines to a batch, column by column; events are those that the decoder makes of each line."""
+"""Batches from cells, column by column; the events are those that the decoder returns for each line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from connectors.decoding import Decoder, Event
-from connectors.files.batches import Batch, Broken
-from connectors.files.cells import Cells
-from connectors.files.numbers import FALSE, FLOAT, INT, TEXT, TRUE
+from connectors.files.batches import Batch, BatchBuilder
+from connectors.files.cells import FALSE, FLOAT, INT, TEXT, TRUE, Cells
 from connectors.schema import MISFIT, NUMBER, words_of
+from connectors.values import Fields
 
-_KEPT, _LONGEST = 1 << 15, 64  # texts whose values are kept, and how long they may be
+_KEPT, _LONGEST = 1 << 15, 64  # strings whose values are cached, and their length
 _WORDS = {TRUE: True, FALSE: False}
-
-Columns = NDArray[np.int64]
 
 
 class _Memory(dict[bytes, Any]):
@@ -54,6 +52,51 @@ class _Column(NamedTuple):
     words: list[str] | None
 
 
+class _PlainRows(NamedTuple):
+    """Rows whose cells compiled code has found, and what these are."""
+
+    data: bytes
+    cells: Cells
+    rows: NDArray[np.int64]
+    kinds: NDArray[np.uint8]
+    csv: bool
+
+    def text(self, k: int, j: int) -> str:
+        """Return the string of a cell."""
+        row = self.rows[k]
+        return self.data[self.cells.starts[row, j] : self.cells.stops[row, j]].decode()
+
+    def _places(self, j: int) -> tuple[list[int], list[int]]:
+        """Return where the cells of a column start and stop."""
+        return self.cells.starts[self.rows, j].tolist(), self.cells.stops[self.rows, j].tolist()
+
+    def strings(self, j: int, read: _Memory) -> list[Any]:
+        """Return the values of a column of strings."""
+        data, (starts, stops) = self.data, self._places(j)
+        return [read[data[a:b]] for a, b in zip(starts, stops, strict=True)]
+
+    def values(self, j: int, read: _Memory) -> list[Any]:
+        """Return the values of a column whose numbers are numbers."""
+        kind = self.kinds[:, j]
+        values: list[Any] = self.cells.values[self.rows, j].tolist()
+        if (kind == FLOAT).all():
+            return values
+        if (kind == INT).all():
+            return list(map(int, values))
+        others = np.flatnonzero(kind != FLOAT)
+        if len(others) == len(values) and (self.csv or (kind == TEXT).all()):
+            return self.strings(j, read)
+        data, (starts, stops) = self.data, self._places(j)
+        for k in others.tolist():
+            if self.csv or kind[k] == TEXT:
+                values[k] = read[data[starts[k] : stops[k]]]
+            elif kind[k] == INT:
+                values[k] = int(values[k])
+            else:
+                values[k] = _WORDS.get(int(kind[k]))
+        return values
+
+
 class Assembler:
     """Makes batches of cells.
 
@@ -68,7 +111,6 @@ class Assembler:
     def __init__(self, decode: Decoder, names: Sequence[str] | None) -> None:
         format = decode.format
         self._decode, self._csv, self._time = decode, decode.form == "csv", format.time
-        self._target_name = format.target
         self._header = (format.delimiter or ",").join(format.columns or ()).encode() if self._csv else b""
         names = list(names or [])
         place = {name: j for j, name in enumerate(names)}
@@ -105,49 +147,32 @@ class Assembler:
         for row in self._headers(data, begins, int(ends[-1])):
             plain[row] = False
         rows = np.flatnonzero(plain & real)
-        odd: dict[int, Event | str] = {}
-        broken = Broken()
+        others: dict[int, Event | str] = {}
         for row in np.flatnonzero(real & ~plain).tolist():
             text = data[begins[row] : ends[row]].rstrip(b"\r\n")
             try:
-                odd[row] = self._decode(text)
+                others[row] = self._decode(text)
             except ValueError as error:
-                odd[row] = str(error)
+                others[row] = str(error)
         whole = self._columns(data, cells, rows)
-        needed = self._decode.format.labelled
-        unlabelled = _unlabelled(whole) if needed else set()
+        unlabelled = self._decode.format.labelled and _has_unlabelled(whole)
         size, span = int(ends[-1] - begins[0]), np.flatnonzero(real).tolist()
-        if not odd and not unlabelled:
+        if not others and not unlabelled:
             whole.lines, whole.size = lines[rows].tolist(), size
             whole.ordinals = range(len(rows))
             return whole
-        # put together again in order
-        events, targets, times, found, ordinals = [], [], [], [], []
+        # merged again, in order
+        builder = BatchBuilder.of(self._decode.format, place)
         at = {row: k for k, row in enumerate(rows.tolist())}
         moments = whole.times or [None] * len(rows)
         for ordinal, row in enumerate(span):
-            k, line = at.get(row), int(lines[row])
-            if k is not None and k in unlabelled:
-                broken.miss(place(line), self._target_name or "", whole.events[k])
-                continue
-            if k is not None:
-                event = Event(whole.events[k], whole.targets[k], None, None, moments[k])
-            else:
-                decoded = odd[row]
-                if isinstance(decoded, str):
-                    broken.note(place(line), decoded)
-                    continue
-                if needed and decoded.target is None:
-                    broken.miss(place(line), self._target_name or "", decoded.fields)
-                    continue
-                event = decoded
-            events.append(event.fields)
-            targets.append(event.target)
-            times.append(event.time)
-            found.append(line)
-            ordinals.append(ordinal)
-        batch = Batch(found, targets, events, times if self._time else None)
-        batch.broken, batch.size, batch.ordinals = broken, size, ordinals
+            k = at.get(row)
+            event: Event | str = (
+                others[row] if k is None else Event(whole.events[k], whole.targets[k], None, None, moments[k])
+            )
+            builder.add(ordinal, int(lines[row]), event)
+        batch = builder.batch()
+        batch.size = size
         return batch
 
     def _headers(self, data: bytes, begins: NDArray[np.int64], end: int) -> Iterator[int]:
@@ -161,7 +186,8 @@ class Assembler:
         """Return the batch of rows that are plain."""
         if not len(rows):
             return Batch([], [], [], None if self._time is None else [])
-        kinds, taken = cells.kinds[rows], self._taken
+        taken, plain = self._taken, _PlainRows(data, cells, rows, cells.kinds[rows], self._csv)
+        kinds = plain.kinds
         inner = kinds[:, taken]
         numbers = self._all_numbers and bool(((inner == FLOAT) | (inner == INT)).all())
         matrix = None
@@ -169,10 +195,10 @@ class Assembler:
             every = self._every and len(rows) == len(cells.kinds)
             matrix = cells.values if every else cells.values[rows[:, None], taken]
 
-        def events() -> list[dict[str, Any]]:
+        def events() -> list[Fields]:
             names, columns = [], []
             for column in self._inputs:
-                values = self._column(data, cells, rows, kinds, column)
+                values = self._column(plain, column)
                 if column.words is None:
                     names.append(column.name)
                     columns.append(values)
@@ -190,16 +216,12 @@ class Assembler:
             if j < 0:
                 return [None] * len(rows)
             if self._csv:
-                return self._strings(data, cells, rows, j, self._labels)
-            return list(
-                map(self._decode.read_target, self._values(data, cells, rows, kinds, j, self._labels))
-            )
+                return plain.strings(j, self._labels)
+            return list(map(self._decode.read_target, plain.values(j, self._labels)))
 
         times = None
         if self._time is not None:
-            times = [None] * len(rows)
-            if self._moment >= 0:
-                times = self._values(data, cells, rows, kinds, self._moment, self._moments)
+            times = plain.values(self._moment, self._moments) if self._moment >= 0 else [None] * len(rows)
         return Batch(
             [],
             targets,
@@ -210,72 +232,31 @@ class Assembler:
             cells.values[rows, j] if counted else None,
         )
 
-    def _strings(
-        self, data: bytes, cells: Cells, rows: NDArray[np.int64], j: int, read: _Memory
-    ) -> list[Any]:
-        starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()
-        return [read[data[a:b]] for a, b in zip(starts, stops, strict=True)]
-
-    def _column(
-        self, data: bytes, cells: Cells, rows: NDArray[np.int64], kinds: NDArray[np.uint8], column: _Column
-    ) -> list[Any]:
+    def _column(self, plain: _PlainRows, column: _Column) -> list[Any]:
         """Return the values of a column that is an input; misfits are counted, and missing."""
         if self._csv and not column.numbers:
-            values = self._strings(data, cells, rows, column.place, column.strings)
+            values = plain.strings(column.place, column.strings)
         else:
-            values = self._values(data, cells, rows, kinds, column.place, column.strings)
+            values = plain.values(column.place, column.strings)
             if column.typed is not None:
                 read = column.typed
                 values = [None if value is None else read(value) for value in values]
         if MISFIT in values:
-            first = next(k for k, value in enumerate(values) if value is MISFIT)
-            row, j = rows[first], column.place
-            example = data[cells.starts[row, j] : cells.stops[row, j]].decode()
+            example = plain.text(next(k for k, value in enumerate(values) if value is MISFIT), column.place)
             self._decode.note_misfit(column.name, example, values.count(MISFIT))
             values = [None if value is MISFIT else value for value in values]
         return values
 
-    def _values(
-        self,
-        data: bytes,
-        cells: Cells,
-        rows: NDArray[np.int64],
-        kinds: NDArray[np.uint8],
-        j: int,
-        read: _Memory,
-    ) -> list[Any]:
-        """Return the values of a column whose numbers are numbers."""
-        kind = kinds[:, j]
-        values: list[Any] = cells.values[rows, j].tolist()
-        if (kind == FLOAT).all():
-            return values
-        if (kind == INT).all():
-            return list(map(int, values))
-        others = np.flatnonzero(kind != FLOAT)
-        if len(others) == len(rows) and (self._csv or (kind == TEXT).all()):
-            return self._strings(data, cells, rows, j, read)
-        starts, stops = cells.starts[rows, j].tolist(), cells.stops[rows, j].tolist()
-        for k in others.tolist():
-            if self._csv or kind[k] == TEXT:
-                values[k] = read[data[starts[k] : stops[k]]]
-            elif kind[k] == INT:
-                values[k] = int(values[k])
-            else:
-                values[k] = _WORDS.get(int(kind[k]))
-        return values
 
-
-def _of_words(texts: Sequence[Any], count: int) -> list[list[float]]:
+def _of_words(strings: Sequence[Any], count: int) -> list[list[float]]:
     """Return the inputs of a text column, a list each."""
-    rows = [words_of("" if text is None else text, count) for text in texts]
+    rows = [words_of("" if text is None else text, count) for text in strings]
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _unlabelled(batch: Batch) -> set[int]:
-    """Return which events have no target."""
-    if batch.numbers is not None or None not in batch.targets:
-        return set()
-    return {k for k, target in enumerate(batch.targets) if target is None}
+def _has_unlabelled(batch: Batch) -> bool:
+    """Return whether an event has no target."""
+    return batch.numbers is None and None in batch.targets
 
 
 def _is_utf8(data: bytes, begin: int, end: int) -> bool:

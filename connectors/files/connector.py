@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.connector import Connector, Positions, RecordRange
-from connectors.dead_letters import DeadLetter, Retried
+from connectors.connector import Connector, MeasuredShard
 from connectors.errors import SINK, USAGE, Failure
-from connectors.files import dead_letters, sink, source
-from connectors.files.opening import require_writable
-from connectors.files.positions import LogPositions
-from connectors.files.replayed import ReplayLog
-from connectors.files.sections import FileSource
-from connectors.log import Log
+from connectors.files.log import ReplayLog
+from connectors.files.open_file import require_writable
+from connectors.files.sections import FileSourceSection
+from connectors.files.sink import FileSink, letters
+from connectors.files.source import FileSource, LogPositions
+from connectors.records import DeadLetter, Log, Positions, Retried, Sink, Source
 from connectors.sections import SinkSection, SourceSection
 from connectors.settings import Settings
-from connectors.stream import Committed, Sink, Source
 
 
-def _source(settings: Settings) -> FileSource:
-    assert isinstance(settings.source, FileSource)
-    return settings.source
+def _source(settings: Settings) -> FileSourceSection:
+    return FileSourceSection.of(settings.source)
 
 
-class FileConnector:
+class FileConnector(Connector):
     """Files as sources and sinks; see :class:`connectors.connector.Connector`."""
 
     def open_source(self, settings: Settings, model: str) -> Source:
         """Open the log."""
         section = _source(settings)
-        return source.FileSource(section.path, settings.events.format, section.follow, settings.format)
+        return FileSource(section.path, settings.events.format, section.follow, settings.format)
 
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
     ) -> Iterator[tuple[str, Sink]]:
         """Yield a sink for each file."""
         for kind, section in sections.items():
-            yield kind, sink.FileSink(Path(section.place), kind)
+            yield kind, FileSink(Path(section.place), kind)
 
     @contextlib.contextmanager
     def open_log(self, settings: Settings, start: str | None, end: str | None, strict: bool) -> Iterator[Log]:
@@ -50,27 +47,12 @@ class FileConnector:
         format = replace(settings.format, numbers=None)
         yield ReplayLog(_source(settings).path, format, settings.events.format, strict)
 
-    def open_range(
-        self, settings: Settings, start: str | None, end: str | None, partitions: Sequence[int] | None
-    ) -> RecordRange:
-        """Raise Failure: a log is its own copy."""
-        raise Failure(USAGE, "source.kind: only a topic can be recorded")
-
     def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
         """Open the log."""
         if partitions:
             raise Failure(USAGE, "--partition: a log has none")
         section = _source(settings)
         return LogPositions(section.path, settings.events.format, section.follow)
-
-    def committed(self, settings: Settings) -> Mapping[str, Committed | None]:
-        """Return nothing: no group reads a log."""
-        return {}
-
-    def restart_outputs(
-        self, sections: Iterable[SinkSection], settings: Settings, model: str, position: int
-    ) -> None:
-        """Do nothing: checkpoints hold how far outputs are written."""
 
     def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
         """Yield which files can be read and written."""
@@ -83,14 +65,14 @@ class FileConnector:
                 require_writable(path if path.exists() else path.absolute().parent, SINK, f"{key}.path")
                 yield f"{key}.path: {path} can be written"
 
-    def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[object]:
+    def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[MeasuredShard]:
         """Raise ValueError: files are cut by name."""
         place = settings.source.place
         raise ValueError(f"the source of these settings is a log on disk; name that log, {place}")
 
     def dead_letters(self, section: SinkSection, settings: Settings) -> Iterator[DeadLetter]:
         """Yield the dead letters of a file."""
-        return dead_letters.letters(Path(section.place))
+        return letters(Path(section.place))
 
     def retry(self, section: SinkSection, settings: Settings, dry_run: bool) -> Retried:
         """Raise Failure: nothing is sent to a file."""
@@ -99,4 +81,4 @@ class FileConnector:
         )
 
 
-CONNECTOR: Connector = FileConnector()
+CONNECTOR = FileConnector()

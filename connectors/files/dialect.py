@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.near_names import suggestion
+from connectors.names import suggestion
 
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
@@ -63,7 +63,7 @@ def sniff(
     delimiter, decimal
         What is known already.
     before
-        The decimal sign of the file before it, where no value here tells.
+        The decimal sign of the file before it, where no value here decides.
 
     Raises
     ------
@@ -128,8 +128,8 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
     Traceback (most recent call last):
     ValueError: the first line holds only numbers (1, 2.5); the first line of CSV must name the columns
     """
-    lacking = [name for name in wanted if name not in names]
-    if lacking == list(wanted) and all(map(_NUMBER.fullmatch, names)):
+    missing = [name for name in wanted if name not in names]
+    if missing == list(wanted) and all(map(_NUMBER.fullmatch, names)):
         raise ValueError(
             f"the first line holds only numbers ({_some(names)}); the first line of CSV must name the columns"
         )
@@ -137,8 +137,8 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
         seen: set[str] = set()
         twice = dict.fromkeys(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
-    if lacking:
-        raise ValueError(f"there is no column {lacking[0]!r}{suggestion(lacking[0], names)}")
+    if missing:
+        raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}")
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:

@@ -18,11 +18,11 @@ from connectors.decoding import Decoder, EventFormat
 from connectors.files.batches import BYTES, ROWS, Batch
 from connectors.files.cells import Cells, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
-from connectors.files.compression import DAMAGE, DamagedError, cut_short
 from connectors.files.dialect import Dialect, check_header, sniff
-from connectors.files.opening import Opened, StoppedError
+from connectors.files.open_file import DAMAGE, DamagedError, OpenFile, StoppedError, cut_short
+from connectors.records import Raw
 from connectors.schema import LOOK
-from connectors.stream import Raw
+from connectors.values import Fields
 
 _PART = 1 << 20  # bytes read at once
 _LONGEST = {
@@ -30,7 +30,7 @@ _LONGEST = {
     "json": 1 << 24,
 }  # a record; of CSV, before a quote counts as one that never closes
 _ENDLESS = {"csv": "a quote opens and never closes", "json": "a line of more than 16 MiB"}
-_HEADER, _LOOK = 1 << 22, 200  # bytes of a header at most, and lines that tell the dialect
+_HEADER, _LOOK = 1 << 22, 200  # bytes of a header at most, and lines from which the dialect is detected
 _CELLS = 1 << 20  # of a batch
 _MOST_LOOKED_AT = 1 << 20  # bytes
 
@@ -77,7 +77,7 @@ class Lines:
         If the header is none, or has no such column.
     """
 
-    def __init__(self, file: Opened, format: EventFormat, before: str = ".", growing: bool = False) -> None:
+    def __init__(self, file: OpenFile, format: EventFormat, before: str = ".", growing: bool = False) -> None:
         self._file, self.form, self._growing = file, file.form, growing
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
         self._over = False
@@ -146,7 +146,7 @@ class Lines:
 
     # ---- what comes next
 
-    def first(self) -> list[dict[str, Any]]:
+    def first(self) -> list[Fields]:
         """Return the first records, as many as types are inferred from, without types; none is consumed."""
         while self._data.count(b"\n") <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
             pass
@@ -252,10 +252,7 @@ class Lines:
         while (frame := self.frame()) is not None:
             yield self._without(frame) if frame.reason else self._batch(frame)
         if self.cut:
-            batch = Batch([], [], [])
-            batch.broken.note(self._file.name, cut_short(f"line {self.line}", self.cut))
-            batch.broken.cut = True
-            yield batch
+            yield Batch.cut_off(self._file.name, cut_short(f"line {self.line}", self.cut))
 
     def _batch(self, frame: Frame) -> Batch:
         assert self._made is not None

@@ -1,132 +1,297 @@
-"""What every verb reads of a file: its records, and the types of their fields."""
+"""A log as it is replayed: files and pipes in order, prefetched in a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+import contextlib
+import glob
+import hashlib
+import re
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 
-from connectors.decoding import Decoder, EventFormat
-from connectors.files.batches import Batch
+from connectors.decoding import EventFormat, Misfits
+from connectors.files.batches import Batch, Broken
+from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
-from connectors.files.maps import Maps
-from connectors.files.opening import Opened
-from connectors.files.row_groups import RowGroups
-from connectors.schema import DATETIME, FEW_WORDS, IDENTIFIER, NO_INPUT, NUMBER, TEXT, Column, describe
-from connectors.values import missing_or
-
-_NOTED = {
-    DATETIME: "read as date or time",
-    TEXT: "read as words",
-    IDENTIFIER: "ignored, since every value is another one",
-}
+from connectors.files.open_file import OpenFile, is_pipe, size_of
+from connectors.files.prefetch import Prefetcher
+from connectors.files.records import columns_of, noted, records_of, types_of
+from connectors.names import near_file
+from connectors.records import Log
+from connectors.schema import LOOK, Column
+from connectors.values import Fields, kind_of
 
 
-class Records(Protocol):
-    """The records of an open file, in order.
+def files_of(patterns: Sequence[str]) -> list[str]:
+    """Return the files that names and patterns stand for, in the order in which they are given, each once.
 
-    Attributes
-    ----------
-    format, decoder
-        How they are read.
-    position, line
-        Of the next record; a position is a byte, or of Parquet a row.
-    share
-        Which part of what was read of the file has been yielded; of Parquet, of the file.
-    """
-
-    format: EventFormat
-    decoder: Decoder
-    position: int
-    line: int
-
-    @property
-    def share(self) -> float:
-        """Which part of what was read has been yielded, from 0 to 1."""
-        ...
-
-    def use(self, format: EventFormat) -> None:
-        """Decode by this format from here on."""
-        ...
-
-    def first(self) -> list[dict[str, Any]]:
-        """Return the first records, as many as types are inferred from, without types; none is consumed."""
-        ...
-
-    def batches(self) -> Iterator[Batch]:
-        """Yield batches."""
-        ...
-
-    def seek(self, position: int, line: int = 0) -> None:
-        """Read from this position on, before which there are so many lines."""
-        ...
-
-
-def records_of(file: Opened, format: EventFormat, before: str = ".") -> Records:
-    """Return the records of a file that was looked at.
-
-    Parameters
-    ----------
-    file, format
-        What to read, and which field is what.
-    before
-        The decimal mark of the file before it.
+    Those of one pattern are sorted by name, numbers in names by their value: ``log-2`` is before ``log-10``.
 
     Raises
     ------
     ValueError
-        If it has no header, or no such column; the file is named.
+        If a pattern stands for none.
     """
-    try:
-        if file.form == "parquet":
-            return RowGroups(file, format)
-        if file.form == "msgpack":
-            return Maps(file, format)
-        return Lines(file, format, before)
-    except ValueError as error:
-        raise ValueError(f"{file.name}: {error}") from None
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if not Path(pattern).exists() and glob.has_magic(pattern):
+            matches = glob.glob(pattern, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute ones
+            paths = [path for path in matches if Path(path).is_file()]
+            if not paths:
+                raise ValueError(f"{pattern}: there is no such file")
+            found |= dict.fromkeys(sorted(paths, key=_by_number))
+        else:
+            if Path(pattern).is_dir():
+                raise ValueError(f"{pattern} is a directory; name its files, as {pattern.rstrip('/')}/*.csv")
+            _require(Path(pattern))
+            found[pattern] = None
+    return list(found)
 
 
-def columns_of(records: Records) -> list[Column]:
-    """Return what the first records of a file say of each of its fields, the target last."""
-    format, first = records.format, records.first()
-    decimal = records.decoder.format.decimal or "."
-    present = missing_or(lambda value: value, format.missing if records.decoder.form == "csv" else ())
-    values: dict[str, list[Any]] = {}
-    for fields in first:
-        for name, value in fields.items():
-            found = values.setdefault(name, [])
-            if (kept := present(value)) is not None and kept == kept:
-                found.append(kept)
-    order = sorted(values, key=lambda name: name == format.target)
-    return [describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order]
+def _require(path: Path) -> None:
+    """Raise a ValueError if a named file is not there."""
+    if str(path) == "-" or path.exists():
+        return
+    raise ValueError(f"{path}: No such file or directory{near_file(path)}")
 
 
-def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
-    """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
-    gone = {*format.roles, *format.verbatim, *format.ignore}
-    found = {column.name: column.type for column in columns if column.type and column.name not in gone}
-    texts = [name for name, kind in found.items() if kind == TEXT and name != format.target]
-    inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
-    if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
-        found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
-    if any(column.name == format.target and column.type == NUMBER for column in columns):
-        found[format.target or ""] = NUMBER
-    return {name: kind for name, kind in found.items() if name not in format.types}
+def _by_number(name: str) -> tuple[list[str | int], str]:
+    """Return what sorts names by the numbers in them.
+
+    >>> sorted(["b1", "a-10.csv", "a-9.csv", "a-09.csv"], key=_by_number)
+    ['a-09.csv', 'a-9.csv', 'a-10.csv', 'b1']
+    """
+    parts = re.split(r"([0-9]+)", name)  # text and numbers in turns
+    return [int(part) if k % 2 else part for k, part in enumerate(parts)], name
 
 
-def with_inferred_types(records: Records) -> EventFormat:
-    """Return the format of a log with the types that its first records have, and decode by it."""
-    format = records.format.with_types(types_of(columns_of(records), records.format))
-    records.use(format)
-    return format
+class ReplayLog(Log):
+    r"""A log to be read in order, batch by batch.
 
+    Each file is CSV, JSON lines, MessagePack or Parquet, plain, gzip or zstd, by its first bytes. The
+    types of fields are inferred from the first records of the first file that has any. Records that cannot
+    be decoded are skipped and counted, and so are those without a target.
 
-def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
-    """Return sentences about columns that are not read as plain numbers and categories."""
-    found: dict[str, list[str]] = {}
-    for column in columns:
-        base = format.types.get(column.name, "").partition(":")[0]
-        given = column.name in format.ignore or column.name in format.roles
-        if base in _NOTED and not given:
-            found.setdefault(base, []).append(column.name)
-    return [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+    Parameters
+    ----------
+    files
+        Names and patterns, in order (:func:`connectors.files.log.files_of`); ``-`` alone is standard input.
+    format
+        Which field is what; a string is the field to predict.
+    form
+        ``"csv"``, ``"json"``, ``"msgpack"`` or ``"parquet"``, if it is known.
+    strict
+        Whether a record that cannot be decoded, or a file that is cut short, ends the reading.
+
+    Attributes
+    ----------
+    broken
+        What was skipped so far.
+    notes
+        Sentences about how files are read, each once.
+    events
+        How many there were so far.
+    done, size
+        Bytes read of the files, and of all of them; 0 of pipes.
+    format
+        With the types that were inferred, once reading has begun.
+    columns, dialect
+        What the first records say of each field, and of CSV how it is written.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+    ...     _ = file.write(b"a;b;y\n3,14;NA;up\n2,7;x;down\n")
+    ...     file.flush()
+    ...     log = ReplayLog(file.name, "y")
+    ...     for batch in log.batches():
+    ...         print(batch.events, batch.targets)
+    [{'a': 3.14, 'b': None}, {'a': 2.7, 'b': 'x'}] ['up', 'down']
+    >>> log.notes
+    ['read as CSV with semicolons between values and decimal commas; --delimiter and --decimal change that']
+    """
+
+    done: int = 0
+    paths: Sequence[str] = ()
+
+    def __init__(
+        self,
+        files: str | Path | Sequence[str | Path],
+        format: EventFormat | str,
+        form: str | None = None,
+        strict: bool = False,
+    ) -> None:
+        given = [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        self.format = EventFormat(format) if isinstance(format, str) else format
+        self.name, self.target = " ".join(given), self.format.target or ""
+        self.paths = given if given == ["-"] else files_of(given)
+        if "-" in self.paths and len(self.paths) > 1:
+            raise ValueError("standard input, -, is read alone")
+        self.size = sum(map(size_of, self.paths))
+        self._form, self._strict = form, strict
+        self.broken, self.notes, self.events, self.done = Broken(), list[str](), 0, 0
+        self.columns: list[Column] = []
+        self.dialect: Dialect | None = None
+        self.misfits: dict[str, Misfits] = {}
+        self._kind: list[str] = []  # of targets, and which file had it first
+        self._file: OpenFile | None = None  # the thread's
+        self._hashes: dict[str, tuple[int, str]] = {}
+        self._before, self._stopped = ".", False
+
+    def batches(self) -> Generator[Batch, None, None]:
+        """Yield the batches; a thread reads ahead until the iterator is closed.
+
+        Raises
+        ------
+        ValueError
+            If none of the first 1,000 JSON lines or maps has a target; if all is empty, or a file has no
+            header or no such column, or other targets than those before it; if ``strict``, with the place
+            of a record that cannot be decoded.
+        OSError
+            If a file cannot be read.
+        """
+        with Prefetcher(self._read(), lambda batch: batch.size, self._wake) as ahead:
+            empty = True
+            for batch in ahead:
+                if self._strict and batch.broken.count:
+                    if len(kept := batch.before_broken()):
+                        yield kept
+                    raise ValueError(batch.broken.examples[0])
+                empty = self._check(batch, empty)
+                self.broken.add(batch.broken)
+                self.events += len(batch)
+                self.done = batch.done
+                self.notes = [*self.notes, *(note for note in batch.notes if note not in self.notes)]
+                for name, found in batch.misfits.items():
+                    self.misfits.setdefault(name, Misfits()).add(found)
+                yield batch
+
+    def _check(self, batch: Batch, empty: bool) -> bool:
+        """Check the targets of a batch; return whether no events have come so far."""
+        if not len(batch):
+            named = batch.form in ("csv", "parquet")  # the column is there, if without a value
+            if empty and batch.broken.bare and not self.events and not named:
+                raise ValueError(batch.broken.bare[0])
+            return empty
+        kind = kind_of(batch.targets[0])
+        if self._kind and kind != self._kind[0] and batch.name != self._kind[1]:
+            numbers = {kind_of(target) for target in batch.targets}
+            if self._kind[0] not in numbers:
+                raise ValueError(
+                    f"{batch.name}: the target {self.target!r} is {kind}, and {self._kind[0]} in "
+                    f"{self._kind[1]}; the files of a log must have the same"
+                )
+        self._kind = self._kind or [kind, batch.name]
+        return False
+
+    def _read(self) -> Iterator[Batch]:
+        """Yield what is in the files; only the thread runs this."""
+        there, done = False, 0
+        for path in self.paths:
+            if self._stopped:
+                return
+            file = self._file = OpenFile(path)
+            try:
+                file.look(self._form, self.format.encoding)
+                if file.form:
+                    yield from self._records(file, done)
+                    there = True
+                    seen, found = file.hash()
+                    if file.piped or seen == file.size:
+                        self._hashes[path] = seen, found
+            finally:
+                file.close()
+            done += file.size
+        if not there:
+            raise ValueError(f"{self.name} is empty")
+
+    def _records(self, file: OpenFile, done: int) -> Iterator[Batch]:
+        source = records_of(file, self.format, self._before)
+        notes: list[str] = []
+        if not self.columns:
+            self.columns = columns_of(source)
+            self.format = self.format.with_types(types_of(self.columns, self.format))
+            source.use(self.format)
+            notes += noted(self.columns, self.format)
+        if isinstance(source, Lines) and file.form == "csv":
+            notes.insert(0, f"read as {source.dialect}")
+            self._before = source.dialect.decimal
+            self.dialect = self.dialect or source.dialect
+        if file.encoding != "utf-8":
+            notes.append(f"{file.name} is {file.encoding}")
+        for batch in source.batches():
+            batch.name, batch.form, batch.notes, notes = file.name, file.form, notes, []
+            read = file.size if file.form == "parquet" else min(file.position(), file.size)
+            batch.done = done + int(read * source.share)
+            batch.misfits = source.decoder.take_misfits()
+            yield batch
+
+    def look(self) -> list[object]:
+        """Infer the types of fields, and return the first targets; events are then read from the beginning.
+
+        Raises
+        ------
+        ValueError
+            If there is no event; the sentence says why.
+        """
+        found: list[object] = []
+        log = ReplayLog(self.paths, self.format, self._form)
+        with contextlib.closing(log.batches()) as batches:
+            for batch in batches:
+                found += batch.targets
+                if len(found) >= LOOK:
+                    break
+        self.format, self.columns, self.notes, self.dialect = log.format, log.columns, log.notes, log.dialect
+        if not found:
+            raise ValueError(
+                f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
+            )
+        return found[:LOOK]
+
+    def takes(self, name: str) -> bool:
+        """Return whether a field is an input."""
+        return self.format.decoder("json").takes(name)
+
+    def stop(self) -> bool:
+        """End the reading of a pipe with what has come; a file is read on, since that does not wait."""
+        if self.paths != ["-"] and (self._file is None or not self._file.piped):
+            return False
+        self._stopped = True
+        self._wake()
+        return True
+
+    def _wake(self) -> None:
+        if self._file is not None:
+            self._file.stop()
+
+    def place(self, line: int, name: str | None = None) -> str:
+        """Return how messages name a line of a file, or of the log if it is one file."""
+        return f"{name or self.name}, {'line' if line else 'before line'} {line}"
+
+    def fingerprint(self) -> Fields:
+        """Return names, sizes and SHA-256 of the files, and one of the log.
+
+        That of a log of one file is the file's, as ``sha256sum`` prints it; of several it is that of theirs,
+        a line each, in order. Files are read again as far as they were not read from beginning to end. Of
+        a pipe it is what was read, and None before its end.
+        """
+        files = []
+        for path in self.paths:
+            if path not in self._hashes and not is_pipe(path):
+                with Path(path).open("rb") as file:
+                    self._hashes[path] = (
+                        Path(path).stat().st_size,
+                        hashlib.file_digest(file, "sha256").hexdigest(),
+                    )
+            size, found = self._hashes.get(path, (None, None))
+            files.append({"name": path, "bytes": size, "sha256": found})
+        one: object = files[0]["sha256"]
+        if len(files) > 1:
+            one = hashlib.sha256("".join(f"{file['sha256']}\n" for file in files).encode()).hexdigest()
+        return {"sha256": one, "files": files}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from connectors.sections import FilePath, PredictionSection, SinkSection, SourceSection
 
 
-class FileSource(SourceSection):
+class FileSourceSection(SourceSection):
     """Events from a log on disk."""
 
     has_header: ClassVar[bool] = True
@@ -28,7 +28,7 @@ class FileSource(SourceSection):
         return self.path.name
 
 
-class FileSink(SinkSection):
+class FileSinkSection(SinkSection):
     """Into JSON lines on disk."""
 
     kind: Literal["file"]
@@ -40,14 +40,14 @@ class FileSink(SinkSection):
         return str(self.path)
 
 
-class PredictionFile(PredictionSection, FileSink):
+class PredictionFile(PredictionSection, FileSinkSection):
     """Into JSON lines on disk."""
 
     kind: Literal["file"]
 
     @model_validator(mode="before")
     @classmethod
-    def _without_headers(cls, values: Any) -> Any:
+    def _without_headers(cls, values: object) -> object:
         if isinstance(values, dict) and "headers" in values:
             raise ValueError("predictions in a file have no headers; leave headers out, or name a topic")
         return values

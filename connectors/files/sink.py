@@ -1,7 +1,8 @@
 """Predictions and dead letters as JSON lines on disk, each written once.
 
-A checkpoint keeps the lengths of the files. After a crash, what was written since is read back, a last line
-that is not whole is cut off, and outputs that are there already are not written again.
+A checkpoint stores the lengths of the files. After a crash, what was written since is read back, an
+incomplete last line is cut off, and outputs that are there already are not written again. Keys and values of
+dead letters are in base64.
 """
 
 from __future__ import annotations
@@ -9,17 +10,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypedDict, cast
 
 import msgspec
 
-from connectors.errors import SINK, Failure
-from connectors.files.dead_letters import line_of
-from connectors.stream import DEAD_LETTERS, Committed, Output
+from connectors.errors import SINK, USAGE, Failure
+from connectors.records import DEAD_LETTERS, Committed, DeadLetter, Output, Sink
 
 log = logging.getLogger(__name__)
+
+
+class Mark(TypedDict):
+    """The length of a file, and the offsets up to which a partition's outputs are in it."""
+
+    length: int
+    written: dict[str, int]
 
 
 class _Place(msgspec.Struct):
@@ -27,7 +34,7 @@ class _Place(msgspec.Struct):
     offset: int
 
 
-class FileSink:
+class FileSink(Sink):
     """One file, of predictions or of dead letters.
 
     Parameters
@@ -54,35 +61,33 @@ class FileSink:
     def _refused(self, error: OSError) -> Failure:
         return Failure(SINK, f"{self._path} cannot be written: {error.strerror}; the checkpoint is intact")
 
-    def restore(self, mark: dict[str, Any] | None) -> None:
-        """Find what has been written since the mark (None: nothing yet), and go on behind it.
+    def restore(self, mark: object) -> None:
+        """Find what has been written since the mark (None: nothing yet), and continue behind it.
 
         What had been written before the mark may be ahead of the checkpoint, too: one is also written while
         records are learned again.
         """
-        size = self._file.seek(0, os.SEEK_END)
-        self._written = dict(mark["written"]) if mark else {}
-        self._restore(None if mark is None else mark["length"], size)
-
-    def _restore(self, mark: int | None, size: int) -> None:
-        if mark is None:
-            mark = size
+        stored = cast(Mark | None, mark)
+        end = size = self._file.seek(0, os.SEEK_END)
+        self._written = dict(stored["written"]) if stored else {}
+        if stored is None:
             if size:
                 self._file.seek(-1, os.SEEK_END)
                 if self._file.read(1) != b"\n":
                     self._file.write(b"\n")
                     self._file.flush()
-                    mark = size = size + 1
-        if size < mark:
+                    end = size + 1
+        elif size < stored["length"]:
             log.warning(
-                "%s is shorter than at the checkpoint (moved away?): what it held is not known", self._path
+                "%s is shorter than at the checkpoint (moved away?): what it held is unknown", self._path
             )
-            mark = 0
-        self._file.seek(mark)
-        end = mark
+            end = 0
+        else:
+            end = stored["length"]
+        self._file.seek(end)
         for line in self._file:
             if not line.endswith(b"\n"):
-                log.warning("%s: a last line that is not whole is cut off", self._path)
+                log.warning("%s: the last line is incomplete and is cut off", self._path)
                 break
             end += len(line)
             try:
@@ -96,9 +101,9 @@ class FileSink:
         self._file.truncate(end)
         self._file.seek(end)
 
-    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
+    def begin(self, partition: str, emitted: int, recreated: bool = False) -> None:
         """Forget what was written of a partition that is another one now."""
-        if anew:
+        if recreated:
             self._written.pop(partition, None)
 
     def write(self, outputs: Sequence[Output]) -> int:
@@ -119,8 +124,8 @@ class FileSink:
             self._lines.clear()
         return False
 
-    def mark(self) -> dict[str, Any]:
-        """Return the length of the file, all of it safely on disk, and how far partitions are in it."""
+    def mark(self) -> Mark:
+        """Return the length of the file, all of it synced to disk, and how far partitions are in it."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -134,7 +139,55 @@ class FileSink:
             self._file.close()
 
 
-def forget(mark: dict[str, Any], partitions: Iterable[str]) -> None:
+def forget_partitions(mark: object, partitions: Iterable[str]) -> None:
     """Change a mark to one by which outputs of these partitions are written again."""
     for partition in partitions:
-        mark["written"].pop(partition, None)
+        cast(Mark, mark)["written"].pop(partition, None)
+
+
+class _Line(msgspec.Struct):
+    partition: str
+    offset: int
+    reason: str
+    time: int | None
+    key: bytes | None  # msgspec reads and writes bytes as base64
+    value: bytes
+
+
+def line_of(output: Output) -> bytes:
+    """Return a dead letter as a line, without its end."""
+    raw = output.raw
+    reason = output.body.decode()
+    return msgspec.json.encode(
+        _Line(output.partition, raw.offset, reason, raw.timestamp, raw.key, raw.value or b"")
+    )
+
+
+def letters(path: Path) -> Iterator[DeadLetter]:
+    """Yield the dead letters of a file, which a daemon may be writing.
+
+    Raises
+    ------
+    Failure
+        If the file cannot be read, or a line of it is no dead letter.
+    """
+    at = 0
+    try:
+        with path.open("rb") as file:
+            for text in file:
+                if not text.endswith(b"\n"):
+                    return  # it is being written
+                yield _letter(path, at, text)
+                at += len(text)
+    except OSError as error:
+        raise Failure(USAGE, f"dead_letters.path: {path} cannot be read: {error.strerror}") from None
+
+
+def _letter(path: Path, at: int, text: bytes) -> DeadLetter:
+    try:
+        line = msgspec.json.decode(text, type=_Line)
+    except (ValueError, RecursionError):
+        raise Failure(
+            USAGE, f"dead_letters.path: {path}, byte {at}: this line is no dead letter; remove it"
+        ) from None
+    return DeadLetter(line.partition, line.offset, line.reason, line.key, line.value, len(line.value), False)

@@ -1,7 +1,7 @@
-"""A log on disk as a source of records; one that is followed may be rotated.
+"""A log on disk as a source of records, also one that is followed and rotated, and its positions.
 
-A position is a byte of the uncompressed log, at the beginning of a record. A log that is followed goes on
-in the next file when it is renamed and made anew: then positions count on from the end of the one before.
+A position is a byte of the uncompressed log, at the start of a record. A log that is followed continues in
+the next file when it is renamed and created again: then positions count on from the end of the one before.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NotRequired, TypedDict, cast
 
 from connectors.decoding import Decoder, EventFormat
 from connectors.errors import POSITION, USAGE, Failure
-from connectors.files.compression import DamagedError, unpacked
 from connectors.files.lines import Lines
-from connectors.files.log import with_inferred_types
-from connectors.files.maps import Maps
-from connectors.files.opening import PARQUET, Opened
-from connectors.stream import MOST, Assigned, Batch, Committed, Polled, Raw
+from connectors.files.messagepack import MessagePackRecords
+from connectors.files.open_file import PARQUET, DamagedError, OpenFile, decompressed
+from connectors.files.records import with_inferred_types
+from connectors.records import MOST, Assigned, Polled, Positions, Raw, RawBatch, Source
 
 _HEAD = 4096  # bytes by which a log is known
 _FOUND = ("delimiter", "decimal", "encoding", "types")  # of a format, in the mark of a checkpoint
 _GRACE = 1.0  # seconds for the last lines of a log that was renamed
-_ABSENT = 10.0  # seconds until a log that was renamed must have been made anew
-_PACKED = (".gz", ".zst")
+_ABSENT = 10.0  # seconds until a log that was renamed must have been created again
+_COMPRESSED = (".gz", ".zst")
 _ROTATED = re.compile(r"[.-]\d[\d.:T_-]*(\.gz|\.zst)?")
 _RESET = (
     "`streamk reset SETTINGS --to earliest` reads it from its beginning, `--to latest` from its end; the "
@@ -39,7 +39,17 @@ _RESET = (
 )
 
 
-class FileSource:
+class Mark(TypedDict):
+    """What identifies the file that was read: its head, its inode, and how it was read."""
+
+    head: int
+    sha256: str
+    base: int
+    node: list[int]
+    format: NotRequired[Mapping[str, Any]]
+
+
+class FileSource(Source):
     """One partition, named like the file, which nobody else reads.
 
     Parameters
@@ -93,7 +103,7 @@ class FileSource:
     def _read_from(self, raw: BinaryIO, path: Path) -> None:
         self._raw, self._left, self._missed = raw, None, None
         try:
-            file = self._file = Opened(str(path), raw)
+            file = self._file = OpenFile(str(path), raw)
             file.look(self._form, self._format.encoding, self._follow)
             self._compressed = file.compressed
             if file.head.startswith(PARQUET):
@@ -101,8 +111,8 @@ class FileSource:
                     "it is Parquet, which is written once and read whole; learn it with streamk train, or "
                     "give JSON lines, CSV or MessagePack"
                 )
-            reader = Maps if file.form == "msgpack" else Lines
-            self._reader: Lines | Maps = reader(file, self._format, growing=self._follow)
+            reader = MessagePackRecords if file.form == "msgpack" else Lines
+            self._reader: Lines | MessagePackRecords = reader(file, self._format, growing=self._follow)
             if not self._inferred:
                 self._format, self._inferred = with_inferred_types(self._reader), True
                 self._format = replace(self._format, encoding=file.encoding, **self._dialect())
@@ -120,8 +130,9 @@ class FileSource:
         reader = self._reader
         return reader.dialect._asdict() if isinstance(reader, Lines) and reader.form == "csv" else {}
 
-    def decoder(self, form: str, format: EventFormat) -> Decoder:
-        """Return the decoder of its records, which knows what was found in the log."""
+    @property
+    def decoder(self) -> Decoder:
+        """The decoder of its records, with what was inferred from the log."""
         return self._reader.decoder
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:
@@ -132,7 +143,7 @@ class FileSource:
         deadline = time.monotonic() + seconds
         while True:
             if records := self._read(most):
-                return Polled({self.name: Batch(records, self._base + self._reader.position)})
+                return Polled({self.name: RawBatch(records, self._base + self._reader.position)})
             if not self._follow:
                 return Polled(finished=True)
             if self._rotated():
@@ -154,7 +165,7 @@ class FileSource:
         return Failure(POSITION, f"{self._path} {what}")
 
     def _rotated(self) -> bool:
-        """Go on in the next file if this one was renamed, and nothing more was written to it for a while."""
+        """Continue in the next file if this one was renamed, and nothing was written to it for a while."""
         here = os.fstat(self._raw.fileno())
         if not self._compressed and here.st_size < self._reader.position:
             raise self._failure(f"has become shorter than what was read of it. {_RESET}")
@@ -180,7 +191,7 @@ class FileSource:
         now = time.monotonic()
         self._missed = now if self._missed is None else self._missed
         if not there and now - self._missed > _ABSENT:
-            raise self._failure("has gone away, and was not made anew")
+            raise self._failure("was renamed or removed, and not created again")
         return there and now - self._missed >= _GRACE
 
     def _after(self, left: int) -> Path:
@@ -211,7 +222,7 @@ class FileSource:
 
     def _has_line(self, path: Path) -> bool:
         with path.open("rb") as file:
-            return b"\n" in unpacked(file).read(1 << 16)
+            return b"\n" in decompressed(file).read(1 << 16)
 
     def begin(self, partition: str, position: int) -> None:
         """Read from this position on."""
@@ -225,44 +236,22 @@ class FileSource:
         except ValueError as error:
             raise self._failure(f"is another log: {error}. {_RESET}") from None
 
-    def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
-        """Return nothing: the checkpoint says it all."""
-        return {}
-
-    def require_daemons(self) -> None:
-        """Do nothing: other readers of a log take nothing away."""
-
-    def commit(self, positions: Mapping[str, Committed]) -> bool:
-        """Do nothing, since nobody else reads the log."""
-        return True
-
     def partitions(self) -> list[str]:
         """Return the one partition."""
         return [self.name]
-
-    def alone(self) -> bool:
-        """Return True: nobody else reads the log."""
-        return True
 
     def ends(self) -> Mapping[str, int]:
         """Return the end of a plain log; nothing is known of a compressed one's."""
         return {self.name: self._base + self._size()} if not self._compressed else {}
 
-    def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
-        """Return nothing: a log has no transactions."""
-        return {}
-
-    def confirm(self) -> None:
-        """Do nothing: the file that is open stays what it is."""
-
-    def mark(self, positions: Mapping[str, int]) -> dict[str, Any]:
-        """Return what tells this file: a checksum of the head of what was read, and its number on disk."""
+    def mark(self, positions: Mapping[str, int]) -> Mark:
+        """Return what identifies this file: a checksum of the head of what was read, and its inode."""
         length = min(max(positions.get(self.name, 0) - self._base, 0), _HEAD)
         here = os.fstat(self._raw.fileno())
         return {
             "head": length, "sha256": self._checksum(length), "base": self._base,
             "node": [here.st_dev, here.st_ino],
-            "format": {key: getattr(self._format, key) for key in _FOUND},
+            "format": {key: value for key, value in vars(self._format).items() if key in _FOUND},
         }  # fmt: skip
 
     def _checksum(self, length: int) -> str:
@@ -271,16 +260,17 @@ class FileSource:
         except DamagedError as error:
             raise self._failure(f"cannot be read: {error}") from None
 
-    def recognise(self, mark: dict[str, Any]) -> None:
-        """Go on with the file of the mark: the log, or what it was renamed to while nobody read it.
+    def recognise(self, mark: object) -> None:
+        """Continue with the file of the mark: the log, or what it was renamed to while nobody read it.
 
         Raises
         ------
         Failure
             If there is none.
         """
+        mark = cast(Mark, mark)
         self._base = mark["base"]
-        self._adopt(mark.get("format", {}))
+        self._use_inferred(mark.get("format", {}))
         if self._is(mark):
             return
         family = self._family() if self._follow else []
@@ -297,9 +287,10 @@ class FileSource:
                 f"is another log than the one of the checkpoint: its beginning differs. {_RESET}"
             )
 
-    def _adopt(self, found: Mapping[str, Any]) -> None:
+    def _use_inferred(self, found: Mapping[str, Any]) -> None:
         """Read by what was found when the log was first read; what is set now stays."""
-        known = {key: value for key, value in found.items() if getattr(self._given, key) is None}
+        given = vars(self._given)
+        known = {key: value for key, value in found.items() if given[key] is None}
         types = {**found.get("types", {}), **self._given.types}
         self._format = replace(self._format, **{**known, "types": types})
         self._reader.use(self._format)
@@ -307,19 +298,19 @@ class FileSource:
     def _family(self, after: int = 0) -> list[Path]:
         """Return what the log was renamed to, as ``log.1`` or ``log-20261122.gz``, the oldest first.
 
-        Only files that were last written after a time, in nanoseconds; one that is being packed counts once.
+        Only files that were last written after a time, in nanoseconds; a compressed copy does not count.
         """
         found = {}
         for path in self._path.parent.glob(f"{glob.escape(self._path.name)}?*"):
-            packed = path.suffix in _PACKED and path.with_suffix("").exists()
-            if _ROTATED.fullmatch(path.name.removeprefix(self._path.name)) and not packed:
-                with contextlib.suppress(OSError):  # it has just been packed, or removed
+            compressed = path.suffix in _COMPRESSED and path.with_suffix("").exists()
+            if _ROTATED.fullmatch(path.name.removeprefix(self._path.name)) and not compressed:
+                with contextlib.suppress(OSError):  # it has just been compressed, or removed
                     found[path] = path.stat().st_mtime_ns
         return sorted((path for path in found if found[path] > after), key=lambda path: found[path])
 
-    def _is(self, mark: dict[str, Any]) -> bool:
+    def _is(self, mark: Mark) -> bool:
         here = os.fstat(self._raw.fileno())
-        if not mark["head"] and self._follow:  # nothing was read of it: only its place on disk tells it
+        if not mark["head"] and self._follow:  # nothing was read of it: only its inode identifies it
             return bool(mark["node"] == [here.st_dev, here.st_ino])
         return bool(self._checksum(mark["head"]) == mark["sha256"])
 
@@ -330,3 +321,36 @@ class FileSource:
         """Close the file."""
         self._file.close()
         self._raw.close()
+
+
+class LogPositions(Positions):
+    """Where a log can be read from.
+
+    Parameters
+    ----------
+    path, form, follow
+        As for :class:`FileSource`.
+    """
+
+    def __init__(self, path: Path, form: str, follow: bool) -> None:
+        self._source = FileSource(path, form, follow)
+
+    def partitions(self) -> list[str]:
+        """Return the one partition."""
+        return self._source.partitions()
+
+    def mark(self, positions: Mapping[str, int]) -> Mark:
+        """Return what identifies the log."""
+        return self._source.mark(positions)
+
+    def range(self, partition: str) -> tuple[int, int]:
+        """Return the byte of the first record, and the size, which is unknown of a compressed log."""
+        return self._source.begins, self._source.ends().get(partition, sys.maxsize)
+
+    def at(self, partition: str, moment: datetime) -> int:
+        """Raise Failure: a log has no times."""
+        raise Failure(USAGE, "--to: the records of a log have no times; give a byte, earliest or latest")
+
+    def close(self) -> None:
+        """Close the log."""
+        self._source.close(True)

@@ -10,18 +10,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Any
 
 import kafka
 import numpy as np
-from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 from numba import njit
 from numpy.typing import NDArray
 
 from connectors.kafka.records import KNOWN
 from streamk.compiling import ENTRY, INNER
 
-_OVERHEAD = 32  # bytes of a record at most, beside its key and value
+_OVERHEAD = 32  # bytes of a record at most, next to its key and value
 _ABSENT = -1  # length of a key that is none
 
 
@@ -31,10 +30,10 @@ class _Fate:
     The library asks for them where it has to send a batch in smaller parts.
     """
 
-    def __init__(self, futures: list[Any]) -> None:
+    def __init__(self, futures: list[FutureRecordMetadata]) -> None:
         self._futures, self._last = futures, None
 
-    def rebind(self, produced: Any, index: int) -> None:
+    def rebind(self, produced: FutureProduceResult, index: int) -> None:
         """Follow one more part."""
         if produced is not self._last:
             self._last = produced
@@ -42,7 +41,11 @@ class _Fate:
 
 
 def append(
-    producer: Any, future: Any, values: Sequence[bytes], keys: Sequence[bytes | None], futures: list[Any]
+    producer: kafka.KafkaProducer,
+    future: FutureRecordMetadata,
+    values: Sequence[bytes],
+    keys: Sequence[bytes | None],
+    futures: list[FutureRecordMetadata],
 ) -> int:
     """Write records into the batch that a sent record went into; return how many found room.
 
@@ -103,9 +106,9 @@ def parts(keys: Sequence[bytes], partitions: Sequence[int]) -> NDArray[np.int64]
     return places
 
 
-def _joined(texts: Sequence[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    sizes = np.array([_ABSENT if text is None else len(text) for text in texts], np.int64)
-    return np.frombuffer(b"".join(filter(None, texts)), np.uint8), sizes
+def _joined(strings: Sequence[bytes | None]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    sizes = np.array([_ABSENT if text is None else len(text) for text in strings], np.int64)
+    return np.frombuffer(b"".join(filter(None, strings)), np.uint8), sizes
 
 
 @njit(**INNER)

@@ -1,18 +1,19 @@
-"""How to reach the brokers, and what their errors mean for a run."""
+"""The client of the brokers: connections, settings in the client's words, and what errors mean for a run."""
 
 from __future__ import annotations
 
 import contextlib
-import queue
+import socket
 import ssl
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.admin import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
 
 from connectors.errors import (
     CHECKPOINT,
@@ -24,21 +25,128 @@ from connectors.errors import (
     Interruption,
     UnreadableRecords,
 )
-from connectors.kafka.connectivity import REFUSALS, check_connectivity, log_in
 from connectors.kafka.records import UnreadableBatchError
 from connectors.kafka.sections import Kafka
+from connectors.records import Raw
 
-T = TypeVar("T")
+REFUSALS = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.AuthorizationError,
+)
 MEMBER = "streamk-"  # with which the names of daemons begin, in groups and transactions
 PATIENCE = 15.0  # seconds for one request
 _AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 _NO_BROKER = (kafka_errors.BrokerNotAvailableError,)  # which the client does not call retriable
-_REJECTIONS = (kafka_errors.InvalidRecordError, kafka_errors.InvalidTimestampError)
+Options = dict[str, Any]  # of a client, by their names in kafka-python
 # of every consumer: offsets are committed with checkpoints, and what no transaction has committed is not read
-READING = {
+READING: Options = {
     "enable_auto_commit": False, "isolation_level": "read_committed", "allow_auto_create_topics": False,
 }  # fmt: skip
+_ATTEMPTS = 3  # to log in; a broker that closes the connection each time refuses
+_LOGIN = 10_000  # milliseconds
+
+
+def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
+    """Open and close a connection: the client itself would retry a refused certificate for ever."""
+    reasons = []
+    for server in kafka.servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit():
+            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), 5.0) as plain:
+                if context:
+                    _shake_hands(plain, host.strip("[]"), context)
+            return
+        except ssl.SSLCertVerificationError as error:
+            raise Failure(
+                DENIED,
+                f"kafka.servers: {server}'s certificate is not trusted (kafka.ca): {error.verify_message}",
+            ) from None
+        except ssl.SSLError as error:
+            raise Failure(
+                DENIED,
+                f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
+            ) from None
+        except (UnicodeError, OverflowError, ValueError) as error:
+            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})") from None
+        except OSError as error:
+            reasons.append(f"{server}: {error.strerror or error}")
+    raise BrokerUnavailable(f"no broker answers ({'; '.join(reasons)})")
+
+
+def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:
+    with context.wrap_socket(plain, server_hostname=host) as secure:
+        secure.settimeout(0.3)
+        with contextlib.suppress(TimeoutError):
+            secure.recv(1)  # where a refusal of this client's certificate would come
+
+
+def log_in(found: Options) -> None:
+    """Log in to the first broker that answers, and out again.
+
+    Raises
+    ------
+    KafkaError
+        If no broker can be asked, or one refuses the credentials.
+    Failure
+        If the brokers close the connection whenever they get them.
+    """
+    for _ in range(_ATTEMPTS):
+        client = KafkaNetClient(**found)
+        client._net.start()
+        try:
+            client._net.run(_greet, client._manager)
+            return
+        except _ClosedError:
+            time.sleep(0.3)
+        finally:
+            client.close()
+    raise Failure(
+        DENIED,
+        "kafka: the broker refuses it: it closes the connection on kafka.mechanism, kafka.username and "
+        "kafka.password",
+    )
+
+
+class _ClosedError(Exception):
+    """The broker ended the connection while the credentials were on their way."""
+
+
+def _recording(
+    login: Callable[..., Awaitable[None]], errors: list[Exception]
+) -> Callable[..., Awaitable[None]]:
+    """Return a login that records its errors."""
+
+    async def recorded(*arguments: object) -> None:
+        try:
+            await login(*arguments)
+        except Exception as error:
+            errors.append(error)
+            raise
+
+    return recorded
+
+
+async def _greet(manager: KafkaConnectionManager) -> None:
+    *others, last = manager.cluster.bootstrap_brokers()
+    for node in [*others, last]:
+        connection = manager.get_connection(node.node_id, timeout_ms=_LOGIN, pop_on_close=False)
+        errors: list[Exception] = []
+        connection._sasl_authenticate = _recording(connection._sasl_authenticate, errors)
+        try:
+            await connection
+        except kafka_errors.KafkaError:
+            await manager._net.sleep(0.2)  # the closed connection is known before the broker's answer
+            if errors:
+                raise (errors[0] if isinstance(errors[0], REFUSALS) else _ClosedError) from None
+            if node is last:
+                raise
+        else:
+            return
 
 
 def partition_name(partition: TopicPartition) -> str:
@@ -46,19 +154,24 @@ def partition_name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
+def partition_number(name: str) -> int:
+    """Return the number of a partition, as 3 of ``clicks-3``."""
+    return int(name.rpartition("-")[2])
+
+
 def identify(consumer: KafkaConsumer, topic: str) -> str:
-    """Return what tells a topic from another of its name, made later or on another cluster."""
+    """Return what distinguishes a topic from another of its name, made later or on another cluster."""
     cluster = consumer._cluster
     found = cluster.topic_id(topic)
     return f"{cluster.cluster_id or ''}/{'' if found is None else found.hex}".rstrip("/")
 
 
 def refresh(consumer: KafkaConsumer) -> None:
-    """Ask the brokers anew for the topics that a consumer reads, and for no others.
+    """Ask the brokers again for the topics that a consumer reads, and for no others.
 
-    Asked is the group's coordinator, who has a connection of its own: on others an answer would come behind
-    the records that the consumer waits for. Where it cannot be reached, the others are asked
-    once the consumer has given it up, and for a while.
+    The group's coordinator is asked, on its own connection: on others an answer would come behind the records
+    that the consumer waits for. Where it cannot be reached, the others are asked once the consumer has given
+    it up, and for a while.
     """
     cluster, manager, until = consumer._cluster, consumer._manager, time.monotonic() + PATIENCE
     again = cluster.metadata_refresh_in_progress  # what is under way was asked before
@@ -75,7 +188,7 @@ def refresh(consumer: KafkaConsumer) -> None:
             time.sleep(_AGAIN)
 
 
-def options(kafka: Kafka) -> dict[str, Any]:
+def options(kafka: Kafka) -> Options:
     """Return the settings in the client's words, after a connectivity check.
 
     Raises
@@ -85,7 +198,7 @@ def options(kafka: Kafka) -> dict[str, Any]:
     Interruption
         If no broker answers.
     """
-    found: dict[str, Any] = {
+    found: Options = {
         "bootstrap_servers": list(kafka.servers),
         "client_id": "streamk",
         "bootstrap_timeout_ms": int(PATIENCE * 1000),
@@ -107,8 +220,8 @@ def options(kafka: Kafka) -> dict[str, Any]:
     return found
 
 
-def administrator(found: dict[str, Any]) -> KafkaAdminClient:
-    """Return a client for groups, from what :func:`options` gave."""
+def administrator(found: Options) -> KafkaAdminClient:
+    """Return a client for groups, from what :func:`options` returned."""
     return KafkaAdminClient(**{key: value for key, value in found.items() if key != "metrics_enabled"})
 
 
@@ -125,69 +238,81 @@ def _context(kafka: Kafka) -> ssl.SSLContext:
     return context
 
 
+_FAILURES = (  # errors after which a retry is of no use, the exit code, and the sentence
+    (REFUSALS, DENIED, "{what}: the broker refuses it: {words}"),
+    (
+        kafka_errors.MessageSizeTooLargeError, SINK,
+        "{what}: a message is larger than the topic takes (its max.message.bytes): {words}",
+    ),
+    (
+        (kafka_errors.InvalidRecordError, kafka_errors.InvalidTimestampError), SINK,
+        "{what}: a topic rejects a message ({words}); a compacted topic takes only messages of events with a "
+        "key, and message.timestamp.before.max.ms bounds their age",
+    ),
+    (
+        kafka_errors.InconsistentGroupProtocolError, USAGE,
+        "{what}: another program is a member of this group; choose a source.group that only daemons of this "
+        "model use",
+    ),
+    (
+        kafka_errors.FencedInstanceIdError, CHECKPOINT,
+        "{what}: another process has this one's identity: is its checkpoints.directory a copy? Remove the "
+        "file 'identity' from one of them",
+    ),
+    (
+        kafka_errors.InvalidSessionTimeoutError, USAGE,
+        "kafka.session_seconds: the broker allows no such time (its group.min.session.timeout.ms and "
+        "group.max.session.timeout.ms)",
+    ),
+    (
+        (
+            kafka_errors.InvalidTopicError, kafka_errors.InvalidGroupIdError,
+            kafka_errors.KafkaConfigurationError,
+        ),
+        USAGE, "{what}: {words}",
+    ),
+)  # fmt: skip
+
+
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn the client's errors into a Failure, if trying again is of no use, or into an Interruption.
+    """Turn the client's errors into a Failure, if a retry is of no use, or into an Interruption.
 
     Errors that the client calls retriable mean that no broker answers (:class:`BrokerUnavailable`); sessions
     restart after all others, known here or not, up to ``limits.restarts`` times in a row.
     """
     try:
         yield
-    except REFUSALS as error:
-        raise Failure(DENIED, f"{what}: the broker refuses it: {_words(error)}") from None
-    except kafka_errors.MessageSizeTooLargeError as error:
-        raise Failure(
-            SINK, f"{what}: a message is larger than the topic takes (its max.message.bytes): {_words(error)}"
-        ) from None
-    except _REJECTIONS as error:
-        raise Failure(
-            SINK,
-            f"{what}: a topic rejects a message ({_words(error)}); a compacted topic takes only messages "
-            "of events with a key, and message.timestamp.before.max.ms bounds their age",
-        ) from None
-    except kafka_errors.InconsistentGroupProtocolError:
-        raise Failure(
-            USAGE,
-            f"{what}: another program is a member of this group; choose a source.group that only daemons of "
-            "this model use",
-        ) from None
-    except kafka_errors.FencedInstanceIdError:
-        raise Failure(
-            CHECKPOINT,
-            f"{what}: another process has this one's identity: is its checkpoints.directory a copy? Remove "
-            "the file 'identity' from one of them",
-        ) from None
-    except kafka_errors.InvalidSessionTimeoutError:
-        raise Failure(
-            USAGE,
-            "kafka.session_seconds: the broker allows no such time (its group.min.session.timeout.ms and "
-            "group.max.session.timeout.ms)",
-        ) from None
-    except (kafka_errors.InvalidTopicError, kafka_errors.InvalidGroupIdError) as error:
-        raise Failure(USAGE, f"{what}: {_words(error)}") from None
-    except kafka_errors.KafkaConfigurationError as error:
-        raise Failure(USAGE, f"{what}: {error}") from None
-    except _UNREADABLE as error:
-        raise UnreadableRecords(f"{what}: {_words(error)}") from None
-    except kafka_errors.KafkaTimeoutError as error:
-        hint = (
-            "; the port is open, so are kafka.tls and kafka.mechanism right?"
-            if "bootstrap" in str(error)
-            else ""
-        )
-        raise BrokerUnavailable(f"{what}: {_words(error)}{hint}") from None
     except kafka_errors.KafkaError as error:
-        kind = BrokerUnavailable if error.retriable or isinstance(error, _NO_BROKER) else Interruption
-        raise kind(f"{what}: {_words(error)}") from None
+        words = str(error) or type(error).__name__
+        for kinds, code, sentence in _FAILURES:
+            if isinstance(error, kinds):
+                raise Failure(code, sentence.format(what=what, words=words)) from None
+        kind: type[Interruption] = Interruption
+        if isinstance(error, _UNREADABLE):
+            kind = UnreadableRecords
+        elif isinstance(error, kafka_errors.KafkaTimeoutError):
+            kind = BrokerUnavailable
+            if "bootstrap" in str(error):
+                words += "; the port is open, so are kafka.tls and kafka.mechanism right?"
+        elif error.retriable or isinstance(error, _NO_BROKER):
+            kind = BrokerUnavailable
+        raise kind(f"{what}: {words}") from None
 
 
-def _words(error: BaseException) -> str:
-    text = str(error)
-    return text if text else type(error).__name__
+def topic_configs(found: Options, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return these configurations of topics, of those topics that this client may describe."""
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names)) for topic in topics]
+    with contextlib.closing(administrator(found)) as admin:
+        configs = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {
+        topic: {name: config[name]["value"] for name in names}
+        for topic, config in configs.items()
+        if config and config.keys() >= set(names)
+    }
 
 
-def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
+def require_topics(consumer: KafkaConsumer, topics: Mapping[str, str]) -> None:
     """Raise Failure if a topic is not there; ``topics`` has settings and names."""
     there = consumer.topics()  # without those that this client may not describe
     for key, topic in topics.items():
@@ -202,15 +327,45 @@ def require_topics(consumer: KafkaConsumer, topics: dict[str, str]) -> None:
 def partitions_of(consumer: KafkaConsumer, topic: str, numbers: Sequence[int] | None) -> list[TopicPartition]:
     """Return the partitions of these numbers, all of a topic if None; raise Failure if one is not there."""
     there = consumer.partitions_for_topic(topic)
-    if strange := set(numbers or ()) - there:
-        raise Failure(USAGE, f"--partition: {topic} has no partition {min(strange)}")
+    if unknown := set(numbers or ()) - there:
+        raise Failure(USAGE, f"--partition: {topic} has no partition {min(unknown)}")
     return [TopicPartition(topic, n) for n in sorted(numbers or there)]
 
 
-def describe(topic: str, key: str, found: dict[str, Any]) -> tuple[list[str], str]:
+def records_between(
+    consumer: KafkaConsumer, place: TopicPartition, start: int, end: int, what: str
+) -> Iterator[tuple[Raw | None, int]]:
+    """Yield each record between two offsets, and the offset after it; None in place of what is no record.
+
+    Raises
+    ------
+    Interruption
+        If the partition brings no records any more; ``what`` names it in other errors.
+    """
+    consumer.seek(place, start)
+    at, quiet = start, 0.0
+    while at < end:
+        with explained(what):
+            polled = consumer.poll(500).get(place, [])
+            passed = consumer.position(place, int(PATIENCE * 1000))
+        for raw in polled:
+            if raw.offset >= end:
+                yield None, end
+                return
+            at = raw.offset + 1
+            yield raw, at
+        quiet = 0.0 if polled or passed > at else quiet + 0.5
+        if passed > at:  # markers of transactions, and what was aborted or compacted away
+            at = passed
+            yield None, at
+        if quiet > 2 * PATIENCE:
+            raise Interruption(f"{partition_name(place)} brings no records after {at - 1}")
+
+
+def describe(topic: str, key: str, found: Options) -> tuple[list[str], str]:
     """Return the names of a topic's partitions, in order, and its identity.
 
-    ``key`` is the setting that names it, ``found`` what :func:`options` gave.
+    ``key`` is the setting that names it, ``found`` what :func:`options` returned.
     """
     with explained(key), contextlib.closing(KafkaConsumer(**found)) as consumer:
         require_topics(consumer, {key: topic})
@@ -220,46 +375,3 @@ def describe(topic: str, key: str, found: dict[str, Any]) -> tuple[list[str], st
 def member_name(model: str) -> str:
     """Return the name of a model's daemon in its group, and in transactions."""
     return f"{MEMBER}{model}"
-
-
-class Worker:
-    """A thread for calls that may never return: they are given up after a while.
-
-    kafka-python's transactions wait without a limit. The thread is a daemon: a call that hangs does not keep
-    the process.
-    """
-
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None]
-        self._jobs = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="transactions", daemon=True).start()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            call, answer = job
-            try:
-                answer.put((call(), None))
-            except BaseException as error:
-                answer.put((None, error))
-
-    def do(self, call: Callable[[], T], seconds: float) -> T:
-        """Return what the call returns.
-
-        Raises
-        ------
-        Interruption
-            If it takes longer.
-        """
-        answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-        self._jobs.put((call, answer))
-        try:
-            value, error = answer.get(timeout=seconds)
-        except queue.Empty:
-            raise BrokerUnavailable(f"the broker has not answered for {seconds:.0f} seconds") from None
-        if error is not None:
-            raise error
-        return value  # type: ignore[no-any-return]
-
-    def end(self) -> None:
-        """Let the thread go when it can."""
-        self._jobs.put(None)

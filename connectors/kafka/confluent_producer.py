@@ -1,28 +1,142 @@
-"""confluent-kafka's producer, beside kafka-python's consumer.
+"""confluent-kafka's producer next to kafka-python's consumer.
 
 Both take part in one transaction: the producer sends the consumer's positions, and proves with the consumer's
 membership of its group that they are its own. A broker refuses the positions of a member, or of a generation,
-that is no longer in the group.
+that is no longer in the group. Settings and errors are translated from and to kafka-python's.
+
+confluent-kafka takes the proof of a membership only from a consumer of its own, as bytes whose layout it does
+not document; they are made here. So the version is pinned, and any other one is refused.
 """
 
 from __future__ import annotations
 
 import logging
+import ssl
+import struct
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.metadata import version
+from types import ModuleType
 from typing import Any
 
-from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
+from connectors.errors import USAGE, Failure
 from connectors.kafka.client import PATIENCE
-from connectors.kafka.librdkafka import configuration, load, membership, translated
-from connectors.kafka.producer import BATCH, COMPRESSION, LARGEST, LINGER, LONGEST, Headers
+from connectors.kafka.producer import (
+    BATCH,
+    COMPRESSION,
+    LARGEST,
+    LINGER,
+    LONGEST,
+    Headers,
+    Member,
+    Offsets,
+)
 from connectors.kafka.sections import Kafka
 
 _WAIT = 0.1  # seconds between two attempts to send where too much waits
 _CLOSING = 2.0  # seconds
+KNOWN = "2.16."  # versions of confluent-kafka whose bytes of a membership are known
+_LOCAL: dict[str, type[kafka_errors.KafkaError]] = {  # errors that no broker sent, by librdkafka's names
+    "_TIMED_OUT": kafka_errors.KafkaTimeoutError,
+    "_TIMED_OUT_QUEUE": kafka_errors.KafkaTimeoutError,
+    "_MSG_TIMED_OUT": kafka_errors.KafkaTimeoutError,
+    "_FENCED": kafka_errors.ProducerFencedError,
+    "_FATAL": kafka_errors.ProducerFencedError,  # of a transaction, fatal is what another's made it
+    "_STATE": kafka_errors.InvalidProducerEpochError,  # so is an end where none is open
+    "_AUTHENTICATION": kafka_errors.SaslAuthenticationFailedError,
+    "_UNKNOWN_TOPIC": kafka_errors.UnknownTopicOrPartitionError,
+    "_UNKNOWN_PARTITION": kafka_errors.UnknownTopicOrPartitionError,
+    "_INVALID_ARG": kafka_errors.KafkaConfigurationError,
+}
+
+
+def load_library() -> ModuleType:
+    """Return the library.
+
+    Raises
+    ------
+    Failure
+        If it is not installed, or another version of it.
+    """
+    remedy = "pip install 'streamk[confluent]'"
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise Failure(USAGE, f"kafka.producer: confluent-kafka is not installed: {remedy}") from None
+    found = version("confluent-kafka")
+    if not found.startswith(KNOWN):
+        raise Failure(USAGE, f"kafka.producer: confluent-kafka is {found}, and {KNOWN}x is wanted: {remedy}")
+    return confluent_kafka
+
+
+def configuration(kafka: Kafka) -> dict[str, str | int | None]:
+    """Return the settings of a connection in librdkafka's words.
+
+    >>> found = configuration(Kafka(servers=["a:9092", "b:9092"], tls=True, ca="ca.pem"))
+    >>> [found[key] for key in ("bootstrap.servers", "security.protocol", "ssl.ca.location")]
+    ['a:9092,b:9092', 'ssl', 'ca.pem']
+    """
+    found: dict[str, str | int | None] = {
+        "bootstrap.servers": ",".join(kafka.servers),
+        "client.id": "streamk",
+        "security.protocol": ("sasl_" if kafka.mechanism else "") + ("ssl" if kafka.tls else "plaintext"),
+        "reconnect.backoff.max.ms": 2000,
+    }
+    if kafka.tls:
+        usual = ssl.get_default_verify_paths()  # so that both clients trust the same authorities
+        if authority := kafka.ca or usual.cafile or usual.capath:
+            found["ssl.ca.location"] = str(authority)
+        found["ssl.endpoint.identification.algorithm"] = "https" if kafka.check_hostname else "none"
+        if kafka.certificate:
+            found["ssl.certificate.location"] = str(kafka.certificate)
+            found["ssl.key.location"] = str(kafka.certificate_key or kafka.certificate)
+        if kafka.certificate_password is not None:
+            found["ssl.key.password"] = kafka.certificate_password.get_secret_value()
+    if kafka.mechanism and kafka.password is not None:
+        found["sasl.mechanism"] = kafka.mechanism
+        found["sasl.username"] = kafka.username
+        found["sasl.password"] = kafka.password.get_secret_value()
+    return found
+
+
+@contextmanager
+def translated(library: ModuleType) -> Iterator[None]:
+    """Turn the library's errors into kafka-python's, which the run knows how to take."""
+    try:
+        yield
+    except library.KafkaException as exception:
+        found = exception.args[0]
+        code, text = found.code(), found.str()
+        if code >= 0:
+            error = kafka_errors.for_code(code)  # the protocol's own
+        elif found.fatal():
+            error = kafka_errors.ProducerFencedError
+        else:
+            error = _LOCAL.get(found.name(), kafka_errors.KafkaConnectionError)
+        raise error(text) from None
+
+
+def membership(member: Member) -> bytes:
+    r"""Return kafka-python's metadata of a member, or the name of a group, as confluent-kafka has it.
+
+    >>> membership("jobs")
+    b'CGMDv2:\xff\xff\xff\xffjobs\x00\x00\x01'
+    """
+    if isinstance(member, str):
+        return encoded_membership(-1, member, "", None)
+    return encoded_membership(
+        member.generation_id, member.group_id, member.member_id, member.group_instance_id
+    )
+
+
+def encoded_membership(generation: int, group: str, member: str, instance: str | None) -> bytes:
+    """Return what a member of a group is, in the bytes of librdkafka 2.16."""
+    texts = b"".join(text.encode() + b"\0" for text in (group, member))
+    given = b"\1" if instance is None else b"\0" + instance.encode() + b"\0"  # whether it is null comes first
+    return b"CGMDv2:" + struct.pack("<i", generation) + texts + given
 
 
 class ConfluentProducer:
@@ -44,10 +158,10 @@ class ConfluentProducer:
     """
 
     def __init__(self, kafka: Kafka, name: str, largest: int) -> None:
-        self._library = load()
+        self._library = load_library()
         self._failed: list[int] = []  # codes of messages that were not delivered
         with self._translated():
-            self._producer: Any = self._library.Producer(
+            self._producer = self._library.Producer(
                 {
                     **configuration(kafka),
                     "transactional.id": name,
@@ -66,7 +180,7 @@ class ConfluentProducer:
                 logger=logging.getLogger("kafka.librdkafka"),
             )
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: Any, message: object) -> None:
         if error is not None:
             self._failed.append(error.code())
 
@@ -74,12 +188,12 @@ class ConfluentProducer:
         return translated(self._library)
 
     def _serve(self, seconds: float) -> None:
-        """Let the library tell of failures; one that is fatal is also raised by whatever comes next."""
+        """Let the library report failures; a fatal one is also raised by the next call."""
         with suppress(kafka_errors.KafkaError), self._translated():
             self._producer.poll(seconds)
 
     def open(self) -> None:
-        """Undo what a process of the same name has left open, and keep it from going on."""
+        """Abort what a process of the same name has left open, and fence that process."""
         with self._translated():
             self._producer.init_transactions(LONGEST)
 
@@ -124,7 +238,7 @@ class ConfluentProducer:
                 return
         raise kafka_errors.KafkaTimeoutError(f"no message was taken for {PATIENCE:.0f} seconds")
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
+    def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions in it."""
         self._serve(0.0)
         places = [
@@ -142,14 +256,14 @@ class ConfluentProducer:
         return self._library.KafkaError.MSG_SIZE_TOO_LARGE in self._failed
 
     def abort(self) -> None:
-        """Undo the transaction."""
+        """Abort the transaction."""
         with self._translated():
             self._producer.abort_transaction(_CLOSING)
 
     def close(self) -> None:
-        """Let go at once, of messages on their way too.
+        """Close the connections at once, and drop messages on their way.
 
-        The library's own ``close`` would try once more to undo what is open, and warn of it.
+        The library's own ``close`` would retry to abort what is open, and warn of it.
         """
         with self._translated():
             self._producer.purge()

@@ -1,96 +1,90 @@
-"""The connector of topics; it imports the Kafka client where it is used, since that is slow."""
+"""The connector of topics."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from connectors.connector import Connector, Positions, RecordRange
-from connectors.dead_letters import DeadLetter, Retried
+from kafka import KafkaConsumer, TopicPartition
+
+from connectors.connector import Connector, MeasuredShard
 from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
-from connectors.log import Log
+from connectors.kafka.client import explained, options, require_topics
+from connectors.kafka.confluent_producer import load_library
+from connectors.kafka.group import Group, GroupPositions, committed_positions
+from connectors.kafka.permissions import permissions, require_permissions
+from connectors.kafka.retrying import dead_letters, retry
+from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sink import TopicSink, emit_from
+from connectors.kafka.source import TopicSource
+from connectors.kafka.topic_range import TopicLog, TopicRange
+from connectors.records import (
+    PREDICTIONS,
+    Committed,
+    DeadLetter,
+    Log,
+    Positions,
+    RecordRange,
+    Retried,
+    Sink,
+    Source,
+)
 from connectors.sections import SinkSection, SourceSection
 from connectors.settings import Settings
-from connectors.stream import PREDICTIONS, Committed, Sink, Source
 
 
-def _source(settings: Settings) -> TopicSource:
-    assert isinstance(settings.source, TopicSource)
-    return settings.source
+def _source(settings: Settings) -> TopicSourceSection:
+    return TopicSourceSection.of(settings.source)
 
 
-class KafkaConnector:
+class KafkaConnector(Connector):
     """Topics as sources and sinks; see :class:`connectors.connector.Connector`."""
 
     def open_source(self, settings: Settings, model: str) -> Source:
         """Join the group of the source."""
-        from connectors.kafka import source
-
-        return source.TopicSource(_source(settings), settings.kafka, model)
+        return TopicSource(_source(settings), settings.kafka, model)
 
     def open_sinks(
         self, sections: Mapping[str, SinkSection], settings: Settings, model: str, source: Source
     ) -> Iterator[tuple[str, Sink]]:
         """Yield one sink, which writes all topics in one transaction."""
-        from connectors.kafka import sink
-
         predictions = sections.get(PREDICTIONS)
         headers = predictions.record_headers if isinstance(predictions, PredictionTopic) else []
         topics = {key: section.place for key, section in sections.items()}
-        yield "topics", sink.TopicSink(topics, settings.kafka, model, source, headers)
+        yield "topics", TopicSink(topics, settings.kafka, model, source, headers)
 
     @contextlib.contextmanager
     def open_log(self, settings: Settings, start: str | None, end: str | None, strict: bool) -> Iterator[Log]:
         """Open a range of the topic as a log."""
-        from connectors.kafka.topic_range import TopicLog, TopicRange
-
-        with TopicRange(_source(settings).topic, settings.kafka, start, end) as records:
+        with contextlib.closing(TopicRange(_source(settings).topic, settings.kafka, start, end)) as records:
             yield TopicLog(records, settings.decoder(), settings.events.target)
 
     def open_range(
         self, settings: Settings, start: str | None, end: str | None, partitions: Sequence[int] | None
     ) -> RecordRange:
         """Open a range of the topic."""
-        from connectors.kafka.topic_range import TopicRange
-
         return TopicRange(_source(settings).topic, settings.kafka, start, end, partitions)
 
     def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
         """Open the positions of the group, which nobody may be in."""
-        from connectors.kafka.positions import GroupPositions
-
         return GroupPositions(_source(settings), settings.kafka, partitions)
 
     def committed(self, settings: Settings) -> Mapping[str, Committed | None]:
         """Return what the group has committed; raises Failure if other programs are in it."""
-        from connectors.kafka.group import Group
-        from connectors.kafka.positions import committed_positions
-
-        source = _source(settings)
-        found, positions = committed_positions(source, settings.kafka)
-        Group(found, source.group).require_daemons()
+        found, positions = committed_positions(_source(settings), settings.kafka)
+        Group(found, _source(settings).group).require_daemons()
         return positions
 
     def restart_outputs(
         self, sections: Iterable[SinkSection], settings: Settings, model: str, position: int
     ) -> None:
         """Set up to where the predictions of a log are in their topics."""
-        from connectors.kafka.positions import emit_from
-
         emit_from(settings.kafka, [section.place for section in sections], model, position)
 
     def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
         """Yield what the brokers answer about permissions and topics."""
-        from kafka import KafkaConsumer, TopicPartition
-
-        from connectors.daemon.permissions import permissions
-        from connectors.kafka import librdkafka
-        from connectors.kafka.client import explained, options, require_topics
-        from connectors.kafka.permissions import require_permissions
-
         if settings.kafka.producer == "confluent-kafka":
-            librdkafka.load()
+            load_library()
             yield "kafka.producer: confluent-kafka is installed"
         topics = {f"{key}.topic": section.place for key, section in sections.items()}
         try:
@@ -108,23 +102,19 @@ class KafkaConnector:
         except Interruption as error:
             raise Failure(AWAY, str(error)) from None
 
-    def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[object]:
+    def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[MeasuredShard]:
         """Return the partitions of the topic."""
-        from connectors.train.topic import topic_shards
+        from connectors.train.topic import topic_shards  # a daemon does not train
 
         return topic_shards(settings, start, end)
 
     def dead_letters(self, section: SinkSection, settings: Settings) -> Iterator[DeadLetter]:
         """Yield the dead letters of a topic."""
-        from connectors.kafka.retrying import dead_letters
-
         return dead_letters(section.place, settings.kafka)
 
     def retry(self, section: SinkSection, settings: Settings, dry_run: bool) -> Retried:
         """Send dead letters back to the source topic, each once."""
-        from connectors.kafka.retrying import retry
-
-        if not isinstance(section, TopicSink):
+        if not isinstance(section, TopicSinkSection):
             raise Failure(
                 USAGE,
                 "dead_letters.kind: only dead letters in a topic can be sent back, since their position is "
@@ -133,4 +123,4 @@ class KafkaConnector:
         return retry(_source(settings), section.topic, settings.kafka, dry_run)
 
 
-CONNECTOR: Connector = KafkaConnector()
+CONNECTOR = KafkaConnector()

@@ -1,24 +1,96 @@
 """Dead letters as messages: the record that was refused, and in headers the reason and the place.
 
 A letter that its topic would not take is written as a stub, which has the first bytes of the value, and the
-key and the headers if they fit.
+key and the headers if they fit. The size limit of a topic is the largest batch that brokers append.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from connectors.dead_letters import DeadLetter
-from connectors.kafka.producer import Headers
-from connectors.kafka.topic_limits import TopicLimit, record_size
-from connectors.stream import Output
+from kafka import errors as kafka_errors
+from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.memory_records import MemoryRecordsBuilder
 
+from connectors.kafka.client import Options, topic_configs
+from connectors.kafka.producer import COMPRESSION, LARGEST, Headers
+from connectors.records import DeadLetter, Output, Raw
+
+log = logging.getLogger(__name__)
+_SIZE, _CODEC = "max.message.bytes", "compression.type"  # configs of a topic
+_FORMAT = 2  # of record batches
 PREFIX = "streamk-"
 RETRIED = f"{PREFIX}retried"  # place of the first failure of a record that was sent again
 _REASON, _PARTITION, _OFFSET = f"{PREFIX}reason", f"{PREFIX}partition", f"{PREFIX}offset"
 _TRUNCATED = f"{PREFIX}truncated"  # bytes of the value of which there is a stub
 _TOMBSTONE = f"{PREFIX}tombstone"  # on records without a value: in a letter it is empty, as others are
 _STUB = 1024  # bytes of a value
+
+
+class TopicLimit(NamedTuple):
+    """The largest batch that a topic takes.
+
+    Attributes
+    ----------
+    largest
+        Bytes; the brokers' default by default.
+    compressed
+        Whether brokers keep the compression of the producer. Otherwise they compress a batch themselves, or
+        decompress it, and the result must not be larger, either.
+    """
+
+    largest: int = 1_048_588
+    compressed: bool = True
+
+    def takes(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+        """Return whether a record fits, compressed if it must be.
+
+        The result is independent of the producer: one sixteenth is left for differences between versions of
+        zstd.
+        """
+        size = record_size(key, value, headers)
+        if size <= self.largest:
+            return True
+        if not self.compressed or size > LARGEST:
+            return False
+        builder = MemoryRecordsBuilder(_FORMAT, DefaultRecordBatchBuilder.CODEC_ZSTD, 0)
+        builder.append(None, key, value, headers)
+        builder.close()
+        return bool(builder.size_in_bytes() <= self.largest * 15 // 16)
+
+
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Return an upper bound of the bytes of a batch with one record."""
+    # confluent-kafka writes U+FFFD for a NUL in a name
+    written = [(name.replace("\0", "\ufffd"), text) for name, text in headers]
+    return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, written))
+
+
+def topic_limits(options: Options, topics: Iterable[str]) -> dict[str, TopicLimit]:
+    """Return the limits of topics; the brokers' defaults where this client may not describe a topic.
+
+    ``options`` is what :func:`connectors.kafka.client.options` returned.
+    """
+    names = list(topics)
+    try:
+        configs = topic_configs(options, names, (_SIZE, _CODEC))
+    except (kafka_errors.AuthorizationError, kafka_errors.UnsupportedVersionError):
+        configs = {}
+    limits = {}
+    for name in names:
+        if config := configs.get(name):
+            limits[name] = TopicLimit(int(config[_SIZE]), config[_CODEC] in ("producer", COMPRESSION))
+        else:
+            limits[name] = TopicLimit()
+            log.warning(
+                "%s: its configuration may not be described; its max.message.bytes is taken to be %d, the "
+                "brokers' default",
+                name,
+                limits[name].largest,
+            )
+    return limits
 
 
 class Letter(NamedTuple):
@@ -58,12 +130,11 @@ def letter(output: Output, limit: TopicLimit) -> Letter:
     return Letter(None, value[:room], marks)
 
 
-def read(record: Any) -> DeadLetter | None:
+def read(record: Raw) -> DeadLetter | None:
     """Return what a message says, None if it is no dead letter.
 
     Examples
     --------
-    >>> from connectors.stream import Raw
     >>> marks = [("streamk-reason", b"no"), ("streamk-partition", b"clicks-3"), ("streamk-offset", b"17")]
     >>> read(Raw(0, b"x", None, None, marks))
     DeadLetter(partition='clicks-3', offset=17, reason='no', key=None, value=b'x', size=1, truncated=False)
@@ -79,7 +150,7 @@ def read(record: Any) -> DeadLetter | None:
     return DeadLetter(partition, offset, reason, record.key, value, size, truncated)
 
 
-def original(record: Any, found: DeadLetter) -> Letter:
+def original(record: Raw, found: DeadLetter) -> Letter:
     """Return the record that was refused, marked with the place of its first failure."""
     marks = dict(record.headers)
     headers: Headers = [(name, text) for name, text in record.headers if not name.startswith(PREFIX)]

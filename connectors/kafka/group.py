@@ -1,20 +1,37 @@
-"""The group of a consumer, as its coordinator describes it to anybody."""
+"""Consumer groups: their members, as the coordinator describes them, and their positions."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
 from typing import Any
 
-from kafka import OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
 from connectors.errors import USAGE, Failure
-from connectors.kafka.client import MEMBER, administrator, explained
+from connectors.kafka.client import (
+    MEMBER,
+    PATIENCE,
+    READING,
+    Options,
+    administrator,
+    explained,
+    identify,
+    options,
+    partition_name,
+    partitions_of,
+    require_topics,
+)
+from connectors.kafka.sections import Kafka, TopicSourceSection
+from connectors.records import Committed, Positions
 
 log = logging.getLogger(__name__)
+_MS = int(PATIENCE * 1000)
+Described = dict[str, Any]  # a group or a member, as the client describes it
 
 
 class Group:
@@ -23,22 +40,22 @@ class Group:
     Parameters
     ----------
     found
-        What :func:`connectors.kafka.client.options` gave.
+        What :func:`connectors.kafka.client.options` returned.
     name
         Of the group.
     member
-        The name that the member keeps over restarts; empty for somebody who only looks.
+        The name of the member over restarts; empty for an observer.
     """
 
-    def __init__(self, found: Mapping[str, Any], name: str, member: str = "") -> None:
+    def __init__(self, found: Options, name: str, member: str = "") -> None:
         self._options, self.name, self._member = dict(found), name, member
 
-    def _describe(self) -> dict[str, Any]:
-        with explained("source.group"), contextlib.closing(administrator(self._options)) as admin:
-            found: dict[str, Any] = admin.describe_groups([self.name])[self.name]
+    def _describe(self) -> Described:
+        with explained("source.group"), closing(administrator(self._options)) as admin:
+            found: Described = admin.describe_groups([self.name])[self.name]
         return found
 
-    def members(self) -> list[dict[str, Any]]:
+    def members(self) -> list[Described]:
         """Return the members, as the coordinator describes them."""
         return list(self._describe()["members"])
 
@@ -78,14 +95,132 @@ class Group:
 
     def move(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, str]:
         """Set the positions of a group without members; return where that failed, and why."""
-        with contextlib.closing(administrator(self._options)) as admin:
+        with closing(administrator(self._options)) as admin:
             errors = admin.alter_group_offsets(self.name, dict(offsets))
         return {place: e.__name__ for place, e in errors.items() if e is not kafka_errors.NoError}
 
     def leave(self) -> None:
-        """Give up the place that the group keeps for the member's name."""
+        """Give up the place that the group reserves for the member's name."""
         try:
-            with contextlib.closing(administrator(self._options)) as admin:
+            with closing(administrator(self._options)) as admin:
                 admin.remove_group_members(self.name, [MemberToRemove(group_instance_id=self._member)])
         except kafka_errors.KafkaError as error:
             log.warning("the group was not left (%s): others wait for kafka.session_seconds", error)
+
+
+def committed_positions(
+    source: TopicSourceSection, kafka: Kafka
+) -> tuple[Options, dict[str, Committed | None]]:
+    """Return the client's options, and what a group has committed for every partition, joining no group.
+
+    Raises
+    ------
+    Failure
+        If the topic is not there.
+    Interruption
+        If no broker answers.
+    """
+    found = options(kafka)
+    with (
+        explained("source.group"),
+        closing(KafkaConsumer(**found, group_id=source.group, **READING)) as consumer,
+    ):
+        require_topics(consumer, {"source.topic": source.topic})
+        places = partitions_of(consumer, source.topic, None)
+        return found, {partition_name(place): _committed(consumer, place) for place in places}
+
+
+def _committed(consumer: KafkaConsumer, place: TopicPartition) -> Committed | None:
+    found = consumer.committed(place, metadata=True, timeout_ms=_MS)
+    return None if found is None else Committed(found.offset, found.metadata or "")
+
+
+class GroupPositions(Positions):
+    """What a group has committed for a topic.
+
+    Parameters
+    ----------
+    source, kafka
+        Settings.
+    numbers
+        Of the partitions; all of them if None.
+
+    Raises
+    ------
+    Failure
+        If the topic or a partition is not there, or somebody is in the group.
+    Interruption
+        If no broker answers.
+    """
+
+    def __init__(self, source: TopicSourceSection, kafka: Kafka, numbers: Sequence[int] | None) -> None:
+        found, self.group = options(kafka), source.group
+        self._group = Group(found, source.group)
+        if members := self._group.members():
+            raise Failure(
+                USAGE,
+                f"source.group: {len(members)} members are in the group {source.group!r}; stop them first "
+                "(one that was killed is a member for kafka.session_seconds)",
+            )
+        with explained("kafka"):
+            self._consumer = KafkaConsumer(**found, group_id=source.group, **READING)
+        try:
+            with explained("source.topic"):
+                require_topics(self._consumer, {"source.topic": source.topic})
+                self.partition_count = len(self._consumer.partitions_for_topic(source.topic))
+                self.identity = identify(self._consumer, source.topic)
+                places = partitions_of(self._consumer, source.topic, numbers)
+                self._places = {partition_name(place): place for place in places}
+                self._first = self._consumer.beginning_offsets(places, _MS)
+                self._end = self._consumer.end_offsets(places, _MS)
+        except BaseException:
+            self.close()
+            raise
+
+    def partitions(self) -> Sequence[str]:
+        """Return the names of the partitions."""
+        return list(self._places)
+
+    def committed(self, partition: str) -> Committed | None:
+        """Return what the group has committed."""
+        with explained("source.group"):
+            return _committed(self._consumer, self._places[partition])
+
+    def range(self, partition: str) -> tuple[int, int]:
+        """Return the first offset that is there, and the one after the last."""
+        place = self._places[partition]
+        return self._first[place], self._end[place]
+
+    def at(self, partition: str, moment: datetime) -> int:
+        """Return the offset of the first record of this time or later."""
+        place = self._places[partition]
+        with explained("source.topic"):
+            found = self._consumer.offsets_for_times({place: int(moment.timestamp() * 1000)}, _MS)[place]
+        return int(self._end[place] if found is None else found.offset)
+
+    def offsets(self, positions: Mapping[str, Committed]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return positions in the client's words."""
+        return {
+            self._places[name]: OffsetAndMetadata(position, metadata, -1)
+            for name, (position, metadata) in positions.items()
+        }
+
+    def commit(self, positions: Mapping[str, Committed]) -> None:
+        """Tell the group.
+
+        Raises
+        ------
+        Failure
+            If somebody has joined it.
+        """
+        with explained("source.group"):
+            for place, why in self._group.move(self.offsets(positions)).items():
+                raise Failure(
+                    USAGE,
+                    f"source.group: the position of {partition_name(place)} was not set "
+                    f"({why}): has a daemon of it been started? Stop it, reset again",
+                )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close(timeout_ms=1000)

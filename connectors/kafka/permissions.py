@@ -1,4 +1,4 @@
-"""The operations that the broker authorizes, asked without a write and without a member of a group.
+"""Permissions: what a run needs, and what the broker authorizes, asked without a write and without a group.
 
 A broker reports the authorized operations of topics and groups. It reports none of transactional ids, so it
 is asked to end a transaction of a producer that does not exist: it checks the permission first, and changes
@@ -8,20 +8,26 @@ nothing for an unknown producer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
 
 from kafka import errors as kafka_errors
+from kafka.admin import KafkaAdminClient
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest
 
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.errors import DENIED, Failure
-from connectors.kafka.client import PATIENCE, administrator, explained
+from connectors.kafka.client import PATIENCE, Options, administrator, explained, member_name
+from connectors.kafka.sections import TopicSinkSection, TopicSourceSection
+from connectors.kafka.sink import place_of_log
+from connectors.settings import Settings
 
 READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
+_UNKNOWN = "0" * 12  # an identity like those of first runs
 _NOBODY = -1  # id and epoch of a producer that does not exist
 _AGAIN = 0.1  # seconds between two requests to a coordinator that is not there yet
 _NEWEST = 5  # version of DescribeGroups; later ones report no operations on a group that has no members yet
@@ -51,7 +57,7 @@ class Permission(NamedTuple):
     pattern: str = "it"
 
 
-def require_permissions(found: Mapping[str, Any], needed: Iterable[Permission]) -> None:
+def require_permissions(found: Options, needed: Iterable[Permission]) -> None:
     """Raise Failure if the broker denies an operation, with a sentence for each resource.
 
     A broker that does not report the operations on a resource is taken to allow them.
@@ -59,12 +65,12 @@ def require_permissions(found: Mapping[str, Any], needed: Iterable[Permission]) 
     Parameters
     ----------
     found
-        What :func:`connectors.kafka.client.options` gave.
+        What :func:`connectors.kafka.client.options` returned.
     needed
         The permissions.
     """
     sentences = []
-    with explained("kafka"), closing(administrator(dict(found))) as admin:
+    with explained("kafka"), closing(administrator(found)) as admin:
         for permission in needed:
             if missing := _missing(admin, permission):
                 sentences.append(
@@ -76,7 +82,7 @@ def require_permissions(found: Mapping[str, Any], needed: Iterable[Permission]) 
         raise Failure(DENIED, "\n".join(sentences))
 
 
-def _missing(admin: Any, permission: Permission) -> list[str]:
+def _missing(admin: KafkaAdminClient, permission: Permission) -> list[str]:
     """Return the operations that are denied: DESCRIBE alone where the resource cannot be described."""
     try:
         operations = AUTHORIZED[permission.kind](admin, permission.name)
@@ -87,14 +93,14 @@ def _missing(admin: Any, permission: Permission) -> list[str]:
     return [] if operations is None else [op for op in permission.operations if op not in operations]
 
 
-def _on_topic(admin: Any, name: str) -> Collection[str] | None:
+def _on_topic(admin: KafkaAdminClient, name: str) -> Collection[str] | None:
     (topic,) = admin.describe_topics([name])
     _require_allowed(topic["error_code"])
     found: list[str] | None = topic.get("authorized_operations")
     return found
 
 
-def _on_group(admin: Any, name: str) -> Collection[str] | None:
+def _on_group(admin: KafkaAdminClient, name: str) -> Collection[str] | None:
     request = DescribeGroupsRequest(groups=[name], include_authorized_operations=True, max_version=_NEWEST)
     group = _answer(admin, name, CoordinatorType.GROUP, request, lambda answer: answer.groups[0])
     _require_allowed(group.error_code)
@@ -102,7 +108,7 @@ def _on_group(admin: Any, name: str) -> Collection[str] | None:
     return None if numbers is None else [ACLOperation(number).name for number in numbers]
 
 
-def _on_transactional_id(admin: Any, name: str) -> Collection[str]:
+def _on_transactional_id(admin: KafkaAdminClient, name: str) -> Collection[str]:
     request = EndTxnRequest(
         transactional_id=name, producer_id=_NOBODY, producer_epoch=_NOBODY, committed=False
     )
@@ -117,7 +123,9 @@ def _require_allowed(code: int) -> None:
         raise error
 
 
-def _answer(admin: Any, name: str, kind: CoordinatorType, request: Any, part: Callable[[Any], Any]) -> Any:
+def _answer(
+    admin: KafkaAdminClient, name: str, kind: CoordinatorType, request: Any, part: Callable[[Any], Any]
+) -> Any:
     """Return the part of a coordinator's answer that has its error; on a new cluster it takes a while."""
 
     async def ask() -> Any:
@@ -139,8 +147,31 @@ def _answer(admin: Any, name: str, kind: CoordinatorType, request: Any, part: Ca
 
 
 # the operations that are authorized on a resource of each kind; None where the broker reports none
-AUTHORIZED: dict[str, Callable[[Any, str], Collection[str] | None]] = {
+AUTHORIZED: dict[str, Callable[[KafkaAdminClient, str], Collection[str] | None]] = {
     "topic": _on_topic,
     "group": _on_group,
     "transactional id": _on_transactional_id,
 }
+
+
+def permissions(settings: Settings) -> Iterator[Permission]:
+    """Yield what a run needs at the broker; nothing on the cluster, since every producer is transactional."""
+    source = settings.source
+    if isinstance(source, TopicSourceSection):
+        yield Permission("source.topic", "topic", source.topic, (READ,))
+        yield Permission("source.group", "group", source.group, (READ,))
+    sinks = settings.sinks.items()
+    topics = {f"{key}.topic": sink.topic for key, sink in sinks if isinstance(sink, TopicSinkSection)}
+    # the position in a log is committed for one of its topics, in a group of its own
+    place = place_of_log(topics.values()).topic if topics and not source.start_policy.group else None
+    for key, topic in topics.items():
+        yield Permission(key, "topic", topic, (READ, WRITE) if topic == place else (WRITE,))
+    if settings.snapshots is not None:
+        yield Permission("snapshots.topic", "topic", settings.snapshots.topic, (READ, WRITE))
+    elif not topics:
+        return
+    identity = CheckpointStore(settings.checkpoints.directory).identity() or _UNKNOWN
+    name, prefix = member_name(identity), f"the prefix {member_name('')!r}"
+    yield Permission("checkpoints.directory", "transactional id", name, (WRITE,), prefix)
+    if place is not None:
+        yield Permission("checkpoints.directory", "group", name, (READ,), prefix)

@@ -1,26 +1,36 @@
-"""Producers with transactions: what a sink asks of one, and kafka-python's."""
+"""Producers with transactions: their protocol, kafka-python's, and transactions with time limits."""
 
 from __future__ import annotations
 
 import contextlib
+import queue
+import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.producer.future import FutureRecordMetadata
+from kafka.structs import ConsumerGroupMetadata
 
+from connectors.errors import BrokerUnavailable, Interruption
 from connectors.kafka.batch_building import append, parts
-from connectors.kafka.client import PATIENCE
+from connectors.kafka.client import PATIENCE, Options
 
+T = TypeVar("T")
 LONGEST = 60.0  # seconds for the end of a transaction
 BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
 LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the topic has the say
 _WAKE = 100  # milliseconds
+_CLOSING = 5.0  # seconds
 COMPRESSION = "zstd"  # of all that is written; both clients bring it
 Headers = list[tuple[str, str | bytes | None]]
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
+Member: TypeAlias = ConsumerGroupMetadata | str  # of a group, or the name of a group
 
 
 class Producer(Protocol):
@@ -30,12 +40,10 @@ class Producer(Protocol):
     """
 
     def open(self) -> None:
-        """Undo what a process of the same name has left open, and keep it from going on."""
-        ...
+        """Abort what a process of the same name has left open, and fence that process."""
 
     def begin(self) -> None:
         """Begin a transaction."""
-        ...
 
     def send(
         self,
@@ -49,27 +57,21 @@ class Producer(Protocol):
 
         Without a partition, the key says which.
         """
-        ...
 
     def send_many(self, topic: str, values: Sequence[bytes], keys: Sequence[bytes | None]) -> None:
         """Take messages without headers, in the order that they are to have in each partition."""
-        ...
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
+    def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions of a member (or of a group, by its name) in it, if any."""
-        ...
 
     def too_large(self) -> bool:
         """Return whether the transaction has a message that is larger than its topic takes."""
-        ...
 
     def abort(self) -> None:
-        """Undo the transaction."""
-        ...
+        """Abort the transaction."""
 
     def close(self) -> None:
-        """Let go at once."""
-        ...
+        """Close the connections at once."""
 
 
 class StandardProducer:
@@ -78,13 +80,13 @@ class StandardProducer:
     Parameters
     ----------
     options
-        What :func:`connectors.kafka.client.options` gave.
+        What :func:`connectors.kafka.client.options` returned.
     name
         The identity in transactions.
     """
 
-    def __init__(self, options: Mapping[str, Any], name: str) -> None:
-        self._sent: list[Any] = []
+    def __init__(self, options: Options, name: str) -> None:
+        self._sent: list[FutureRecordMetadata] = []
         self._producer = KafkaProducer(
             **options,
             transactional_id=name,
@@ -99,7 +101,7 @@ class StandardProducer:
         )
 
     def open(self) -> None:
-        """Undo what a process of the same name has left open, and keep it from going on."""
+        """Abort what a process of the same name has left open, and fence that process."""
         self._producer.init_transactions()
 
     def begin(self) -> None:
@@ -149,7 +151,7 @@ class StandardProducer:
             done += 1
             done += append(self._producer, future, values[done:stop], keys[done:stop], self._sent)
 
-    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: Any) -> None:
+    def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions in it."""
         with self._cause():
             if offsets:
@@ -188,10 +190,99 @@ class StandardProducer:
         )
 
     def abort(self) -> None:
-        """Undo the transaction."""
+        """Abort the transaction."""
         self._producer.abort_transaction()
 
     def close(self) -> None:
-        """Let go, what is under way given two seconds."""
+        """Close the connections, two seconds after the last request."""
         with contextlib.suppress(kafka_errors.KafkaError):
             self._producer.close(timeout=2.0)
+
+
+class _Worker:
+    """A thread for calls that may never return: they are given up after a while.
+
+    kafka-python's transactions wait without a limit. The thread is a daemon: a call that hangs does not keep
+    the process.
+    """
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="transactions", daemon=True).start()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+    def do(self, call: Callable[[], T], seconds: float) -> T:
+        """Return what the call returns.
+
+        Raises
+        ------
+        BrokerUnavailable
+            If it takes longer.
+        """
+        answer: Future[T] = Future()
+
+        def answered() -> None:
+            try:
+                answer.set_result(call())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._calls.put(answered)
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            if answer.done():
+                raise
+            raise BrokerUnavailable(f"the broker has not answered for {seconds:.0f} seconds") from None
+
+    def stop(self) -> None:
+        """Let the thread end when it can."""
+        self._calls.put(None)
+
+
+class Transactions:
+    """The transactions of a producer, one after the other, each call with a time limit.
+
+    From now on, no other producer of this name can commit anything.
+
+    Parameters
+    ----------
+    producer
+        New, so that no transaction is open.
+    """
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer, self._worker, self.open = producer, _Worker(), False
+        try:
+            self._worker.do(producer.open, LONGEST)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """Begin a transaction, unless one is open."""
+        if not self.open:
+            self.producer.begin()
+            self.open = True
+
+    def commit(self, offsets: Offsets, member: Member) -> None:
+        """End the transaction, the positions in it."""
+        self._worker.do(lambda: self.producer.commit(offsets, member), LONGEST)
+        self.open = False
+
+    def abort(self) -> None:
+        """Abort the transaction that is open, if the broker answers."""
+        if self.open:
+            with contextlib.suppress(kafka_errors.KafkaError, Interruption):
+                self._worker.do(self.producer.abort, _CLOSING)
+        self.open = False
+
+    def close(self) -> None:
+        """Abort what is open, and close the connections."""
+        self.abort()
+        with contextlib.suppress(kafka_errors.KafkaError, Interruption):
+            self._worker.do(self.producer.close, _CLOSING)
+        self._worker.stop()

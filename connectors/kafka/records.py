@@ -6,7 +6,7 @@ of a fetch to the library's own reader as soon as it meets a batch that is not p
 
 It differs on purpose in three ways:
 
-- records are :class:`~connectors.stream.Raw`, and header names need not be UTF-8;
+- records are :class:`~connectors.records.Raw`, and header names need not be UTF-8;
 - the position is past markers of transactions, aborted records and gaps that end a fetch as soon as the last
   record before them was taken; the library's is so one poll later;
 - what cannot be read raises one kind of error, with its place, each time it is asked for, until the consumer
@@ -16,18 +16,19 @@ It differs on purpose in three ways:
 from __future__ import annotations
 
 from itertools import dropwhile, islice
-from typing import Any
 
 import kafka
 import numpy as np
+from kafka import TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError, KafkaError
 from kafka.protocol.consumer import IsolationLevel
 from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.memory_records import MemoryRecords
 from numpy.typing import NDArray
 
 from connectors.kafka.record_batches import unpack
-from connectors.stream import Raw
+from connectors.records import Raw
 
 KNOWN = "3.0."  # versions of kafka-python whose inside is known
 
@@ -45,7 +46,7 @@ class UnreadableBatchError(KafkaError):  # type: ignore[misc]
         The error of the library, or a sentence.
     """
 
-    def __init__(self, partition: Any, offset: int, why: object) -> None:
+    def __init__(self, partition: TopicPartition, offset: int, why: object) -> None:
         name, reason = f"{partition.topic}-{partition.partition}", str(why) or type(why).__name__
         super().__init__(f"{name}: the batch at offset {offset} cannot be read: {reason}")
         self.partition, self.offset = partition, offset
@@ -54,7 +55,7 @@ class UnreadableBatchError(KafkaError):  # type: ignore[misc]
         return str(self.args[0])
 
 
-def unpack_quickly(consumer: Any) -> None:
+def unpack_quickly(consumer: kafka.KafkaConsumer) -> None:
     """Let a consumer's :meth:`poll` return records that compiled code unpacked.
 
     Nothing changes for a version of the library that is not known, or where it is to decode keys or values.
@@ -68,11 +69,11 @@ def unpack_quickly(consumer: Any) -> None:
 class _Batches:
     """The batches of a fetch, of which the last one can be put back."""
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: MemoryRecords) -> None:
         self._records, self._back = records, None
-        self.last: Any = None
+        self.last: DefaultRecordBatch | None = None
 
-    def next_batch(self) -> Any:
+    def next_batch(self) -> DefaultRecordBatch | None:
         """Return the next batch, None at the end."""
         batch, self._back = self._back, None
         if batch is None:
@@ -81,7 +82,7 @@ class _Batches:
             self.last = batch
         return batch
 
-    def put_back(self, batch: Any) -> None:
+    def put_back(self, batch: DefaultRecordBatch) -> None:
         """Let a batch be the next one."""
         self._back = batch
 
@@ -90,7 +91,12 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     """The records of a partition that one fetch brought; parameters are the library's."""
 
     def __init__(
-        self, fetch_offset: int, tp: Any, records: Any, *deserializers: None, **options: Any
+        self,
+        fetch_offset: int,
+        tp: TopicPartition,
+        records: MemoryRecords,
+        *deserializers: None,
+        **options: object,
     ) -> None:
         super().__init__(fetch_offset, tp, records, *deserializers, **options)
         self._batches = _Batches(records)
@@ -101,7 +107,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self._begun = False  # whether the fetched offset has been reached
         self._handed_over = False  # whether the library reads the rest
 
-    def take(self, n: int | None = None) -> list[Any]:
+    def take(self, n: int | None = None) -> list[Raw]:
         """Return the next records, as many as there are but ``n`` at most.
 
         Raises
@@ -110,7 +116,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             If what comes next cannot be read.
         """
         self._maybe_raise_next_inline_exception()
-        taken: list[Any] = []
+        taken: list[Raw] = []
         try:
             while self and len(taken) != n and not self._handed_over:
                 if self._given < len(self._waiting):
@@ -137,7 +143,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             raise self._next_inline_exception.with_traceback(None)
 
     def _keep(self, error: Exception) -> None:
-        """Have an error raised by whoever asks for more."""
+        """Raise an error at the next request for records."""
         last = self._batches.last
         offset = self.next_fetch_offset if last is None else last.base_offset
         unreadable = UnreadableBatchError(self.topic_partition, offset, error)
@@ -191,7 +197,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             else:
                 self._unpack(batch)
 
-    def _brings_nothing(self, batch: Any) -> bool:
+    def _brings_nothing(self, batch: DefaultRecordBatch) -> bool:
         """Return whether a batch is a marker or was aborted, keeping account of who aborts what."""
         if self.isolation_level == IsolationLevel.READ_COMMITTED and batch.has_producer_id():
             self._consume_aborted_transactions_up_to(batch.last_offset)
@@ -201,7 +207,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 return True
         return bool(batch.is_control_batch)
 
-    def _unpack(self, batch: Any) -> None:
+    def _unpack(self, batch: DefaultRecordBatch) -> None:
         """Have the records of a batch ready."""
         untouched = batch._buffer
         unpacked = unpack(batch)
@@ -218,7 +224,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 self._count(first)
             self._begun = first < len(self._waiting)
 
-    def _hand_over(self, batch: Any) -> None:
+    def _hand_over(self, batch: DefaultRecordBatch) -> None:
         """Let the library read this batch and the rest."""
         self._batches.put_back(batch)
         rest = self._unpack_records(self.topic_partition, self._batches, None, None)

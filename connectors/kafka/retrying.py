@@ -1,7 +1,7 @@
 """Dead letters sent back to the source, each once.
 
 The position in the topic of dead letters is committed, in a group of its own, in the transaction of what was
-sent. A run that was killed is fenced and undone by the next one, which resumes at that position.
+sent. The next run fences a run that was killed, aborts its transaction, and resumes at that position.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from connectors.dead_letters import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter, Retried
-from connectors.kafka.chunks import Message
-from connectors.kafka.client import options
-from connectors.kafka.dead_letters import original, read
-from connectors.kafka.positions import GroupPositions
-from connectors.kafka.sections import Kafka, TopicSource
-from connectors.kafka.topic_limits import TopicLimit, topic_limits
+from connectors.kafka.client import options, partition_number
+from connectors.kafka.compacted import Message
+from connectors.kafka.dead_letters import TopicLimit, original, read, topic_limits
+from connectors.kafka.group import GroupPositions
+from connectors.kafka.sections import Kafka, TopicSourceSection
+from connectors.kafka.sink import TransactionalWriter
 from connectors.kafka.topic_range import TopicRange
-from connectors.kafka.transactions import Transactions
-from connectors.stream import Committed, Raw
+from connectors.records import OTHER, SENT, TOO_LARGE, TRUNCATED, Committed, DeadLetter, Raw, Retried
 
 _KEY = "dead_letters.topic"
 _MOST, _BYTES = 500, 1 << 23  # records and bytes of a transaction
@@ -27,14 +25,14 @@ _MOST, _BYTES = 500, 1 << 23  # records and bytes of a transaction
 
 def dead_letters(topic: str, kafka: Kafka) -> Iterator[DeadLetter]:
     """Yield the dead letters of a topic, in the order of time."""
-    with TopicRange(topic, kafka, setting=_KEY) as records:
+    with contextlib.closing(TopicRange(topic, kafka, setting=_KEY)) as records:
         for _, raw in records:
             found = read(raw)
             if found is not None:
                 yield found
 
 
-def retry(source: TopicSource, topic: str, kafka: Kafka, dry_run: bool = False) -> Retried:
+def retry(source: TopicSourceSection, topic: str, kafka: Kafka, dry_run: bool = False) -> Retried:
     """Send those dead letters back that are whole and were not sent back yet.
 
     Parameters
@@ -57,15 +55,18 @@ def retry(source: TopicSource, topic: str, kafka: Kafka, dry_run: bool = False) 
     limit = topic_limits(options(kafka), [source.topic])[source.topic]
     counts: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
-        records = stack.enter_context(TopicRange(topic, kafka, setting=_KEY))
-        sources = stack.enter_context(TopicRange(source.topic, kafka)).bounds
+        records = stack.enter_context(contextlib.closing(TopicRange(topic, kafka, setting=_KEY)))
+        sources = stack.enter_context(contextlib.closing(TopicRange(source.topic, kafka))).bounds
         # before the position is read: from now on, no other process moves it
-        writer = None if dry_run else stack.enter_context(Transactions(kafka, f"streamk-{group}", _KEY))
-        reader = TopicSource(kind="topic", topic=topic, group=group)
-        places = stack.enter_context(GroupPositions(reader, kafka, None))
+        writer = None
+        if not dry_run:
+            writer = TransactionalWriter(kafka, f"streamk-{group}", _KEY)
+            stack.callback(writer.close)
+        reader = TopicSourceSection(kind="topic", topic=topic, group=group)
+        places = stack.enter_context(contextlib.closing(GroupPositions(reader, kafka, None)))
         committed = {name: places.committed(name) for name in places.partitions()}
         known = {name: at for name, at in committed.items() if at is not None}
-        records.skip({_number(name): at.position for name, at in known.items()})
+        records.skip({partition_number(name): at.position for name, at in known.items()})
         positions = dict(known)  # committed again, since brokers forget what is old
         messages: list[Message] = []
         size = 0
@@ -87,10 +88,6 @@ def retry(source: TopicSource, topic: str, kafka: Kafka, dry_run: bool = False) 
                 size = 0
         commit()
     return Retried(counts, group, bool(known))
-
-
-def _number(partition: str) -> int:
-    return int(partition.rpartition("-")[2])
 
 
 def _message(raw: Raw, topic: str, partitions: set[int], limit: TopicLimit) -> tuple[Message | None, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -18,7 +18,7 @@ from connectors.sections import (
 
 
 class Kafka(Section):
-    """The brokers, and how to be let in."""
+    """The brokers, and how to log in."""
 
     servers: list[str] = Field(
         ["localhost:9092"], min_length=1, description="brokers to ask first, host:port"
@@ -71,7 +71,7 @@ class Kafka(Section):
         return self
 
 
-class TopicSource(SourceSection):
+class TopicSourceSection(SourceSection):
     """Events from a topic."""
 
     has_record_headers: ClassVar[bool] = True
@@ -82,15 +82,16 @@ class TopicSource(SourceSection):
         min_length=1, description="consumer group of this model alone; its daemons share the partitions"
     )
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="where to begin if nobody has read the topic: earliest or latest"
+        "earliest", description="where to start if nobody has read the topic: earliest or latest"
     )
     expired: Literal["fail", "earliest", "latest"] = Field(
         "fail",
-        description="what to do if events were deleted before they were read, or the topic was made anew: "
+        description="what to do if events were deleted before they were read, or the topic was recreated: "
         "fail, earliest or latest",
     )
     blank: bool = Field(
-        False, description="whether a model that knows nothing may go on where the group's others ended"
+        False,
+        description="whether a model without events may continue where others of the group stopped",
     )
 
     @property
@@ -108,7 +109,7 @@ class TopicSource(SourceSection):
         return self.model_copy(update={"blank": True})
 
 
-class TopicSink(SinkSection):
+class TopicSinkSection(SinkSection):
     """Into a topic."""
 
     movable: ClassVar[bool] = True
@@ -121,17 +122,17 @@ class TopicSink(SinkSection):
         return self.topic
 
 
-class PredictionTopic(PredictionSection, TopicSink):
+class PredictionTopic(PredictionSection, TopicSinkSection):
     """Into a topic."""
 
     kind: Literal["topic"]
-    headers: Any = Field(
+    headers: list[str] | Literal[True] = Field(
         [], description="names of the headers to copy from the event's record, or true for all"
     )
 
     @field_validator("headers", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _named(cls, value: object) -> object:
         if isinstance(value, str):  # a variable has no other type
             value = {"true": True, "false": False}.get(value.lower(), split_names(value))
         value = [] if value is False else value
@@ -140,6 +141,6 @@ class PredictionTopic(PredictionSection, TopicSink):
         return value
 
     @property
-    def record_headers(self) -> Any:
+    def record_headers(self) -> list[str] | Literal[True]:
         """Names of the headers to copy from the event's record, or True for all."""
         return self.headers

@@ -1,32 +1,45 @@
 """Predictions, dead letters and snapshots into topics, in transactions that also hold the source's positions.
 
-Who reads with ``read_committed`` sees every output once: after a crash the transaction that was open is
-undone, and what a committed one held is not written again, because its positions say so.
+A reader with ``read_committed`` sees every output once: after a crash the transaction that was open is
+aborted, and what a committed one held is not written again, because its positions say so.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.errors import SINK, Failure, Interruption
-from connectors.kafka.chunks import Message
-from connectors.kafka.client import READING, Worker, explained, member_name, options, require_topics
-from connectors.kafka.dead_letters import letter
-from connectors.kafka.producer import LONGEST, Headers, Producer, StandardProducer
+from connectors.errors import SINK, USAGE, Failure
+from connectors.kafka.client import READING, explained, member_name, options, require_topics
+from connectors.kafka.compacted import Message
+from connectors.kafka.dead_letters import letter, topic_limits
+from connectors.kafka.group import Group
+from connectors.kafka.producer import (
+    LONGEST,
+    Headers,
+    Member,
+    Offsets,
+    Producer,
+    StandardProducer,
+    Transactions,
+)
 from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
-from connectors.kafka.topic_limits import topic_limits
-from connectors.stream import DEAD_LETTERS, Committed, Output, Raw, Source
+from connectors.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
 
-_CLOSING = 5.0  # seconds
+_FENCED = (kafka_errors.ProducerFencedError, kafka_errors.InvalidProducerEpochError)
 
 
-class TopicSink:
+def place_of_log(topics: Iterable[str]) -> TopicPartition:
+    """Return where the position of a log on disk is committed, whose outputs go to these topics."""
+    return TopicPartition(next(iter(topics)), 0)
+
+
+class TopicSink(Sink):
     """Outputs in the transactions of the producer that the settings choose.
 
     Parameters
@@ -61,22 +74,16 @@ class TopicSink:
     ) -> None:
         self._topics, self._source, self._headers = dict(topics), source, headers
         self._emitted: dict[str, int] = {}
-        self._open = False
         self._group = member_name(member)
         self._place = place_of_log(self._topics.values())
         self._options = options(kafka)
         self._check()
         with explained("predictions"):
             self._limits = topic_limits(self._options, self._topics.values())
-            self._producer = self._made(kafka)
-            self._worker = Worker()  # no sooner: whoever fails before this has no thread to end
-            try:
-                self._worker.do(self._producer.open, LONGEST)
-            except BaseException:
-                self.close()
-                raise
+            self._transactions = Transactions(self._make_producer(kafka))
+        self._producer = self._transactions.producer
 
-    def _made(self, kafka: Kafka) -> Producer:
+    def _make_producer(self, kafka: Kafka) -> Producer:
         if kafka.producer == "kafka-python":
             return StandardProducer(self._options, self._group)
         from connectors.kafka.confluent_producer import ConfluentProducer
@@ -94,10 +101,7 @@ class TopicSink:
         with self._looking() as consumer:
             require_topics(consumer, {f"{kind}.topic": topic for kind, topic in self._topics.items()})
 
-    def restore(self, mark: Any) -> None:
-        """Do nothing: what was written is in the group's positions."""
-
-    def begin(self, partition: str, emitted: int, anew: bool = False) -> None:
+    def begin(self, partition: str, emitted: int, recreated: bool = False) -> None:
         """Write nothing below this offset."""
         if not isinstance(self._source, TopicSource):
             emitted = max(emitted, self._emitted_of_log())
@@ -109,28 +113,15 @@ class TopicSink:
 
     def write(self, outputs: Sequence[Output]) -> int:
         """Take outputs into the transaction; return how many dead letters are stubs."""
-        with explained("predictions"):
-            try:
-                return self._send(outputs)
-            except kafka_errors.KafkaError:
-                self._diagnose()
-                raise
+        with self._diagnosed("predictions"):
+            return self._send(outputs)
 
-    def keep(self, kind: str, messages: Sequence[Message]) -> None:
+    def write_messages(self, kind: str, messages: Sequence[Message]) -> None:
         """Take messages of a kind into the transaction, whatever has been written of outputs."""
-        with explained(kind):
-            try:
-                self._begin()
-                for key, value, headers, partition in messages:
-                    self._producer.send(self._topics[kind], value, key, headers, partition)
-            except kafka_errors.KafkaError:
-                self._diagnose()
-                raise
-
-    def _begin(self) -> None:
-        if not self._open:
-            self._producer.begin()
-            self._open = True
+        with self._diagnosed(kind):
+            self._transactions.begin()
+            for key, value, headers, partition in messages:
+                self._producer.send(self._topics[kind], value, key, headers, partition)
 
     def _send(self, outputs: Sequence[Output]) -> int:
         truncated = 0
@@ -140,7 +131,7 @@ class TopicSink:
             if output.kind in self._topics and output.raw.offset >= self._emitted.get(output.partition, 0)
         ]
         if wanted:
-            self._begin()
+            self._transactions.begin()
         for kind, topic in self._topics.items():
             chosen = [output for output in wanted if output.kind == kind]
             if kind == DEAD_LETTERS:
@@ -168,48 +159,95 @@ class TopicSink:
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """End the transaction, if one is open, with the positions in it."""
-        if not self._open:
+        if not self._transactions.open:
             return False
+        offsets: Offsets
+        member: Member
         if isinstance(self._source, TopicSource):
             offsets, member = self._source.offsets(positions), self._source.membership()
         else:
             furthest = max(position.position for position in positions.values())
             offsets, member = {self._place: OffsetAndMetadata(furthest, "", -1)}, self._group
-
-        with explained("predictions"):
-            try:
-                self._worker.do(lambda: self._producer.commit(offsets, member), LONGEST)
-            except kafka_errors.KafkaError:
-                self._diagnose()
-                raise
-        self._open = False
+        with self._diagnosed("predictions"):
+            self._transactions.commit(offsets, member)
         return True
 
-    def _diagnose(self) -> None:
-        """Raise a Failure if trying again is of no use: a message is too large, or a twin is at work."""
-        if self._producer.too_large():
-            raise Failure(
-                SINK,
-                f"{', '.join(self._topics)}: a message is larger than its topic takes; raise the topic's "
-                "max.message.bytes",
-            ) from None
-        if isinstance(self._source, TopicSource):
-            self._source.require_identity()
-
-    def mark(self) -> None:
-        """Return nothing: what was written is in the group's positions."""
+    @contextlib.contextmanager
+    def _diagnosed(self, what: str) -> Iterator[None]:
+        """Explain errors; raise a Failure if a retry is of no use: a large message, or a second process."""
+        with explained(what):
+            try:
+                yield
+            except kafka_errors.KafkaError:
+                if self._producer.too_large():
+                    raise Failure(
+                        SINK,
+                        f"{', '.join(self._topics)}: a message is larger than its topic takes; raise the "
+                        "topic's max.message.bytes",
+                    ) from None
+                if isinstance(self._source, TopicSource):
+                    self._source.require_identity()
+                raise
 
     def close(self) -> None:
-        """Undo the transaction that is open, if the broker answers."""
-        if self._open:
-            with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-                self._worker.do(self._producer.abort, _CLOSING)
-        self._open = False
-        with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-            self._worker.do(self._producer.close, _CLOSING)
-        self._worker.end()
+        """Abort the transaction that is open, if the broker answers."""
+        self._transactions.close()
 
 
-def place_of_log(topics: Iterable[str]) -> TopicPartition:
-    """Return where the position of a log on disk is committed, whose outputs go to these topics."""
-    return TopicPartition(next(iter(topics)), 0)
+def emit_from(kafka: Kafka, topics: Sequence[str], model: str, position: int) -> None:
+    """Set from where on the outputs of a log are written into topics."""
+    with explained("predictions"):
+        moved = {place_of_log(topics): OffsetAndMetadata(position, "", -1)}
+        for why in Group(options(kafka), member_name(model)).move(moved).values():
+            raise Failure(USAGE, f"predictions: their position was not set ({why})")
+
+
+class TransactionalWriter:
+    """Transactions of a command: messages, and perhaps the positions of a group without members.
+
+    Parameters
+    ----------
+    kafka
+        Settings.
+    name
+        The identity in transactions.
+    what
+        What is written, for messages.
+    """
+
+    def __init__(self, kafka: Kafka, name: str, what: str) -> None:
+        self._what = what
+        with explained(what):
+            self._transactions = Transactions(StandardProducer(options(kafka), name))
+
+    def write(
+        self, topic: str, messages: Sequence[Message], offsets: Offsets | None = None, group: str = ""
+    ) -> None:
+        """Write messages and positions, all or none.
+
+        Raises
+        ------
+        Failure
+            If another process of this name has started.
+        """
+        producer = self._transactions.producer
+        with explained(self._what):
+            try:
+                self._transactions.begin()
+                for key, value, headers, partition in messages:
+                    producer.send(topic, value, key, headers, partition)
+                self._transactions.commit(offsets or {}, group)
+            except BaseException as error:
+                self._transactions.abort()
+                if isinstance(error, _FENCED):
+                    raise Failure(SINK, f"{self._what}: another process has started to write it") from None
+                if isinstance(error, kafka_errors.KafkaError) and producer.too_large():
+                    raise Failure(
+                        SINK,
+                        f"{self._what}: a message is larger than its topic takes (its max.message.bytes)",
+                    ) from None
+                raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transactions.close()

@@ -1,33 +1,28 @@
 """Snapshots of partitions in a compacted topic, each written in the transaction of its position.
 
 A snapshot is a checkpoint of one partition (:mod:`connectors.daemon.checkpoint`), in chunks. The snapshots of
-partition 7 are in partition 7 of their topic, or 7 modulo as many as it has; so an open transaction holds up
-those only who read the same partitions.
+partition 7 are in partition 7 of their topic, or 7 modulo as many as it has; so an open transaction
+delays only the readers of the same partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.errors import CHECKPOINT, Failure
-from connectors.kafka.chunks import Message, cut
-from connectors.kafka.client import options
-from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.client import options, partition_number
+from connectors.kafka.compacted import CompactedTopic, Message, cut
 from connectors.kafka.sections import Kafka
 from connectors.kafka.sink import TopicSink
-from connectors.stream import SNAPSHOTS
+from connectors.records import SNAPSHOTS, Sink
 
 KEY = "snapshots.topic"
 
 
-def number_of(partition: str) -> int:
-    """Return the number of a partition, as 3 of ``clicks-3``."""
-    return int(partition.rpartition("-")[2])
-
-
-def snapshot_messages(partition: str, snapshot: Checkpoint, siblings: int, before: int) -> list[Message]:
+def snapshot_messages(
+    partition: str, snapshot: Checkpoint, partition_count: int, before: int
+) -> list[Message]:
     """Return the messages of a snapshot, for a topic of so many partitions."""
     progress = snapshot.partitions[partition]
     about = {
@@ -36,7 +31,7 @@ def snapshot_messages(partition: str, snapshot: Checkpoint, siblings: int, befor
         "learned": progress.learned,
         "written": snapshot.written,
     }
-    return cut(partition, snapshot.pack(), about, number_of(partition) % siblings, before)
+    return cut(partition, snapshot.pack(), about, partition_number(partition) % partition_count, before)
 
 
 class SnapshotReader:
@@ -54,7 +49,7 @@ class SnapshotReader:
         self.chunks: dict[str, int] = {}  # of the newest snapshot, by partition
 
     @property
-    def siblings(self) -> int:
+    def partition_count(self) -> int:
         """How many partitions the topic of snapshots has."""
         return self._topic.partitions
 
@@ -66,7 +61,7 @@ class SnapshotReader:
         Failure
             If another version of streamk wrote it.
         """
-        found = self._topic.newest([partition], number_of(partition) % self.siblings)
+        found = self._topic.newest([partition], partition_number(partition) % self.partition_count)
         value = found.values.get(partition)
         self.chunks[partition] = 0 if value is None else value.chunks
         if value is None:
@@ -84,30 +79,24 @@ class SnapshotReader:
     def settled(self, partitions: Sequence[str]) -> dict[str, Checkpoint]:
         """Return the newest snapshots, what transactions may still hide waited for."""
         for name in partitions:
-            self._topic.settled([name], number_of(name) % self.siblings)
+            self._topic.settled([name], partition_number(name) % self.partition_count)
         return self.all(partitions)
 
     def stable(self, partition: str) -> int:
         """Return the offset up to which everything can be seen now."""
-        return self._topic.stable(number_of(partition) % self.siblings)
+        return self._topic.stable(partition_number(partition) % self.partition_count)
 
     def end(self, partition: str) -> int:
         """Return the offset after the last message there is, seen or not."""
-        return self._topic.end(number_of(partition) % self.siblings)
+        return self._topic.end(partition_number(partition) % self.partition_count)
 
     def empty(self) -> bool:
         """Return whether there is no snapshot of anything."""
         return self._topic.empty()
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections."""
         self._topic.close()
-
-    def __enter__(self) -> SnapshotReader:
-        return self
-
-    def __exit__(self, *details: Any) -> None:
-        self.close()
 
 
 class TopicSnapshots(SnapshotReader):
@@ -121,13 +110,15 @@ class TopicSnapshots(SnapshotReader):
         Where predictions go, if they go anywhere.
     """
 
-    def __init__(self, topic: str, kafka: Kafka, sink: TopicSink) -> None:
+    def __init__(self, topic: str, kafka: Kafka, sink: Sink) -> None:
         super().__init__(topic, kafka)
+        if not isinstance(sink, TopicSink):
+            raise TypeError(f"snapshots need a sink of topics, not {type(sink).__name__}")
         self._sink = sink
 
     def write(self, partition: str, snapshot: Checkpoint) -> int:
         """Take a snapshot into the transaction; return its size in bytes."""
-        messages = snapshot_messages(partition, snapshot, self.siblings, self.chunks.get(partition, 0))
-        self._sink.keep(SNAPSHOTS, messages)
+        messages = snapshot_messages(partition, snapshot, self.partition_count, self.chunks.get(partition, 0))
+        self._sink.write_messages(SNAPSHOTS, messages)
         self.chunks[partition] = sum(message.value is not None for message in messages)
         return sum(len(message.value or b"") for message in messages)

@@ -1,25 +1,23 @@
 """A topic as a source of records, shared with the other members of a group.
 
-The group's coordinator gives partitions and takes them away. What was given is paused until the run says
-where to begin; before what is taken goes to another, the run is told, and has until its next poll to save
-what it learned from it.
+The group's coordinator assigns and revokes partitions. An assigned partition is paused until the run decides
+where to start. Before a revoked one goes to another process, the run is told, and has until its next poll to
+save what it learned from it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.coordinator.base import MemberState
+from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from connectors.decoding import Decoder, EventFormat
 from connectors.errors import Failure, Interruption, UnreadableRecords
-from connectors.kafka import sections
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -28,13 +26,57 @@ from connectors.kafka.client import (
     member_name,
     options,
     partition_name,
+    partition_number,
     refresh,
     require_topics,
 )
 from connectors.kafka.group import Group
-from connectors.kafka.listener import Listener, RevokedError
 from connectors.kafka.records import unpack_quickly
-from connectors.stream import MOST, Assigned, Batch, Committed, Polled, Raw
+from connectors.kafka.sections import Kafka, TopicSourceSection
+from connectors.records import MOST, Assigned, Committed, Polled, Raw, RawBatch, Source
+
+
+class RevokedError(Exception):
+    """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Records what the coordinator assigns and revokes, on the client's thread, which must not wait."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.consumer: KafkaConsumer = None
+        self.assigned: set[TopicPartition] = set()
+        self.revoked: set[TopicPartition] = set()
+        self.lost = self.closing = False
+
+    def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """Record what was assigned, paused until the run decides where to start."""
+        with self._lock:
+            self.assigned |= set(assigned)
+        self.consumer.pause(*assigned)
+        for partition in assigned:
+            self.consumer.seek(partition, 0)  # nowhere yet: without it the client asks for a position itself
+
+    def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Record what is revoked, and end the poll."""
+        with self._lock:
+            self.revoked |= set(revoked)
+            self.assigned -= set(revoked)
+        if not self.closing:
+            raise RevokedError  # the client raises it in the poll
+
+    def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
+        """Record that everything was given to others."""
+        self.lost = True
+
+    def take(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Return what was assigned and revoked since the last time."""
+        with self._lock:
+            news = self.assigned, self.revoked
+            self.assigned, self.revoked = set(), set()
+        return news
+
 
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
@@ -53,7 +95,7 @@ def _readable(topic: str) -> Iterator[None]:
         raise UnreadableRecords(f"{topic}: records cannot be read: {what}") from None
 
 
-class TopicSource:
+class TopicSource(Source):
     """The records of those partitions of a topic that the group gives to this process.
 
     Parameters
@@ -71,13 +113,13 @@ class TopicSource:
         If no broker answers.
     """
 
-    def __init__(self, source: sections.TopicSource, kafka: sections.Kafka, member: str) -> None:
+    def __init__(self, source: TopicSourceSection, kafka: Kafka, member: str) -> None:
         self.name, member = source.topic, member_name(member)
         found = options(kafka)
         self._group = Group(found, source.group, member)
         self._listener = Listener()
-        self._unbegun: set[TopicPartition] = set()
-        self._told: dict[TopicPartition, int] = {}  # positions that polls have given
+        self._unstarted: set[TopicPartition] = set()
+        self._polled: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
         self._orphaned = 0  # times in a row that partitions were found to belong to nobody
         session = int(kafka.session_seconds * 1000)
@@ -107,15 +149,15 @@ class TopicSource:
             raise
 
     def poll(self, seconds: float, most: int = MOST) -> Polled:
-        """Return the next records, what the group gave and has not been begun, and what it takes.
+        """Return the next records, assigned partitions that have not been started, and revoked ones.
 
         Raises
         ------
         Interruption
-            If the group has given everything to others already, the topic was made anew, or records cannot be
+            If the group has given everything to others already, the topic was recreated, or records cannot be
             read.
         """
-        polled: Mapping[TopicPartition, Any] = {}
+        polled: Mapping[TopicPartition, Sequence[Raw]] = {}
         with explained("source.topic"), _readable(self.name):
             try:
                 polled = self._consumer.poll(int(seconds * 1000), max_records=most)
@@ -129,12 +171,12 @@ class TopicSource:
             raise Interruption("the group has given the partitions to others")
         self._require_same()
         given, taken = self._listener.take()
-        self._unbegun = (self._unbegun | given) & self._consumer.assignment()
+        self._unstarted = (self._unstarted | given) & self._consumer.assignment()
         for partition in taken:
-            self._told.pop(partition, None)
+            self._polled.pop(partition, None)
         return Polled(
             self._batches(polled),
-            self._describe(self._unbegun),
+            self._describe(self._unstarted),
             [partition_name(p) for p in taken],
             standby=self._consumer.group_metadata().state is MemberState.STABLE
             and not self._consumer.assignment(),
@@ -142,19 +184,19 @@ class TopicSource:
 
     def _require_same(self) -> None:
         """Raise Interruption if the topic is another one than what has been read."""
-        if self._told and identify(self._consumer, self.name) != self._identity:
-            raise Interruption(f"the topic {self.name} was made anew")
+        if self._polled and identify(self._consumer, self.name) != self._identity:
+            raise Interruption(f"the topic {self.name} was recreated")
 
-    def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, Batch]:
+    def _batches(self, polled: Mapping[TopicPartition, Sequence[Raw]]) -> dict[str, RawBatch]:
         """Return what was polled, with the consumer's positions: it has also passed what is no record."""
-        found: dict[str, Batch] = {}
-        for partition, told in self._told.items():
+        found: dict[str, RawBatch] = {}
+        for partition, before in self._polled.items():
             state = self._consumer._subscription.assignment.get(partition)
-            at = state.position.offset if state is not None and state.position is not None else told
+            at = state.position.offset if state is not None and state.position is not None else before
             records = polled.get(partition, ())
-            if records or at > told:
-                self._told[partition] = at
-                found[partition_name(partition)] = Batch(records, at)
+            if records or at > before:
+                self._polled[partition] = at
+                found[partition_name(partition)] = RawBatch(records, at)
         return found
 
     def _describe(self, partitions: set[TopicPartition]) -> list[Assigned]:
@@ -174,16 +216,12 @@ class TopicSource:
             for name, p in zip(names, ordered, strict=True)
         ]
 
-    def decoder(self, form: str, format: EventFormat) -> Decoder:
-        """Return the decoder that is set: a topic says nothing of its records."""
-        return format.decoder(form)
-
     def partitions(self) -> list[str]:
         """Return the names of all partitions of the topic."""
         return [f"{self.name}-{n}" for n in sorted(self._consumer.partitions_for_topic(self.name) or ())]
 
     def _partition(self, name: str) -> TopicPartition:
-        return TopicPartition(self.name, int(name.rpartition("-")[2]))
+        return TopicPartition(self.name, partition_number(name))
 
     def committed(self, partitions: Sequence[str]) -> Mapping[str, Committed]:
         """Return what the group has committed, transactions that are still open waited for."""
@@ -203,8 +241,8 @@ class TopicSource:
         except ValueError:
             raise Interruption(f"the group took {partition} back at once") from None
         self._consumer.resume(place)
-        self._unbegun.discard(place)
-        self._told[place] = position
+        self._unstarted.discard(place)
+        self._polled[place] = position
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
         """Tell the group; False if it is rebalancing."""
@@ -222,11 +260,11 @@ class TopicSource:
     def offsets(self, positions: Mapping[str, Committed]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return positions in the client's words."""
         return {
-            self._partition(name): OffsetAndMetadata(position, note, -1)
-            for name, (position, note) in positions.items()
+            self._partition(name): OffsetAndMetadata(position, metadata, -1)
+            for name, (position, metadata) in positions.items()
         }
 
-    def membership(self) -> Any:
+    def membership(self) -> ConsumerGroupMetadata:
         """Return what proves to a transaction that this process is in the group.
 
         Raises
@@ -240,7 +278,7 @@ class TopicSource:
         return found
 
     def _require_owners(self, mine: int) -> None:
-        """Leave the group if it has forgotten partitions, so that it gives all of them anew.
+        """Leave the group if it has forgotten partitions, so that it assigns all of them again.
 
         A member that comes back under its name gets what it had, which is nothing if the topic was not there,
         and nobody would notice that it is there again.
@@ -254,7 +292,7 @@ class TopicSource:
         if self._orphaned > 1:
             self._group.leave()
             raise Interruption(
-                f"some of the {there} partitions of {self.name} belong to nobody; joining anew"
+                f"some of the {there} partitions of {self.name} belong to nobody; joining again"
             )
 
     def require_identity(self) -> None:
@@ -298,20 +336,14 @@ class TopicSource:
         return found
 
     def confirm(self) -> None:
-        """Ask for the topic's identity once more; raise Interruption if it was made anew.
+        """Ask for the topic's identity once more; raise Interruption if it was recreated.
 
-        The client may read a topic that was made anew for a while before it knows.
+        The client may read a recreated topic for a while before it knows.
         """
-        if self._told:
+        if self._polled:
             with explained("source.topic"):
                 refresh(self._consumer)
             self._require_same()
-
-    def mark(self, positions: Mapping[str, int]) -> None:
-        """Return nothing: a topic is known by its identity."""
-
-    def recognise(self, mark: Any) -> None:
-        """Take any mark."""
 
     def close(self, leaving: bool) -> None:
         """Leave the group; a process that comes back soon keeps its place instead."""

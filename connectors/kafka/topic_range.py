@@ -10,13 +10,13 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
 from connectors.decoding import Decoder, Record
 from connectors.errors import USAGE, Failure, Interruption
+from connectors.files.batches import Broken
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -29,12 +29,12 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.records import unpack_quickly
 from connectors.kafka.sections import Kafka
-from connectors.log import Log
-from connectors.stream import Raw, read_bound
+from connectors.records import Log, Raw, read_bound
 
 _MOST = 5000  # records of one partition that wait for the others
 _PLACES = 10_000  # records whose offsets are remembered, to name them
 _MS = int(PATIENCE * 1000)
+_Offsets = dict[TopicPartition, int]
 
 
 class Placed(NamedTuple):
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 
 
 def lone_consumer(kafka: Kafka) -> KafkaConsumer:
-    """Return a consumer of no group, which is told where to read."""
+    """Return a consumer without a group, which the caller assigns partitions."""
     with explained("kafka"):
         consumer = KafkaConsumer(**options(kafka), auto_offset_reset="none", **READING, max_poll_records=2000)
     unpack_quickly(consumer)
@@ -115,8 +115,9 @@ class TopicRange:
         return {place.partition: (self._begins[place], end) for place, end in self._ends.items()}
 
     def _offsets(
-        self, places: Any, bound: int | datetime | None, first: Any, last: Any, otherwise: Any
-    ) -> Any:
+        self, places: Sequence[TopicPartition], bound: int | datetime | None,
+        first: _Offsets, last: _Offsets, otherwise: _Offsets,
+    ) -> _Offsets:  # fmt: skip
         if bound is None:
             return otherwise
         if isinstance(bound, int):
@@ -127,13 +128,13 @@ class TopicRange:
 
     def __iter__(self) -> Iterator[Placed]:
         consumer = self._consumer
-        waiting: dict[TopicPartition, deque[Any]] = {p: deque() for p in self._ends}
+        waiting: dict[TopicPartition, deque[Raw]] = {p: deque() for p in self._ends}
         consumer.assign(list(waiting))
         for place in waiting:
             consumer.seek(place, self._begins[place])
         while True:
-            open_ends = [p for p in waiting if not waiting[p] and not self._at_end(p)]
-            if open_ends:
+            incomplete = [p for p in waiting if not waiting[p] and not self._at_end(p)]
+            if incomplete:
                 self._fetch(waiting)
                 continue
             ahead = [p for p, records in waiting.items() if records]
@@ -150,7 +151,7 @@ class TopicRange:
             position = self._consumer.position(place, _MS)
         return bool(position >= self._ends[place])
 
-    def _fetch(self, waiting: dict[TopicPartition, deque[Any]]) -> None:
+    def _fetch(self, waiting: dict[TopicPartition, deque[Raw]]) -> None:
         deadline = time.monotonic() + 2 * PATIENCE
         before = sum(self._consumer.position(p) for p in waiting)
         while time.monotonic() < deadline:
@@ -165,16 +166,8 @@ class TopicRange:
         raise Interruption(f"{self.topic} brings no records any more")
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections."""
         self._consumer.close(timeout_ms=1000)
-
-    def __enter__(self) -> TopicRange:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _bound(option: str, text: str | None) -> int | datetime | None:
@@ -197,26 +190,15 @@ class TopicLog(Log):
         Of its events.
     target
         The name of the target, for messages.
-
-    Attributes
-    ----------
-    unreadable, unlabelled
-        Records that could not be decoded, or had no target; they are left out.
     """
 
-    unreadable: int = 0
-    unlabelled: int = 0
+    done: int = 0
 
     def __init__(self, records: TopicRange, decoder: Decoder, target: str) -> None:
         self.name, self.target, self.size = f"topic {records.topic}", target, records.size
         self._records, self._decode, self.format = records, decoder, decoder.format
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
-        self._seen = 0
-
-    @property
-    def done(self) -> int:
-        """Return how many records have been read."""
-        return self._seen
+        self.done, self.broken = 0, Broken()
 
     def place(self, line: int) -> str:
         """Return how messages name a record that was read lately."""
@@ -224,14 +206,15 @@ class TopicLog(Log):
 
     def __iter__(self) -> Iterator[Record]:
         for partition, raw in self._records:
-            self._seen += 1
+            self.done += 1
+            place = f"{partition}, offset {raw.offset}"
             try:
                 event = self._decode(raw.value or b"")
-            except ValueError:
-                self.unreadable += 1
+            except ValueError as error:
+                self.broken.note(place, str(error))
                 continue
             if event.target is None:
-                self.unlabelled += 1
+                self.broken.miss(place, self.target, event.fields)
                 continue
-            self._places.append((self._seen, f"{partition}, offset {raw.offset}"))
-            yield Record(self._seen, event.fields, event.target)
+            self._places.append((self.done, place))
+            yield Record(self.done, event.fields, event.target)

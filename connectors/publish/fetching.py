@@ -1,18 +1,75 @@
-"""Published models as readers get them: the newest one that is whole."""
+"""Published models: the newest whole one of a topic, and its version.
+
+A version says up to which offset a model has learned each partition, and of which topic. It is at least
+another one if it has learned as much of every partition. So versions have an order that does not depend on
+when or by whom a model was merged; the same version is the same model, to the byte.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from contextlib import closing
+from typing import NamedTuple
 
+from connectors.daemon.start_position import same_identity
 from connectors.errors import USAGE, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.sections import Kafka
-from connectors.publish.version import Version, read
 from streamk.learners import Learner
 from streamk.learners.loading import loads
 
-PARTITION = 0  # of the topic, where all published models are
+PARTITION = 0  # of the topic, which holds all published models
+
+
+class Place(NamedTuple):
+    """Up to where a partition was learned, and of which topic (another one if it was recreated)."""
+
+    position: int
+    identity: str = ""
+
+
+Version = dict[str, Place]
+
+
+def read(values: object) -> Version:
+    """Return the version in what :func:`write` returned, empty if it is none.
+
+    >>> read({"clicks-0": [500, "XnT2/q8Lk"]})
+    {'clicks-0': Place(position=500, identity='XnT2/q8Lk')}
+    """
+    if not isinstance(values, dict):
+        return {}
+    try:
+        found = {name: Place(*place) for name, place in values.items()}
+    except TypeError:
+        return {}
+    return found if all(type(place.position) is int for place in found.values()) else {}
+
+
+def write(version: Mapping[str, Place]) -> dict[str, list[int | str]]:
+    """Return a version as values of JSON."""
+    return {name: list(version[name]) for name in sorted(version)}
+
+
+def goes_back(version: Version, before: Version, identity: str) -> str:
+    """Return what a version has learned less of than the one before, as a sentence; empty if nothing.
+
+    What was learned of a topic that was recreated since does not count: ``identity`` is the present one's.
+
+    >>> goes_back({"clicks-0": Place(400, "t1")}, {"clicks-0": Place(500, "t1")}, "t1")
+    'clicks-0 is known up to 400, and was up to 500'
+    >>> goes_back({"clicks-0": Place(400, "t2")}, {"clicks-0": Place(500, "t1")}, "t2")
+    ''
+    """
+    for name, place in sorted(before.items()):
+        now = version.get(name)
+        if now is not None and same_identity(now.identity, place.identity):
+            if now.position < place.position:
+                return f"{name} is known up to {now.position}, and was up to {place.position}"
+        elif same_identity(place.identity, identity):
+            return f"{name} is not known, and was up to {place.position}"
+    return ""
 
 
 class Published(NamedTuple):
@@ -30,7 +87,7 @@ class Published(NamedTuple):
 
     name: str
     model: bytes
-    about: dict[str, Any]
+    about: Mapping[str, object]
     chunks: int
 
     @property
@@ -39,7 +96,7 @@ class Published(NamedTuple):
         return read(self.about.get("partitions"))
 
     def learner(self) -> Learner:
-        """Return the model, made anew."""
+        """Return the model, as a new object."""
         return loads(self.model, f"the published model {self.name}")
 
 
@@ -51,9 +108,9 @@ def fetch(topic: str, kafka: Kafka | None = None, name: str | None = None) -> Pu
     topic
         Where ``streamk publish`` writes.
     kafka
-        The brokers, and how to be let in.
+        The brokers, and how to log in.
     name
-        Of the model; it may be left out where the topic has but one.
+        Of the model; not needed where the topic has only one.
 
     Raises
     ------
@@ -62,17 +119,17 @@ def fetch(topic: str, kafka: Kafka | None = None, name: str | None = None) -> Pu
     Interruption
         If no broker answers.
     """
-    with CompactedTopic(topic, "TOPIC", options(kafka or Kafka())) as compacted:
+    with closing(CompactedTopic(topic, "TOPIC", options(kafka or Kafka()))) as compacted:
         found = compacted.newest(None if name is None else [name], PARTITION).values
     if name is None and len(found) > 1:
-        raise Failure(USAGE, f"--name: {topic} has the models {', '.join(sorted(found))}; say which")
+        raise Failure(USAGE, f"--name: {topic} has the models {', '.join(sorted(found))}; name one")
     if not found:
         raise Failure(USAGE, f"{topic} holds no whole model{'' if name is None else ' ' + repr(name)}")
-    ((called, value),) = found.items()
-    return Published(called, value.body, value.about, value.chunks)
+    ((found_name, value),) = found.items()
+    return Published(found_name, value.body, value.about, value.chunks)
 
 
 def published(compacted: CompactedTopic, name: str) -> Published | None:
-    """Return the newest published model, None if there is none; what transactions may hide is waited for."""
+    """Return the newest published model once open transactions have ended, None if there is none."""
     value = compacted.settled([name], PARTITION).get(name)
     return None if value is None else Published(name, value.body, value.about, value.chunks)

@@ -1,25 +1,123 @@
-"""Publishing: read the snapshots, merge, write the merged model to a topic and a file."""
+"""Publishing: read the snapshots of all partitions, merge them, write one model to a topic and a file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-from connectors.errors import POSITION, USAGE, Failure
-from connectors.kafka.chunks import cut
+from connectors.daemon.checkpoint import Checkpoint
+from connectors.daemon.learning import restored
+from connectors.daemon.state_backend import other_owner
+from connectors.errors import CHECKPOINT, POSITION, USAGE, Failure
 from connectors.kafka.client import describe, options
-from connectors.kafka.compacted import CompactedTopic
-from connectors.kafka.sections import TopicSource
+from connectors.kafka.compacted import CompactedTopic, cut
+from connectors.kafka.sections import TopicSourceSection
+from connectors.kafka.sink import TransactionalWriter
 from connectors.kafka.snapshots import SnapshotReader
-from connectors.kafka.transactions import Transactions
-from connectors.publish.fetching import PARTITION, published
-from connectors.publish.merging import Merged, Row, merged
-from connectors.publish.version import Version, goes_back, read
-from connectors.settings import Settings, Snapshots
+from connectors.publish.fetching import PARTITION, Place, Version, goes_back, published, read, write
+from connectors.settings import Settings
 from streamk import model_file
-from streamk.learners.loading import loads_with_extra
+from streamk.distributed.merging import Merging
+from streamk.learners import Learner
+from streamk.learners.loading import loads, loads_with_extra
+
+
+class About(TypedDict):
+    """What a published model says of itself; ``partitions`` is its version."""
+
+    source: str
+    partitions: dict[str, list[int | str]]
+    events: int
+    learns: bool
+
+
+class Row(NamedTuple):
+    """A partition: up to where its model has learned it, how much, and how large it is; None without one."""
+
+    partition: str
+    position: int | None = None
+    learned: int | None = None
+    bytes: int | None = None
+
+
+class Merged(NamedTuple):
+    """A model of all partitions.
+
+    Attributes
+    ----------
+    model
+        The bytes of a model file, which has ``about`` in its header as ``extra``.
+    about
+        ``source``, ``partitions`` (the version), ``events``, and whether it ``learns``.
+    """
+
+    model: bytes
+    about: About
+    version: Version
+    rows: list[Row]
+
+
+def merged(
+    source: TopicSourceSection,
+    partitions: Sequence[str],
+    snapshots: Mapping[str, Checkpoint],
+    blank: Learner,
+    learns: bool = False,
+) -> Merged:
+    """Merge models in a tree whose shape depends on the number of partitions alone.
+
+    Parameters
+    ----------
+    source, partitions
+        Of the settings, and the names of the topic's partitions in order.
+    snapshots
+        Of those that have one.
+    blank
+        A learner of the same settings without events.
+    learns
+        Whether the model can learn on; otherwise it is the one to deploy where no labels come (``frozen()``).
+
+    Raises
+    ------
+    Failure
+        If the models are not of these settings, or cannot be merged.
+    """
+    tree, rows, version = Merging(blank.to_bytes(), len(partitions)), [], {}
+    for leaf, name in enumerate(partitions):
+        snapshot = snapshots.get(name)
+        model = None
+        if snapshot is not None:
+            progress = snapshot.partitions[name]
+            model = _leaf(source, name, snapshot, blank)
+            version[name] = Place(progress.position, progress.identity)
+            size = sum(map(len, snapshot.parts.values()))
+            rows.append(Row(name, progress.position, progress.learned, size))
+        else:
+            rows.append(Row(name))
+        try:
+            tree.put(leaf, model)
+        except ValueError as error:
+            raise Failure(USAGE, f"the models of the partitions cannot be merged: {error}") from None
+    learner = loads(tree.model())
+    made = tree.model() if learns else learner.frozen().to_bytes()
+    header, arrays = model_file.unpack(made, "the merged model")
+    about = About(source=source.topic, partitions=write(version), events=learner.events, learns=learns)
+    return Merged(model_file.pack({**header, "extra": about}, arrays), about, version, rows)
+
+
+def _leaf(source: TopicSourceSection, name: str, snapshot: Checkpoint, blank: Learner) -> bytes | None:
+    """Return the model of a partition with nothing waiting for its block, None if it has learned nothing."""
+    where = f"the snapshot of {name}"
+    if other := other_owner(snapshot, source.topic, source.group):
+        raise Failure(CHECKPOINT, f"{where} {other}")
+    try:
+        learner = restored(snapshot.parts, blank)
+    except ValueError as error:
+        raise Failure(CHECKPOINT, f"{where} {error}; put the settings back") from None
+    learner.flush()
+    return learner.to_bytes() if learner.events else None
 
 
 class Target(NamedTuple):
@@ -28,9 +126,11 @@ class Target(NamedTuple):
     Attributes
     ----------
     force
-        Whether a model that knows less may replace one that knows more.
+        Whether a model that has learned less may replace one that has learned more.
     learns
         Whether the model can learn on.
+    snapshots
+        The topic of the snapshots to merge.
     """
 
     topic: str | None
@@ -38,6 +138,7 @@ class Target(NamedTuple):
     path: Path | None
     force: bool = False
     learns: bool = False
+    snapshots: str = ""
 
 
 class Outcome(NamedTuple):
@@ -68,50 +169,50 @@ def target_of(
         If that is nowhere, or the settings have no snapshots.
     """
     source = settings.source
-    if settings.snapshots is None or not isinstance(source, TopicSource):
+    if settings.snapshots is None or not isinstance(source, TopicSourceSection):
         raise Failure(USAGE, "snapshots: only models of partitions are published; see [snapshots]")
     if to is None and path is None:
         raise Failure(USAGE, "say where to publish: --to TOPIC, -o FILE, or both")
     if to in (settings.snapshots.topic, source.topic):
         raise Failure(USAGE, f"--to {to}: the settings use this topic otherwise; name one of its own")
-    return Target(to, name or source.topic, path, force, learns)
+    return Target(to, name or source.topic, path, force, learns, settings.snapshots.topic)
 
 
 def publish(settings: Settings, target: Target) -> Outcome:
-    """Publish what the newest snapshots know together.
+    """Publish what the newest snapshots have learned together.
 
     Raises
     ------
     Failure
-        If what is published already knows more, or the models cannot be merged.
+        If a published model has learned more, or the models cannot be merged.
     Interruption
         If no broker answers.
     """
-    source, snapshots = settings.source, settings.snapshots
-    assert isinstance(source, TopicSource)
-    assert isinstance(snapshots, Snapshots)
+    source = TopicSourceSection.of(settings.source)
     with ExitStack() as stack:
-        before: dict[str, dict[str, Any]] = {}
-        chunks, transactions = 0, None
+        before: dict[str, Mapping[str, object]] = {}
+        chunks, writer = 0, None
         if target.topic is not None:
-            # before anything is read: who began to publish earlier can then no longer replace what comes
-            compacted = stack.enter_context(CompactedTopic(target.topic, "--to", options(settings.kafka)))
+            # before anything is read: an earlier publisher can then no longer replace what comes
+            compacted = CompactedTopic(target.topic, "--to", options(settings.kafka))
+            stack.callback(compacted.close)
             name = f"streamk-publish-{target.topic}-{target.name}"
-            transactions = stack.enter_context(Transactions(settings.kafka, name, "--to"))
+            writer = TransactionalWriter(settings.kafka, name, "--to")
+            stack.callback(writer.close)
             if (there := published(compacted, target.name)) is not None:
                 before[target.topic], chunks = there.about, there.chunks
         if target.path is not None and target.path.exists():
             before[str(target.path)] = _about(target.path)
         partitions, identity = describe(source.topic, "source.topic", options(settings.kafka))
-        reader = stack.enter_context(SnapshotReader(snapshots.topic, settings.kafka))
+        reader = stack.enter_context(closing(SnapshotReader(target.snapshots, settings.kafka)))
         found = merged(source, partitions, reader.all(partitions), settings.learner.build(), target.learns)
         if not found.version:
-            raise Failure(USAGE, f"{snapshots.topic} has no snapshot of {source.topic} yet")
+            raise Failure(USAGE, f"{target.snapshots} has no snapshot of {source.topic} yet")
         _require_progress(found.version, before, identity, target.force)
         written = []
-        if transactions is not None and before.get(str(target.topic)) != found.about:
+        if writer is not None and before.get(str(target.topic)) != found.about:
             messages = cut(target.name, found.model, found.about, PARTITION, chunks)
-            transactions.write(str(target.topic), messages)
+            writer.write(str(target.topic), messages)
             written.append(str(target.topic))
         if target.path is not None and before.get(str(target.path)) != found.about:
             model_file.write(target.path, *model_file.unpack(found.model, "the merged model"))
@@ -119,22 +220,22 @@ def publish(settings: Settings, target: Target) -> Outcome:
     return Outcome(found, written)
 
 
-def _about(path: Path) -> dict[str, Any]:
+def _about(path: Path) -> Mapping[str, object]:
     """Return what a published model in a file says of itself, nothing if it is something else."""
     try:
-        extra: Any = loads_with_extra(path.read_bytes(), str(path))[1]
+        extra = loads_with_extra(path.read_bytes(), str(path))[1]
     except ValueError:
         return {}
     return extra if isinstance(extra, dict) else {}
 
 
 def _require_progress(
-    version: Version, before: Mapping[str, dict[str, Any]], identity: str, force: bool
+    version: Version, before: Mapping[str, Mapping[str, object]], identity: str, force: bool
 ) -> None:
     for place, was in before.items():
         if not force and (less := goes_back(version, read(was.get("partitions")), identity)):
             raise Failure(
                 POSITION,
-                f"{place} has a model that knows more: {less}. After `streamk reset` that is so until the "
-                "events have been learned again; --force replaces it",
+                f"{place} has a model that has learned more: {less}. After `streamk reset` that is so until "
+                "the events have been learned again; --force replaces it",
             )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.files.opening import HEAD, is_pipe
-from connectors.log import Log
+from connectors.files.open_file import HEAD, is_pipe
+from connectors.records import Log
 from streamk.arrays import Json
 
 

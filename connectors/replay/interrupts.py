@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from connectors.files.batches import Batch
-from connectors.log import Log
+from connectors.records import Log
 
 
 class Interruptible:

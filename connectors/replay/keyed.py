@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from connectors.decoding import EventFormat, Record, skipped
 from connectors.files.batches import EXAMPLES
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.reading import interpret
 from streamk.prequential.moments import moment
 
@@ -49,7 +49,7 @@ class KeyedLog(ReplayLog):
     Parameters
     ----------
     files, format, strict
-        See :class:`connectors.files.replayed.ReplayLog`; ``verbatim`` of the format begins with the key.
+        See :class:`connectors.files.log.ReplayLog`; ``verbatim`` of the format begins with the key.
     """
 
     def __init__(self, files: str | Sequence[str], format: EventFormat, strict: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from connectors.decoding import EventFormat, Record
 from connectors.files.batches import EXAMPLES
-from connectors.log import Log
+from connectors.records import Log
 from connectors.replay.keyed import Label, key_text, labels_of
 from connectors.replay.reading import LOOK, InferredLabels, TaskError
 from streamk.arrays import Json

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from connectors.connector import connector_of
 from connectors.decoding import EventFormat
 from connectors.errors import Interruption
-from connectors.files.opening import is_pipe
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
+from connectors.files.open_file import is_pipe
 from connectors.kafka.sections import Kafka
-from connectors.log import Log
+from connectors.records import Log
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Learner
@@ -113,7 +113,7 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
         records = TopicRange(topic, Kafka(servers=servers.split(",")), how.start, how.end)
     except Interruption as error:
         raise Interruption(f"{error}; it was asked in plain text and without a login: {more}") from None
-    with records:
+    with contextlib.closing(records):
         yield TopicLog(records, how.format.decoder(how.form or "json"), how.target or "")
 
 

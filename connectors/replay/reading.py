@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from connectors.decoding import Places, Record, target_number
-from connectors.near_names import suggestion
+from connectors.names import suggestion
 from connectors.values import label
 from streamk.arrays import Json
 from streamk.prequential import replaying

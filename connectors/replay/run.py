@@ -11,7 +11,7 @@ from typing import Any
 from connectors.decoding import Places, Record
 from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
-from connectors.log import Log
+from connectors.records import Log
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog

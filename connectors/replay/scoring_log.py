@@ -9,7 +9,7 @@ import numpy as np
 
 from connectors.decoding import Record
 from connectors.files.batches import EXAMPLES, Batch
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.reading import interpret
 from streamk.arrays import Json
 from streamk.metrics.classes import ClassSums

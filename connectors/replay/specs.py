@@ -25,7 +25,7 @@ from connectors.learners import (
     parameter_names,
     read_parameter,
 )
-from connectors.near_names import near_file, nearest
+from connectors.names import near_file, nearest
 from connectors.replay.contenders import present
 from streamk.arrays import Json
 from streamk.encoding.fields import Event

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.log import Log
+from connectors.records import Log
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
 from connectors.replay.recommendation import recommendation

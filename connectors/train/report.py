@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from connectors.connector import MeasuredShard
+from connectors.values import Fields
 from streamk.distributed import Advance, Round, Trained
 from streamk.metrics.metric import METRICS
 
@@ -38,7 +39,7 @@ def lines(console: Console, headline: str) -> Iterator[Watch]:
 
 
 @contextmanager
-def bars(console: Console, shards: Sequence[Any], headline: str) -> Iterator[Watch]:
+def bars(console: Console, shards: Sequence[MeasuredShard], headline: str) -> Iterator[Watch]:
     """Draw a bar for every shard and one line of the last round, in place."""
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, TextColumn("{task.fields[note]}"), console=console, transient=True) as drawing:
@@ -57,7 +58,7 @@ def bars(console: Console, shards: Sequence[Any], headline: str) -> Iterator[Wat
         yield watch
 
 
-def result(trained: Trained, shards: int) -> dict[str, Any]:
+def result(trained: Trained, shards: int) -> Fields:
     """Return what ``--json`` prints."""
     curve = trained.curve
     return {

@@ -1,21 +1,25 @@
-"""Shards of logs: whole files, blocks of one, or the records of one that fall to a hash.
+"""Shards of logs: how files are cut, and how a shard reads its records.
 
-Their events are those of ``streamk replay``: the same reader, the same types, the same reading of targets.
+A file is cut into blocks at the ends of records, or its records are distributed by a hash of their numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from connectors.decoding import EventFormat, Record
 from connectors.files.batches import Batch
-from connectors.files.log import Records, records_of
-from connectors.files.opening import Opened
+from connectors.files.lines import Lines
+from connectors.files.open_file import OpenFile
+from connectors.files.parquet import ParquetRecords
+from connectors.files.records import Records, records_of
 from connectors.replay.reading import InferredLabels, interpret
+from connectors.values import Fields
 from streamk.distributed import Chunk
 from streamk.features.counter import GOLDEN64, mix64_int
 
@@ -29,6 +33,9 @@ def hash_of(number: int) -> int:
     return mix64_int((number + 1) * GOLDEN64)
 
 
+Position = list[Any]  # byte, line, record, how many were skipped, and why the first
+
+
 @dataclass
 class _Reading:
     """Where a shard stands, and what it has read since: a position and the rows of a chunk."""
@@ -40,15 +47,15 @@ class _Reading:
     example: str
 
     def __post_init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.targets: list[Any] = []
+        self.rows: list[Fields] = []
+        self.targets: list[object] = []
         self.lines: list[int] = []
 
     def skip(self, example: str, count: int = 1) -> None:
         self.skipped += count
         self.example = self.example or example
 
-    def position(self) -> list[Any]:
+    def position(self) -> Position:
         return [self.byte, self.line, self.record, self.skipped, self.example]
 
 
@@ -68,7 +75,7 @@ class LogShard:
         Which field is what, with the types of all fields, and ``"classification"`` or ``"regression"``.
     block
         First byte, byte after the last one, and lines before the first; None means the whole file. Both are
-        at the beginning of a record (:mod:`connectors.train.blocks`). Of Parquet, rows.
+        at the beginning of a record (:mod:`connectors.train.shards`). Of Parquet, rows.
     part
         Which shard of how many by the hash of a record's number; None means every record.
     strict
@@ -105,7 +112,7 @@ class LogShard:
         """Return how messages name a line."""
         return f"{self.path}, line {line}"
 
-    def read(self, position: Any, count: int) -> Chunk:
+    def read(self, position: Position | None, count: int) -> Chunk:
         """Return at most ``count`` events from a position on.
 
         Raises
@@ -115,7 +122,7 @@ class LogShard:
         OSError
             If the file cannot be read.
         """
-        with closing(Opened(self.path)) as file:
+        with closing(OpenFile(self.path)) as file:
             file.look(encoding=self.format.encoding)
             records = records_of(file, self.format)
             reading = self._begun(records, position)
@@ -142,7 +149,7 @@ class LogShard:
                 reading.rows, reading.targets, position, ended, None, reading.lines, strict=self.strict
             )
 
-    def _begun(self, records: Records, position: Any) -> _Reading:
+    def _begun(self, records: Records, position: Position | None) -> _Reading:
         """Go to a position."""
         if position is not None:
             byte, line, record, skipped, example = position
@@ -193,14 +200,143 @@ class LogShard:
     def _takes(self, number: int) -> bool:
         return self.part is None or hash_of(number) % self.part[1] == self.part[0]
 
-    def done(self, position: Any) -> float:
+    def done(self, position: Position) -> float:
         """Return which part of the bytes is before a position, from 0 to 1; a guess if it is compressed."""
         start, stop = (0, Path(self.path).stat().st_size) if self.block is None else self.block[:2]
         done: float = (position[0] - start) / max(stop - start, 1)
         return min(max(done, 0.0), 1.0)
 
 
-def skipped_of(positions: Sequence[Any]) -> tuple[int, str]:
+def skipped_of(positions: Sequence[object]) -> tuple[int, str]:
     """Return how many records the shards of files skipped, by their positions, and why the first of them."""
     own = [position for position in positions if isinstance(position, list) and len(position) == 5]
     return sum(position[3] for position in own), next((position[4] for position in own if position[4]), "")
+
+
+BY = ("blocks", "hash", "file")
+_PART = 1 << 22  # bytes looked at once
+Block = tuple[int, int, int]
+
+
+def shards_of(
+    paths: Sequence[str],
+    format: EventFormat,
+    task: str,
+    by: str,
+    count: int,
+    strict: bool = False,
+    whole: bool = False,
+) -> list[LogShard]:
+    """Return the shards of some files.
+
+    Parameters
+    ----------
+    paths
+        CSV, JSON lines, MessagePack or Parquet, plain or compressed.
+    format, task, strict, whole
+        As of :class:`connectors.train.shards.LogShard`.
+    by
+        ``"file"``, each a shard; ``"blocks"``, plain files and Parquet in blocks of about the same size,
+        others whole; ``"hash"``, one file by the hash of each record's number.
+    count
+        How many shards, about: a file makes one at least, and no block is empty.
+
+    Raises
+    ------
+    ValueError
+        If ``by`` is none of these, or does not fit the files.
+    """
+    if by not in BY:
+        raise ValueError(f"--by {by}: use {' or '.join(BY)}")
+    if by == "hash" and len(paths) > 1:
+        raise ValueError("--by hash is for one log; use --by blocks")
+    sizes = [Path(path).stat().st_size for path in paths]
+    shards: list[LogShard] = []
+    before = "."
+    for path, size in zip(paths, sizes, strict=True):
+        share = max(1, round(count * size / max(sum(sizes), 1))) if by == "blocks" else 1
+        with closing(OpenFile(path)) as file:
+            file.look(encoding=format.encoding)
+            if not file.form:
+                continue
+            own = replace(format, encoding=file.encoding)
+            records = records_of(file, own, before)
+            if isinstance(records, Lines) and records.form == "csv":
+                before = records.dialect.decimal
+                own = replace(own, **records.dialect._asdict())
+            if by == "hash":
+                return [LogShard(path, own, task, None, (k, count), strict, whole) for k in range(count)]
+            parts = (
+                [None]
+                if share == 1 and not isinstance(records, ParquetRecords)
+                else _blocks(path, file, records, share)
+            )
+        shards += [LogShard(path, own, task, block, None, strict, whole) for block in parts]
+    return shards
+
+
+def blocks(path: str, count: int, format: EventFormat) -> list[Block | None]:
+    """Return first byte, byte after the last, and lines before, of at most ``count`` blocks of records.
+
+    A line that ends is the end of a record, unless it is CSV and there are quotes: then a field may hold line
+    ends, and the records are read one by one to find where they begin. Parquet is cut between row groups. A
+    compressed file, or one of MessagePack, is one block, None.
+    """
+    with closing(OpenFile(path)) as file:
+        file.look(encoding=format.encoding)
+        return _blocks(path, file, records_of(file, format), count)
+
+
+def _blocks(path: str, file: OpenFile, records: Records, count: int) -> list[Block | None]:
+    if isinstance(records, ParquetRecords):
+        groups = len(records.starts) - 1
+        ends = [records.starts[groups * k // count] for k in range(count + 1)]
+        return [(a, b, a) for a, b in pairwise(ends) if a < b]
+    if not isinstance(records, Lines) or file.compressed:
+        return [None]
+    size, begins, line = Path(path).stat().st_size, records.begins, records.line
+    wanted = [begins + (size - begins) * k // count for k in range(1, count)]
+    with Path(path).open("rb") as raw:
+        if records.form == "csv" and _has_quotes(raw, begins):
+            found = _record_ends(records, wanted)
+        else:
+            found = _line_ends(raw, begins, line, wanted)
+    starts = [(begins, line), *(end for end in found if begins < end[0] < size)]
+    stops = [byte for byte, _ in starts[1:]] + [size]
+    return [(byte, stop, line) for (byte, line), stop in zip(starts, stops, strict=True)]
+
+
+def _has_quotes(raw: BinaryIO, begins: int) -> bool:
+    raw.seek(begins)
+    while part := raw.read(_PART):
+        if b'"' in part:
+            return True
+    return False
+
+
+def _line_ends(raw: BinaryIO, begins: int, line: int, wanted: Sequence[int]) -> list[tuple[int, int]]:
+    """Return where the first line begins at or after each byte that is wanted, and the lines before it."""
+    raw.seek(begins)
+    at, found = begins, []
+    for byte in wanted:
+        if byte <= at:
+            continue
+        left = byte - 1 - at  # a line may begin at this very byte
+        while left and (part := raw.read(min(left, _PART))):
+            left, at, line = left - len(part), at + len(part), line + part.count(b"\n")
+        rest = raw.readline()
+        at, line = at + len(rest), line + 1
+        found.append((at, line))
+    return found
+
+
+def _record_ends(records: Lines, wanted: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the same of records."""
+    found, left = [], list(wanted)
+    while left and (frame := records.frame(assemble=False)) is not None:
+        base = records.position - int(frame.cells.ends[frame.rows - 1])
+        for end, line in zip(frame.cells.ends[: frame.rows].tolist(), frame.lines.tolist(), strict=True):
+            if left and base + end >= left[0]:
+                found.append((base + end, line))
+                left = [byte for byte in left if byte > base + end]
+    return found

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.decoding import Event, Record
+from connectors.decoding import Decoder, Event, Record
 from connectors.errors import Failure, Interruption
-from connectors.kafka.client import PATIENCE, explained, identify, partition_name
+from connectors.kafka.client import PATIENCE, explained, identify, partition_name, records_between
 from connectors.kafka.topic_range import TopicRange, lone_consumer
+from connectors.records import Raw
 from connectors.replay.reading import interpret
 from connectors.settings import Settings
-from connectors.stream import Raw
 from streamk.distributed import Chunk
 
 _MS = int(PATIENCE * 1000)
-_QUIET = 2 * PATIENCE  # seconds without a record after which a partition is taken to bring none any more
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class TopicShard:
     def _place(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    def read(self, position: Any, count: int) -> Chunk:
+    def read(self, position: int | None, count: int) -> Chunk:
         """Return at most ``count`` events from an offset on.
 
         Raises
@@ -72,11 +70,11 @@ class TopicShard:
         OSError
             If the brokers do not answer.
         """
-        rows: list[Any] = []
-        targets: list[Any] = []
+        rows: list[object] = []
+        targets: list[object] = []
         weights: list[float] = []
         lines: list[int] = []
-        after = self.begins if position is None else int(position)
+        after = self.begins if position is None else position
         decode = self.settings.decoder()
         try:
             for raw, next_offset in self._records(after):
@@ -97,18 +95,18 @@ class TopicShard:
         strict = self.settings.dead_letters is None
         return Chunk(rows, targets, after, after >= self.ends, weights, lines, strict=strict)
 
-    def _event(self, raw: Raw, decode: Any) -> Event | None:
-        """Return the event of a record, None if it is left out."""
+    def _event(self, raw: Raw, decode: Decoder) -> Event | None:
+        """Return the event of a record, None if it is skipped."""
         if raw.value is None and self.settings.events.tombstones == "skip":
             return None
         try:
-            event: Event = decode(raw.value or b"")
+            event = decode(raw.value or b"")
         except ValueError as error:
             if self.settings.dead_letters is not None:
                 return None
             raise ValueError(
                 f"{self._places().place(raw.offset)}: {error}. With [dead_letters] in the settings such "
-                "records are left out"
+                "records are skipped"
             ) from None
         return None if event.target is None else event
 
@@ -117,26 +115,9 @@ class TopicShard:
 
     def _records(self, start: int) -> Iterator[tuple[Raw | None, int]]:
         """Yield each record and the offset after it, and at the end None and the offset where that is."""
-        if start >= self.ends:
-            return
-        with self._consumer(start) as consumer:
-            at, quiet = start, 0.0
-            while at < self.ends:
-                with explained("source.topic"):
-                    polled = consumer.poll(500).get(self._place, [])
-                    passed = consumer.position(self._place, _MS)
-                for raw in polled:
-                    if raw.offset >= self.ends:
-                        yield None, self.ends
-                        return
-                    at = raw.offset + 1
-                    yield raw, at
-                quiet = 0.0 if polled or passed > at else quiet + 0.5
-                if passed > at:  # markers of transactions, and what was undone or compacted away
-                    at = passed
-                    yield None, at
-                if quiet > _QUIET:
-                    raise Interruption(f"{partition_name(self._place)} brings no records after {at - 1}")
+        if start < self.ends:
+            with self._consumer(start) as consumer:
+                yield from records_between(consumer, self._place, start, self.ends, "source.topic")
 
     @contextlib.contextmanager
     def _consumer(self, start: int) -> Iterator[KafkaConsumer]:
@@ -148,16 +129,14 @@ class TopicShard:
                 first = consumer.beginning_offsets([self._place], _MS)[self._place]
                 found = identify(consumer, self.topic)
             if found != self.identity:
-                raise ValueError(f"the topic was deleted and made anew ({found}, not {self.identity})")
+                raise ValueError(f"the topic was deleted and recreated ({found}, not {self.identity})")
             if first > start:
                 raise ValueError(f"offsets {start} to {first - 1} have been deleted before they were learned")
-            consumer.seek(self._place, start)
             yield consumer
 
-    def done(self, position: Any) -> float:
+    def done(self, position: int) -> float:
         """Return which part of the offsets is before a position, from 0 to 1."""
-        done: float = (position - self.begins) / max(self.ends - self.begins, 1)
-        return done
+        return (position - self.begins) / max(self.ends - self.begins, 1)
 
 
 @dataclass(frozen=True)
@@ -181,5 +160,5 @@ def topic_shards(settings: Settings, start: str | None, end: str | None) -> list
     Interruption
         If no broker answers.
     """
-    with TopicRange(settings.source.place, settings.kafka, start, end) as records:
+    with contextlib.closing(TopicRange(settings.source.place, settings.kafka, start, end)) as records:
         return [TopicShard(settings, n, a, b, records.identity) for n, (a, b) in records.bounds.items()]

@@ -1,9 +1,9 @@
 import pytest
 
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 
 
 @pytest.fixture
 def store(tmp_path):
-    with Store(tmp_path / "kept").locked() as store:
+    with CheckpointStore(tmp_path / "kept").locked() as store:
         yield store

@@ -1,7 +1,7 @@
 """Decoders and logs by the fields that a test sets."""
 
 from connectors.decoding import EventFormat
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 
 
 def decoder_of(form, target=None, **more):

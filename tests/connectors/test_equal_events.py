@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from connectors.decoding import EventFormat
 from connectors.errors import Failure
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.files.source import FileSource
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.reading import LOOK, decide_task
-from connectors.train.blocks import shards_of
+from connectors.train.shards import shards_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 REAL = {
@@ -130,7 +130,7 @@ def require_bulk_equal(decode, values):
 
 def of_daemon(path, form, target="y"):
     source = FileSource(Path(path), form, False, EventFormat(target))
-    decode = source.decoder(form, EventFormat(target))
+    decode = source.decoder
     source.poll(0)
     source.begin(source.name, source.begins)
     found, skipped = [], 0

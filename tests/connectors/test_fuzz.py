@@ -11,14 +11,13 @@ import msgspec
 import pytest
 
 from connectors.cli.check import check
-from connectors.daemon.learning import Learning
-from connectors.daemon.reloading import LiveSettings
-from connectors.daemon.run import run
+from connectors.daemon.learning import SingleLearning
+from connectors.daemon.run import LiveSettings, run
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import EXIT_CODES, Failure
+from connectors.records import Raw
 from connectors.settings import Settings
 from connectors.settings_file import load
-from connectors.stream import Raw
 
 from .test_settings import SECTIONS
 
@@ -110,7 +109,7 @@ def operator(form, directory):
             "limits": {"consecutive": 10**9, "ratio": 1.0, "labels": 50, "names": 200},
         }
     )  # fmt: skip
-    return Learning(settings, settings.decoder(), Telemetry("classification"))
+    return SingleLearning(settings, settings.decoder(), Telemetry())
 
 
 def value(rng, depth=0):

@@ -12,7 +12,7 @@ from connectors import registry, settings
 from connectors.cli import app
 from connectors.connector import Connector, by_connector, connector_of
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.registry import REGISTRY, Entry, tables
 from connectors.sections import PredictionSection, SinkSection, SourceSection
 
@@ -69,7 +69,10 @@ def test_commands_do_not_compare_kinds_of_sections():
 def counter(monkeypatch):
     """A registry with one line more."""
     entry = Entry(
-        toy_connector.CounterSource, toy_connector.NoSink, toy_connector.NoPredictions, toy_connector.__name__
+        toy_connector.CounterSection,
+        toy_connector.NoSink,
+        toy_connector.NoPredictions,
+        toy_connector.__name__,
     )
     monkeypatch.setitem(REGISTRY, "counter", entry)
     settings.Settings.model_rebuild(force=True)
@@ -98,7 +101,7 @@ def test_a_new_source_is_one_file_and_one_line(counter, tmp_path):
     assert done.exit_code == 0, done.output
     predictions = list(map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()))
     assert [row["offset"] for row in predictions] == list(range(250))
-    path = Store(tmp_path / "checkpoints").paths()[-1]
+    path = CheckpointStore(tmp_path / "checkpoints").paths()[-1]
     assert Checkpoint.read(path).partitions["counter to 250"].position == 250
     replayed = run("replay", str(config), "--json", "--baseline", "none")
     assert json.loads(replayed.stdout)["events"] == 250

@@ -16,7 +16,7 @@ from connectors import settings
 from connectors.decoding import Event
 from connectors.errors import USAGE, Failure
 from connectors.files.sections import PredictionFile
-from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
+from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.learners import LEARNERS
 from connectors.settings import Settings
 from connectors.settings_file import example, load, load_kafka
@@ -26,8 +26,9 @@ KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'
 FILE = '[source]\nkind = "file"\npath = "log.csv"\n[events]\ntarget = "y"\n'
 SECTIONS = {
-    "source": TopicSource, "events": settings.Events, "schema": settings.Schema, "learner": settings.Learner,
-    "predictions": PredictionTopic, "dead_letters": TopicSink, "limits": settings.Limits,
+    "source": TopicSourceSection, "events": settings.Events, "schema": settings.Schema,
+    "learner": settings.Learner,
+    "predictions": PredictionTopic, "dead_letters": TopicSinkSection, "limits": settings.Limits,
     "checkpoints": settings.Checkpoints,
     "snapshots": settings.Snapshots, "telemetry": settings.Telemetry, "log": settings.Log,
     "kafka": settings.Kafka,

@@ -3,8 +3,8 @@
 import re
 
 from connectors import settings
-from connectors.files.sections import FileSink, FileSource
-from connectors.kafka.sections import PredictionTopic, TopicSink, TopicSource
+from connectors.files.sections import FileSinkSection, FileSourceSection
+from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
 from connectors.settings import Settings
 from connectors.settings_file import example
 
@@ -25,7 +25,7 @@ def sections(text):
 def test_the_example_is_valid(tmp_path):
     found = read(tmp_path, example())
     assert found == Settings(
-        source=TopicSource(kind="topic", topic="events", group="streamk-events-label"),
+        source=TopicSourceSection(kind="topic", topic="events", group="streamk-events-label"),
         events=settings.Events(target="label"),
     )
     assert (found.predictions, found.dead_letters) == (None, None)
@@ -37,7 +37,7 @@ def test_the_example_shows_the_defaults(tmp_path):
     assert sum(a != b for a, b in zip(lines, given, strict=True)) > 25
     found = read(tmp_path, "\n".join(given))
     assert found.predictions == PredictionTopic(kind="topic", topic="predictions")
-    assert found.dead_letters == TopicSink(kind="topic", topic="dead-letters")
+    assert found.dead_letters == TopicSinkSection(kind="topic", topic="dead-letters")
     assert found.snapshots == settings.Snapshots(topic="snapshots")
     without = {"predictions": None, "dead_letters": None, "snapshots": None}
     assert found.model_copy(update=without) == read(tmp_path, example())
@@ -56,5 +56,5 @@ def test_the_example_has_everything():
         assert keys == list(section.model_fields)
         for line in found[name]:
             assert re.search(r"  # \w.{4}", line), f"{line} is not explained"
-    for field in FileSource.model_fields.keys() | FileSink.model_fields.keys():
+    for field in FileSourceSection.model_fields.keys() | FileSinkSection.model_fields.keys():
         assert field in "\n".join(found["source"])

@@ -5,12 +5,11 @@ import json
 from typing import ClassVar, Literal
 
 from connectors.decoding import Record
-from connectors.log import Log
+from connectors.records import Assigned, Log, Polled, Raw, RawBatch, Source
 from connectors.sections import PredictionSection, SinkSection, SourceSection
-from connectors.stream import Assigned, Batch, Polled, Raw
 
 
-class CounterSource(SourceSection):
+class CounterSection(SourceSection):
     """Numbers from 0 on."""
 
     has_header: ClassVar[bool] = True
@@ -42,14 +41,11 @@ def value(number):
     return json.dumps({"a": number % 5, "y": number % 2 == 0}).encode()
 
 
-class Source:
+class CounterSource(Source):
     """Reads the numbers as records; a position is the next number."""
 
     def __init__(self, section):
         self.name, self._count, self._next, self._assigned = section.name, section.count, 0, False
-
-    def decoder(self, form, format):
-        return format.decoder(form)
 
     def poll(self, seconds, most=10):
         if not self._assigned:
@@ -58,40 +54,16 @@ class Source:
         stop = min(self._next + most, self._count)
         records = [Raw(number, value(number)) for number in range(self._next, stop)]
         self._next = stop
-        return Polled({self.name: Batch(records, stop)}) if records else Polled(finished=True)
+        return Polled({self.name: RawBatch(records, stop)}) if records else Polled(finished=True)
 
     def begin(self, partition, position):
         self._next = position
 
-    def committed(self, partitions):
-        return {}
-
-    def commit(self, positions):
-        return True
-
     def partitions(self):
         return [self.name]
 
-    def alone(self):
-        return True
-
-    def require_daemons(self):
-        pass
-
     def ends(self):
         return {self.name: self._count}
-
-    def uncommitted(self, ends):
-        return {}
-
-    def confirm(self):
-        pass
-
-    def mark(self, positions):
-        return {}
-
-    def recognise(self, mark):
-        pass
 
     def close(self, leaving):
         pass
@@ -113,7 +85,7 @@ class CounterConnector:
     """What the commands of the test need."""
 
     def open_source(self, settings, model):
-        return Source(settings.source)
+        return CounterSource(settings.source)
 
     @contextlib.contextmanager
     def open_log(self, settings, start, end, strict):

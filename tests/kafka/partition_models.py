@@ -5,6 +5,7 @@ import json
 import random
 import time
 from collections import Counter
+from contextlib import closing
 
 from kafka.admin import NewTopic
 
@@ -49,7 +50,7 @@ def kafka(stand):
 @contextlib.contextmanager
 def reading(stand):
     """Give a function that returns the newest snapshots of so many partitions, by number."""
-    with SnapshotReader(stand.topic("models"), kafka(stand)) as reader:
+    with closing(SnapshotReader(stand.topic("models"), kafka(stand))) as reader:
 
         def newest(partitions):
             found = reader.all([partition(stand, p) for p in range(partitions)])

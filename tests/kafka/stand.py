@@ -16,7 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.kafka.producer import LONGEST
 from tests.processes import Command
 
@@ -155,7 +155,7 @@ def producer_of(servers, **options):
 
 def newest(directory):
     """Return the newest whole checkpoint, whatever a daemon does there meanwhile."""
-    for path in reversed(Store(directory).paths()):
+    for path in reversed(CheckpointStore(directory).paths()):
         with contextlib.suppress(FileNotFoundError, ValueError):  # pruned meanwhile, or damaged by a test
             return Checkpoint.read(path)
     return None

@@ -8,9 +8,11 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from connectors.daemon import ownership
+from connectors.daemon.start_position import (
+    metadata_of,
+)
 from connectors.daemon.training import digest_of, training_of
-from connectors.kafka.positions import committed_positions
+from connectors.kafka.group import committed_positions
 from connectors.settings_file import load
 
 from .partition_models import command, run_to, settings, topics
@@ -37,7 +39,7 @@ def digests(path):
     """Return the digests in the notes of the group."""
     found = load(path)
     _, positions = committed_positions(found.source, found.kafka)
-    return {ownership.read(committed.note).digest for committed in positions.values()}
+    return {metadata_of(committed).digest for committed in positions.values()}
 
 
 @pytest.mark.parametrize(

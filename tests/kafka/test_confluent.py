@@ -14,17 +14,19 @@ from kafka import errors as kafka_errors
 
 import streamk
 from connectors.cli.check import check
-from connectors.daemon import ownership
-from connectors.daemon.run import begin_session, open_ends
-from connectors.daemon.store import Store
+from connectors.daemon.run import open_source_and_sinks, start_session
+from connectors.daemon.start_position import (
+    metadata_of,
+)
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import BrokerUnavailable, Failure, Interruption
-from connectors.kafka import librdkafka
-from connectors.kafka.librdkafka import configuration, encoded_membership, membership
+from connectors.kafka import confluent_producer
+from connectors.kafka.confluent_producer import configuration, encoded_membership, membership
 from connectors.kafka.sections import Kafka
-from connectors.kafka.sink import TopicSink
+from connectors.kafka.sink import TopicSinkSection
+from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 from connectors.settings_file import load
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
 from .broker import lacking
 from .stand import events
@@ -42,10 +44,10 @@ def producer(request):
 def opened(path):
     """Give a session in this process, and its source and sink."""
     settings = load(path)
-    store = Store(settings.checkpoints.directory)
-    with store.locked(), open_ends(settings, store) as (source, sinks):
-        telemetry = Telemetry("classification")
-        yield begin_session(settings, store, source, sinks, telemetry), source, sinks["topics"]
+    store = CheckpointStore(settings.checkpoints.directory)
+    with store.locked(), open_source_and_sinks(settings, store) as (source, sinks):
+        telemetry = Telemetry()
+        yield start_session(settings, store, source, sinks, telemetry), source, sinks["topics"]
 
 
 def go_on(session, position, seconds=30):
@@ -83,7 +85,7 @@ def test_predictions_and_dead_letters(stand, producer):
 def sink_of(stand, producer, source, topics=("out", "dead"), headers=()):
     kinds = dict(zip((PREDICTIONS, DEAD_LETTERS), map(stand.topic, topics), strict=True))
     kafka = Kafka(servers=[stand.servers], producer=producer)
-    sink = TopicSink(kinds, kafka, stand.name, source, headers)
+    sink = TopicSinkSection(kinds, kafka, stand.name, source, headers)
     try:
         yield sink
     finally:
@@ -150,9 +152,9 @@ def test_the_note_is_read_by_the_next_session(stand, producer):
         name = f"{stand.topic('in')}-0"
         position, text = source.committed([name])[name]
         assert position == 1000
-        note = ownership.read(text)
+        note = metadata_of(Committed(0, text))
         assert [owner[1:] for owner in note.owners] == [(0, 0)]
-        assert note.siblings == 1
+        assert note.partition_count == 1
     other = "confluent-kafka" if producer == "kafka-python" else "kafka-python"
     stand.send(events(500))
     with opened(stand.settings(kafka__producer=other)) as (session, _, _):
@@ -203,7 +205,7 @@ def test_a_layout_that_is_the_librarys_own(stand):
 
 def test_a_batch_that_is_refused_during_its_commit_ends_the_wait(stand, monkeypatch):
     """Kafka-python finds out while it waits for the end of the transaction, after the batch was divided."""
-    monkeypatch.setattr("connectors.kafka.sink.LONGEST", 20.0)
+    monkeypatch.setattr("connectors.kafka.producer.LONGEST", 20.0)
     stand.topics(names=("dead",))
     stand.topics(names=("out",), configs={"max.message.bytes": "150"})
     for _ in range(4):
@@ -243,7 +245,7 @@ def test_a_log_and_a_crash_between_transaction_and_checkpoint(stand, producer):
             def full(checkpoint):
                 raise OSError("no space left")
 
-            session._keeping.store.write = full
+            session._backend.store.write = full
             with pytest.raises(OSError, match="no space left"):
                 session.save()
     with log.open("a") as file:
@@ -341,9 +343,9 @@ def test_without_the_library(stand, monkeypatch):
 
 
 def test_another_version_of_the_library(monkeypatch):
-    monkeypatch.setattr(librdkafka, "version", lambda name: "2.17.0")
+    monkeypatch.setattr(confluent_producer, "version", lambda name: "2.17.0")
     with pytest.raises(Failure, match=r"is 2\.17\.0, and 2\.16\.x is wanted"):
-        librdkafka.load()
+        confluent_producer.load_library()
 
 
 @pytest.mark.parametrize(
@@ -364,7 +366,7 @@ def test_errors_in_the_other_librarys_words(name, fatal, error):
     import confluent_kafka
 
     code = getattr(confluent_kafka.KafkaError, name)
-    with pytest.raises(error, match="so it is"), librdkafka.translated(confluent_kafka):
+    with pytest.raises(error, match="so it is"), confluent_producer.translated(confluent_kafka):
         raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(code, "so it is", fatal))
 
 

@@ -224,7 +224,7 @@ def test_events_deleted_before_they_were_read(stand, policy):
         return
     expected = 250 if policy == "earliest" else 110
     if policy == "latest":
-        daemon.until(lambda: "going on from 300" in daemon.text())
+        daemon.until(lambda: "continuing from 300" in daemon.text())
         stand.send(events(10, 3))
     daemon.until(learned(stand, expected))
     assert daemon.stop() == 0

@@ -13,11 +13,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.kafka import topic_limits
-from connectors.kafka.dead_letters import letter, original, read
+from connectors.kafka import client
+from connectors.kafka.dead_letters import TopicLimit, letter, original, read, topic_limits
 from connectors.kafka.producer import StandardProducer
-from connectors.kafka.topic_limits import TopicLimit
-from connectors.stream import DEAD_LETTERS, Output, Raw
+from connectors.records import DEAD_LETTERS, Output, Raw
 from tests.processes import Command
 
 from .stand import events
@@ -137,8 +136,8 @@ def test_limits_that_may_not_be_described_are_the_brokers_defaults(monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(topic_limits, "administrator", lambda options: Admin())
-    assert topic_limits.topic_limits({}, ["a", "b"]) == dict.fromkeys("ab", TopicLimit(DEFAULT_LIMIT, True))
+    monkeypatch.setattr(client, "administrator", lambda options: Admin())
+    assert topic_limits({}, ["a", "b"]) == dict.fromkeys("ab", TopicLimit(DEFAULT_LIMIT, True))
 
 
 TEXT = st.text(max_size=300)

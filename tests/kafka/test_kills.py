@@ -14,7 +14,10 @@ from collections import Counter
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from connectors.daemon import ownership
+from connectors.daemon.start_position import (
+    metadata_of,
+)
+from connectors.records import Committed
 
 from .stand import Stand, events, newest
 
@@ -101,7 +104,7 @@ def granted(stand, partition):
 
         def position():
             found = reader.committed(place, metadata=True)
-            owners = ownership.read(found.metadata).owners if found else []
+            owners = metadata_of(Committed(0, found.metadata)).owners if found else []
             return owners[-1].until if owners else None
 
         yield position

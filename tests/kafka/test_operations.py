@@ -46,7 +46,7 @@ def remake(stand, partitions=1):
     stand.topics(partitions, names=("in",))
 
 
-# ---- 1. topics that are made anew
+# ---- 1. topics that are recreated
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
@@ -60,7 +60,7 @@ def test_a_topic_deleted_and_made_anew(stand, policy):
     daemon = stand.start(path)
     if policy == "fail":
         assert daemon.wait(30) == 7
-        assert "its topic was deleted and made anew" in daemon.text()
+        assert "its topic was deleted and recreated" in daemon.text()
         assert stand.checkpoint().learner().events == 100
         return
     daemon.until(learned(stand, 400))
@@ -76,7 +76,7 @@ def test_a_topic_made_anew_while_it_is_read(stand):
     remake(stand)
     stand.send(events(300, 2))
     assert daemon.wait(60) == 7
-    assert "its topic was deleted and made anew" in daemon.text()
+    assert "its topic was deleted and recreated" in daemon.text()
     assert stand.checkpoint().learner().events == 100
 
 

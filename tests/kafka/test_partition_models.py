@@ -4,16 +4,20 @@ import contextlib
 import json
 import signal
 import time
+from contextlib import closing
 
 import pytest
 from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 
 import streamk
-from connectors.daemon import ownership
-from connectors.daemon.partition_bound import owner_of
-from connectors.kafka.positions import GroupPositions
-from connectors.kafka.sections import TopicSource
+from connectors.daemon.start_position import (
+    Owner,
+    metadata_of,
+)
+from connectors.daemon.state_backend import owner_of
+from connectors.kafka.group import GroupPositions
+from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.fetching import fetch
 
 from .partition_models import (
@@ -42,8 +46,8 @@ def offsets(stand, p):
 
 @contextlib.contextmanager
 def group(stand):
-    source = TopicSource(kind="topic", topic=stand.topic("in"), group=stand.name)
-    with GroupPositions(source, kafka(stand), None) as positions:
+    source = TopicSourceSection(kind="topic", topic=stand.topic("in"), group=stand.name)
+    with closing(GroupPositions(source, kafka(stand), None)) as positions:
         yield positions
 
 
@@ -113,8 +117,8 @@ def test_no_predictions(stand):
     with group(stand) as positions:
         for p in range(2):
             told = positions.committed(partition(stand, p))
-            owner = ownership.Owner(owner_of(stand.topic("models")), 0, 300)
-            assert (told.position, ownership.read(told.note).owners) == (300, [owner])
+            owner = Owner(owner_of(stand.topic("models")), 0, 300)
+            assert (told.position, metadata_of(told).owners) == (300, [owner])
             assert found[p].parts["model"] == alone(sent[p::2])
 
 

@@ -7,17 +7,17 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 import streamk
 from connectors.errors import POSITION, Failure
-from connectors.kafka.chunks import cut
 from connectors.kafka.client import options
-from connectors.kafka.compacted import CompactedTopic
+from connectors.kafka.compacted import CompactedTopic, cut
 from connectors.kafka.producer import StandardProducer
-from connectors.kafka.transactions import Transactions
+from connectors.kafka.sink import TransactionalWriter
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
 from connectors.settings_file import load
@@ -62,7 +62,9 @@ def test_publish_and_fetch(stand):
     assert streamk.load(out).to_bytes() == model
     assert command("publish", path, "-o", out).returncode == 0
     assert command("reset", path, "--to", "100").returncode == 0
-    with pytest.raises(Failure, match=r"has a model that knows more: .*-0 is known up to 100") as raised:
+    with pytest.raises(
+        Failure, match=r"has a model that has learned more: .*-0 is known up to 100"
+    ) as raised:
         publish(found, target)
     assert raised.value.code == POSITION
     assert fetch(to, kafka(stand)).about["events"] == 900
@@ -91,7 +93,7 @@ def test_who_reads_while_models_are_published_gets_whole_ones(stand):
                 assert loads(found.model).events == 1
 
     reader = threading.Thread(target=read)
-    with Transactions(kafka(stand), f"{stand.name}-writer", "--to") as transactions:
+    with closing(TransactionalWriter(kafka(stand), f"{stand.name}-writer", "--to")) as transactions:
         reader.start()
         chunks = 0
         for number, body in bodies():
@@ -108,13 +110,13 @@ def test_who_reads_while_models_are_published_gets_whole_ones(stand):
 def test_the_later_publisher_wins(stand):
     topics(stand, 1, names=())
     name, to = f"{stand.name}-p", stand.topic("published")
-    with Transactions(kafka(stand), name, "--to") as first:
+    with closing(TransactionalWriter(kafka(stand), name, "--to")) as first:
         first.write(to, cut("m", b"1", {}, 0))
-        with Transactions(kafka(stand), name, "--to") as second:
+        with closing(TransactionalWriter(kafka(stand), name, "--to")) as second:
             second.write(to, cut("m", b"2", {}, 0))
-            with pytest.raises(Failure, match="another process has begun"):
+            with pytest.raises(Failure, match="another process has started"):
                 first.write(to, cut("m", b"1 again", {}, 0))
-    with CompactedTopic(to, "--to", options(kafka(stand))) as compacted:
+    with closing(CompactedTopic(to, "--to", options(kafka(stand)))) as compacted:
         assert compacted.newest(["m"]).values["m"].body == b"2"
 
 

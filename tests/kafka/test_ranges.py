@@ -101,7 +101,7 @@ def test_what_is_left_out_is_said(stand, tmp_path):
     config = stand.settings()
     done = run("record", config, tmp_path / "log")
     assert done.returncode == 3
-    assert "2 records cannot be decoded and are left out" in done.stderr
+    assert "2 records cannot be decoded and are skipped" in done.stderr
     assert f"{stand.topic('in')}-0, offset 100" in done.stderr
     assert len(ids(tmp_path / "log")) == 100
     done = run("replay", config, "--no-baseline")

@@ -11,7 +11,7 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from connectors.kafka import records as room
 from connectors.kafka.records import QuickRecords, unpack_quickly
-from connectors.stream import Raw
+from connectors.records import Raw
 
 from .batches import (
     CONTROL,

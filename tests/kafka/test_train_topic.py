@@ -130,7 +130,7 @@ def test_a_topic_that_is_not_what_it_was(stand, tmp_path):
         admin.delete_topics([stand.topic("in")])
     stand.topics(names=("in",))
     stand.send(events(300))
-    with pytest.raises(ValueError, match="the topic was deleted and made anew"):
+    with pytest.raises(ValueError, match="the topic was deleted and recreated"):
         shard.read(None, 10)
 
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import streamk
-from connectors import learner_names
+from connectors import names
 from connectors.cli import COMMANDS, app, load
 from streamk.metrics.metric import TASKS
 
@@ -76,8 +76,8 @@ def test_the_version():
 
 
 def test_the_names_of_learners_are_those_of_streamk():
-    assert tuple(TASKS) == learner_names.TASKS
-    for prefix in learner_names.NAMES.values():
+    assert tuple(TASKS) == names.TASKS
+    for prefix in names.NAMES.values():
         assert {f"{prefix}Classifier", f"{prefix}Regressor"} <= set(streamk.__all__)
 
 

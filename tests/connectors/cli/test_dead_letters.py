@@ -6,11 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.dead_letters import DeadLetter
 from connectors.errors import Failure
-from connectors.files.dead_letters import letters
-from connectors.files.sink import FileSink
-from connectors.stream import DEAD_LETTERS, Output, Raw
+from connectors.files.sink import FileSink, letters
+from connectors.records import DEAD_LETTERS, DeadLetter, Output, Raw
 
 TOPIC = 'kind = "topic"\ntopic = "t"\ngroup = "g"'
 

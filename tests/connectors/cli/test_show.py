@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import streamk
 from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import Store
 from connectors.learners import LEARNERS, build
 from streamk.metrics.metric import TASKS
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors.cli import app
-from connectors.files.replayed import ReplayLog
-from connectors.train.blocks import shards_of
+from connectors.files.log import ReplayLog
+from connectors.train.shards import shards_of
 from streamk.distributed import learn
 from tests.processes import Command
 
@@ -104,12 +104,12 @@ def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(timeout=20) == 130
-    assert "the same command goes on from" in said
+    assert "the same command continues from" in said
     assert "Traceback" not in said
     assert streamk.load(checkpoint).events > 0
     done = run("train", *given, "--save", model)
     assert done.exit_code == 0, done.stderr
-    assert f"going on from {checkpoint}" in done.stdout
+    assert f"continuing from {checkpoint}" in done.stdout
     whole = run("train", *given[:-2], "--save", tmp_path / "whole")
     assert whole.exit_code == 0
     assert model.read_bytes() == (tmp_path / "whole").read_bytes()
@@ -123,7 +123,7 @@ def test_interrupted_without_a_checkpoint(bananas):
         process.send_signal(signal.SIGINT)
         said = process.stderr.read()
         assert process.wait(timeout=20) == 130
-    assert "nothing is kept; with --checkpoint FILE" in said
+    assert "nothing is stored; --checkpoint FILE" in said
     assert "Traceback" not in said
 
 

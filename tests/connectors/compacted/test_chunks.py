@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.kafka import chunks
-from connectors.kafka.chunks import Gathering, cut
+from connectors.kafka import compacted
+from connectors.kafka.compacted import ChunkCollector, cut
 
 SMALL = 40  # bytes of a chunk in these tests
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", SMALL)
+    monkeypatch.setattr(compacted, "CHUNK", SMALL)
 
 
 def body(seed, size):
@@ -42,11 +42,10 @@ class Topic:
         self.records = [record for record in head if last[record.key] is record] + tail
 
     def read(self, names=None):
-        gathering = Gathering(names)
+        collector = ChunkCollector(names)
         for record in reversed(self.records):
-            gathering.take(record)
-        gathering.end()
-        return gathering
+            collector.take(record)
+        return collector
 
 
 def test_a_value_comes_back_as_it_was():
@@ -82,7 +81,6 @@ def test_the_newest_counts_whatever_was_compacted(writes, compactions):
     found = topic.read()
     assert {name: value.body for name, value in found.found.items()} == newest
     assert topic.read(["a-1"]).found.keys() == newest.keys() & {"a-1"}
-    assert not found.torn & set(newest)
 
 
 def test_a_shorter_value_leaves_nothing_of_a_longer_one():
@@ -97,7 +95,7 @@ def test_a_shorter_value_leaves_nothing_of_a_longer_one():
 
 @pytest.mark.parametrize("missing", [0, 3, -1])
 def test_what_is_not_whole_does_not_count(missing):
-    """The one before counts, and it is known that something newer is torn."""
+    """The one before counts."""
     topic, first = Topic(), body(1, 300)
     topic.write("a", first)
     begun = len(topic.records)
@@ -105,10 +103,9 @@ def test_what_is_not_whole_does_not_count(missing):
     del topic.records[begun + missing if missing >= 0 else -1]
     found = topic.read()
     assert found.found["a"].body == first
-    assert found.torn == {"a"}
     topic.compact()
     found = topic.read()
-    assert (found.found, found.torn) == ({}, {"a"})
+    assert found.found == {}
 
 
 def test_damage_does_not_count():
@@ -117,7 +114,7 @@ def test_damage_does_not_count():
     topic.write("a", body(2, 300))
     topic.records[-2].value = body(3, SMALL)
     found = topic.read()
-    assert (found.found["a"].body, found.torn) == (first, {"a"})
+    assert found.found["a"].body == first
 
 
 @pytest.mark.parametrize(
@@ -134,11 +131,11 @@ def test_nothing_more_is_needed_once_all_are_found():
     topic = Topic()
     for name in ("a", "b"):
         topic.write(name, body(1, 100))
-    gathering, taken = Gathering(["b"]), 0
+    collector, taken = ChunkCollector(["b"]), 0
     for record in reversed(topic.records):
-        if gathering.done:
+        if collector.done:
             break
-        gathering.take(record)
+        collector.take(record)
         taken += 1
     assert taken == topic.counts["b"]
-    assert not Gathering(None).done
+    assert not ChunkCollector(None).done

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import Learning, tally
+from connectors.daemon.learning import SingleLearning, tally
 from connectors.daemon.operator import Tally
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.telemetry import Telemetry
+from connectors.records import Raw
 from connectors.settings import Settings
-from connectors.stream import Raw
 
 TASKS = {
     "classes": ("kaczmarz", {}, "classification"),
@@ -24,7 +24,7 @@ TASKS = {
     ),
     "numbers": ("kaczmarz", {}, "regression"),
 }
-TELEMETRY = {task: Telemetry(task) for task in ("classification", "regression")}
+TELEMETRY = {task: Telemetry(classes=task == "classification") for task in ("classification", "regression")}
 GOOD = ["labelled", "labelled", "labelled", "unlabelled", "weighted", "weightless"]
 BAD = ["malformed", "none", "cut", "array", "huge", "wrong target", "nested target", "bad weight", "all bad"]
 KINDS = st.lists(st.sampled_from(GOOD + BAD), max_size=30)
@@ -84,7 +84,7 @@ def made(name, lenient=True, **tables):
     if lenient:
         values["dead_letters"] = {"kind": "file", "path": "dead"}
     settings = Settings.model_validate(values)
-    operator = Learning(settings, settings.decoder(), TELEMETRY[task])
+    operator = SingleLearning(settings, settings.decoder(), TELEMETRY[task])
     return operator.learner, operator
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors import settings
-from connectors.daemon.limits import Limits
+from connectors.daemon.limits import RefusalLimit
 from connectors.daemon.outputs import Outcome
 from connectors.errors import REFUSED_EVENTS, Failure
-from connectors.stream import Raw
+from connectors.records import Raw
 
 from .test_learning import made
 
@@ -22,7 +22,7 @@ def outcomes(kinds):
 
 def stops(kinds, sizes=(1,), **limits):
     """Return after how many records a run stops, and the sentence; None if it goes on."""
-    found = Limits(settings.Limits(**limits))
+    found = RefusalLimit(settings.Limits(**limits))
     all_of_them, at = outcomes(kinds), 0
     while at < len(kinds):
         part = all_of_them[at : at + sizes[at % len(sizes)]]
@@ -33,7 +33,7 @@ def stops(kinds, sizes=(1,), **limits):
 
 
 def test_what_is_remembered_has_a_bound():
-    found = Limits(settings.Limits(window=7))
+    found = RefusalLimit(settings.Limits(window=7))
     for _ in range(50):
         found.exceeded(outcomes([GOOD] * 3), 0)
         found.passed(2)
@@ -124,7 +124,7 @@ def test_labels_without_inputs_are_refused_once_inputs_came(task, target, value,
     while at < len(bodies):
         size = sizes[at % len(sizes)]
         part = [Raw(at + i, body) for i, body in enumerate(bodies[at : at + size])]
-        if whole := operator.whole(part):
+        if whole := operator.learn_batch(part):
             found += [True] * len(whole.records)
         else:
             found += [outcome.event is not None for outcome in operator.outcomes(part)]

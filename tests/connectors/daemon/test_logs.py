@@ -62,7 +62,7 @@ def test_text_lines(logs):
 def test_the_client_is_silent_by_default(logs):
     log_to_stderr()
     log_to_stderr(Log(form="json"))  # once, not twice
-    logging.getLogger("connectors.stream").info("read")
+    logging.getLogger("connectors.records").info("read")
     logging.getLogger("kafka.client").critical("retrying")
     logging.getLogger("kafka.librdkafka").critical("retrying")
     (line,) = logs()

@@ -10,7 +10,7 @@ import pytest
 
 import streamk
 from connectors.daemon.operator import Processed, Tally
-from connectors.stream import PREDICTIONS, Output
+from connectors.records import PREDICTIONS, Output
 from streamk.learners.loading import loads
 
 from .world import World
@@ -98,7 +98,7 @@ class PerPartition:
 
 def undisturbed(operator, end):
     """Return the parts after all records, one after the other, partition by turns."""
-    from connectors.stream import Raw
+    from connectors.records import Raw
 
     for start in range(0, end, 5):
         for partition in ("p-0", "p-1"):

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import Learning
-from connectors.daemon.partitioned import Partitioned
+from connectors.daemon.learning import PartitionedLearning, SingleLearning
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import REFUSED_EVENTS
+from connectors.records import DEAD_LETTERS, PREDICTIONS, Raw
 from connectors.settings import Settings
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, Raw
 from streamk.learners.loading import MODEL
 
 PARTS = "p-0", "p-1"
-TELEMETRY = Telemetry("classification")
+TELEMETRY = Telemetry()
 
 
 def configured(**tables):
@@ -32,7 +31,7 @@ def configured(**tables):
     )
 
 
-def made(kind=Partitioned, telemetry=TELEMETRY, **tables):
+def made(kind=PartitionedLearning, telemetry=TELEMETRY, **tables):
     settings = configured(**tables)
     return kind(settings, settings.decoder(), telemetry)
 
@@ -61,7 +60,7 @@ def test_two_partitions_by_turns_are_each_alone(turns, moved):
             for q in PARTS:
                 operator.begin(q, parts[q])
     for p in PARTS:
-        alone = made(Learning)
+        alone = made(SingleLearning)
         found = alone.process(p, records[p][: at[p]]).outputs if at[p] else []
         assert operator.snapshot(p)[MODEL] == alone.snapshot()[MODEL]
         assert [(o.kind, o.partition, o.raw.offset) for o in outputs[p]] == [
@@ -103,7 +102,7 @@ def test_refusals_are_counted_over_all():
 
 
 def test_telemetry_adds_up_and_forgets():
-    telemetry = Telemetry("classification")
+    telemetry = Telemetry()
     operator = made(telemetry=telemetry)
     for p in PARTS:
         operator.begin(p, None)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from connectors.daemon import restarts
-from connectors.daemon.restarts import RestartLimit
+from connectors.daemon import run
+from connectors.daemon.run import RestartLimit
 from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 
 
 @pytest.fixture
 def clock(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(restarts.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(run.time, "monotonic", lambda: clock[0])
     return clock
 
 

@@ -16,10 +16,9 @@ import pytest
 import streamk
 from connectors.cli import run as run_cli
 from connectors.daemon import run as daemon
-from connectors.daemon.reloading import LiveSettings, changed_keys
-from connectors.daemon.restarts import RestartLimit
+from connectors.daemon.run import LiveSettings, RestartLimit, changed_keys
 from connectors.daemon.signals import Requests
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
 from connectors.settings import Settings
@@ -71,7 +70,7 @@ def test_learns_a_log_to_its_end(stand):
     assert [f["target"] for f in out] == [x["y"] for x in sent]
     dead = json.loads((stand.directory / "dead.jsonl").read_text())
     assert "cannot be decoded" in dead["reason"]
-    assert streamk.load(Store(directory(stand)).paths()[-1]).events == 3000
+    assert streamk.load(CheckpointStore(directory(stand)).paths()[-1]).events == 3000
     done = run("run", settings(stand))  # nothing is left to do
     assert done.returncode == 0
     assert len((stand.directory / "out.jsonl").read_text().splitlines()) == 3000
@@ -152,7 +151,7 @@ def test_sighup_reloads_what_may_change(stand):
     for count in (1006, 1011, 1016, 1021):
         write(stand.directory / "log.jsonl", events(5))
         process.until(lambda n=count: newest(directory(stand)).learner().events == n)
-    process.until(lambda: len(Store(directory(stand)).paths()) == 4)
+    process.until(lambda: len(CheckpointStore(directory(stand)).paths()) == 4)
     (letter,) = map(json.loads, (stand.directory / "dead.jsonl").read_text().splitlines())
     assert "1 names of numbers are new" in letter["reason"]
     assert "limits.names" in letter["reason"]
@@ -236,8 +235,8 @@ def test_what_is_applied_on_sighup(stand):
     """Each part of the daemon has the new values, and a table that comes or goes is named."""
     path = settings(stand)
     live, found = LiveSettings(load(path, {}), lambda: load(path, {})), []
-    telemetry, limit = Telemetry("classification"), RestartLimit(300.0, 10)
-    store, requests = Store(stand.directory / "c"), Requests()
+    telemetry, limit = Telemetry(), RestartLimit(300.0, 10)
+    store, requests = CheckpointStore(stand.directory / "c"), Requests()
     settings(
         stand, limits={"restarts": 3}, telemetry={"window": 50, "stall_seconds": 7.0}, checkpoints__keep=9,
         checkpoints__seconds=5.0,
@@ -380,7 +379,7 @@ def test_ways_to_fail(stand):
     fails(stand, settings(stand), 7, "is another log than the one of the checkpoint")
     log.write_text(whole[:5000])
     fails(stand, settings(stand), 7, "fewer than the")
-    for path in Store(directory(stand)).paths():
+    for path in CheckpointStore(directory(stand)).paths():
         path.write_bytes(path.read_bytes()[:-1])
     for _ in range(2):
         fails(stand, settings(stand), 4, "can be used; put a copy back")
@@ -433,27 +432,27 @@ def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
         threading.Event, "wait", lambda event, seconds: clock.__setitem__(0, clock[0] + seconds)
     )
 
-    def session(live, store, telemetry, requests, limit):
+    def session(self):
         lasts, opens = sessions.pop(0)
-        with limit.applied():
+        with self._limit.applied():
             if opens:
-                limit.follow(Idle())
+                self._limit.follow(Idle())
             clock[0] += lasts
             raise BrokerUnavailable("gone")
 
-    monkeypatch.setattr(daemon, "_session", session)
+    monkeypatch.setattr(daemon._Daemon, "_run_session", session)
     read = {
         "source": {"kind": "file", "path": "log"},
         "events": {"target": "y"},
         "kafka": {"away_seconds": 100.0},
     }
     chosen = Settings.model_validate(read)
-    telemetry = Telemetry("classification")
+    telemetry = Telemetry()
     hour = (3600.0, True)
     away = (20.0, False)
     sessions[:] = [hour, away, hour, away, away, (50.0, False), (50.0, False)]
     with pytest.raises(Failure, match="gone; it has been so for 1") as raised:
-        daemon._sessions(LiveSettings(chosen, None), Store(tmp_path), telemetry, Requests())
+        daemon._Daemon(LiveSettings(chosen, None), CheckpointStore(tmp_path), telemetry).run()
     assert raised.value.code == 5
     assert not sessions
 
@@ -466,21 +465,21 @@ def test_sessions_that_end_leave_nothing_behind(monkeypatch, tmp_path):
         def __init__(self):
             self.itself = self
 
-    def session(live, store, telemetry, requests, limit):
+    def session(self):
         alive.append(sum(client() is not None for client in left))
         client = Client()
         left.append(weakref.ref(client))
-        daemon.settle()
+        daemon.freeze_loaded_objects()
         if len(left) == 5:
-            requests.stop.set()
+            self.requests.stop.set()
         raise Interruption("again")
 
-    monkeypatch.setattr(daemon, "_session", session)
+    monkeypatch.setattr(daemon._Daemon, "_run_session", session)
     monkeypatch.setattr(threading.Event, "wait", lambda event, seconds: None)
     monkeypatch.setattr(daemon, "_LONGEST_PAUSE", 0.01)
     chosen = Settings.model_validate({"source": {"kind": "file", "path": "log"}, "events": {"target": "y"}})
     try:
-        daemon._sessions(LiveSettings(chosen, None), Store(tmp_path), Telemetry("classification"), Requests())
+        daemon._Daemon(LiveSettings(chosen, None), CheckpointStore(tmp_path), Telemetry()).run()
     finally:
         gc.unfreeze()
     assert alive == [0] * 5

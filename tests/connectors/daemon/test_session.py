@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.daemon import ownership
-from connectors.daemon.ownership import Owner
+from connectors.daemon.start_position import (
+    Owner,
+    metadata_of,
+)
 from connectors.errors import Failure, Interruption, UnreadableRecords
 
 from .world import World
@@ -59,14 +61,14 @@ def expelled(sinks=False):
 @pytest.mark.parametrize("sinks", [False, True])
 def test_what_the_dead_wrote_does_not_count(sinks):
     world = expelled(sinks)
-    told = ownership.read(world.broker.committed["p-0"].note).owners
+    told = metadata_of(world.broker.committed["p-0"]).owners
     world.take("want", "b", "p-0")
     world.take("save", "a")  # written, and refused by the group
     assert world.members["a"].session is None
-    assert ownership.read(world.broker.committed["p-0"].note).owners == told
+    assert metadata_of(world.broker.committed["p-0"]).owners == told
     for _ in range(3):
         world.take("step", "b")
-    taken = ownership.read(world.broker.committed["p-0"].note).owners[-1]
+    taken = metadata_of(world.broker.committed["p-0"]).owners[-1]
     assert (taken.model, taken.since) == ("b", told[-1].until)
     world.finish()
 
@@ -98,7 +100,7 @@ def test_only_what_was_told_is_pruned():
     for _ in range(6):
         world.take("step", "a")
         world.take("save", "a")
-        numbers.append(len(member.session._keeping.store.paths()))
+        numbers.append(len(member.session._backend.store.paths()))
     assert numbers[-1] == numbers[0] + 5
 
 
@@ -110,7 +112,7 @@ def test_markers_move_the_position():
         world.take("step", "a")
     session = world.members["a"].session
     assert session.positions == {"p-0": 11}
-    assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 11)]
+    assert metadata_of(world.broker.committed["p-0"]).owners == [Owner("a", 0, 11)]
     world.finish()
 
 
@@ -125,20 +127,20 @@ def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
         world.take("step", "a")
     session = member.session
     kept = (
-        [path.read_bytes() for path in session._keeping.store.paths()],
+        [path.read_bytes() for path in session._backend.store.paths()],
         dict(broker.committed),
         list(broker.outputs),
     )
 
     def gone():
-        raise Interruption("made anew")
+        raise Interruption("recreated")
 
     session._source.confirm = gone
     for _ in range(20):
         if member.session is session:
             world.take("step", "a")
     assert member.session is not session
-    found = [path.read_bytes() for path in session._keeping.store.paths()], broker.committed, broker.outputs
+    found = [path.read_bytes() for path in session._backend.store.paths()], broker.committed, broker.outputs
     assert found == kept
 
 
@@ -259,4 +261,4 @@ def test_a_record_that_ends_the_run_is_the_next_one():
         member.session.step()
     assert member.session.positions == {"p-0": 23}
     assert member.learned()["p-0"] == [k for k in range(23) if k % 11 != 10]
-    assert ownership.read(world.broker.committed["p-0"].note).owners == [Owner("a", 0, 23)]
+    assert metadata_of(world.broker.committed["p-0"]).owners == [Owner("a", 0, 23)]

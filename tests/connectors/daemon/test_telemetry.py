@@ -21,8 +21,7 @@ from connectors.daemon import telemetry as module
 from connectors.daemon.learning import tally
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.outputs import Outcome
-from connectors.daemon.series import SERIES
-from connectors.daemon.telemetry import Telemetry
+from connectors.daemon.telemetry import SERIES, Telemetry
 from connectors.decoding import Event
 from connectors.errors import (
     INTERRUPTIONS,
@@ -33,7 +32,7 @@ from connectors.errors import (
     Interruption,
     UnreadableRecords,
 )
-from connectors.stream import Raw
+from connectors.records import Raw
 
 from .world import PlayedSink, World
 
@@ -76,7 +75,7 @@ def metrics(telemetry):
 
 
 def test_metrics_of_nothing():
-    found = metrics(Telemetry("classification"))
+    found = metrics(Telemetry())
     for result in ("learned", "predicted", "refused"):
         assert found[f'streamk_events_total{{result="{result}"}}'] == 0.0
     for name in ("restarts_total", "drifts_total", "batch_seconds_count", "checkpoint_bytes", "features"):
@@ -86,7 +85,7 @@ def test_metrics_of_nothing():
 
 
 def test_metrics(clock):
-    telemetry = Telemetry("classification")
+    telemetry = Telemetry()
     work(telemetry, [outcome("a", {"a": 0.5, "b": 0.5}), outcome(None, {}), REFUSED, REFUSED], 0.02)
     work(telemetry, [outcome("b", {"a": 0.25, "b": 0.75})], 2.0, SimpleNamespace(feature_count=512, events=7))
     telemetry.waiting({"clicks-0": 7, "clicks-1": 0}, {"clicks-1": 12})
@@ -111,7 +110,7 @@ def test_metrics(clock):
 
 
 def test_every_metric_has_a_help_text():
-    text = Telemetry("regression")._answer("/metrics")[2].decode()
+    text = Telemetry(classes=False)._answer("/metrics")[2].decode()
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     for name in names:
         assert re.search(rf"# HELP {name} \w.{{8}}", text) or name.endswith("_created")
@@ -136,7 +135,7 @@ def row(series):
 
 
 def test_runs_share_nothing():
-    one, two = Telemetry("regression"), Telemetry("regression")
+    one, two = Telemetry(classes=False), Telemetry(classes=False)
     work(one, [outcome(1.0, 0.0)])
     assert metrics(two)['streamk_events_total{result="learned"}'] == 0
 
@@ -170,7 +169,7 @@ def measured(names=("a", "b", "c"), sinks=True):
         world.broker.wanted.setdefault(p, names[0])
     scored = {}
     for member in world.members.values():
-        member.telemetry, scored[member.name] = Telemetry("regression"), []
+        member.telemetry, scored[member.name] = Telemetry(classes=False), []
         begin(member, scored[member.name])
     return world, scored
 
@@ -242,7 +241,7 @@ def test_a_new_process_does_not_count_what_was_emitted():
         world.take("step", "a")
     before, emitted = sum(counted(member).values()), world.broker.committed["p-0"].position
     assert emitted > 0
-    member.telemetry = Telemetry("regression")
+    member.telemetry = Telemetry(classes=False)
     again = []
     begin(member, again)
     world.take("crash", "a")
@@ -263,7 +262,7 @@ def test_a_new_process_does_not_count_what_was_emitted():
     ],
 )
 def test_where_counting_resumes(emitted, end, identity, wanted):
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     telemetry.begin("p-0", 3, 100, "t1")
     assert telemetry.counted("p-0") == 3
     telemetry.count("p-0", 40, Processed([], Tally(37), 37))
@@ -300,7 +299,7 @@ def age(telemetry):
 
 
 def test_the_age_of_a_checkpoint_counts_from_the_first_event_that_it_lacks(clock):
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     clock.now += 100
     assert age(telemetry) == 0
     telemetry.unsaved()
@@ -317,7 +316,7 @@ def test_the_age_of_a_checkpoint_counts_from_the_first_event_that_it_lacks(clock
 
 
 def test_events_that_another_process_has_taken_over_do_not_age(clock):
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     telemetry.unsaved()
     telemetry.restarted()
     clock.now += 10
@@ -386,7 +385,7 @@ def rebalances(member):
 
 
 def test_the_last_interruption(clock):
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     telemetry.restarted("no broker answers", NO_BROKER)
     clock.now += 10
     telemetry.restarted("the group has given the partitions to others")
@@ -429,7 +428,7 @@ def test_truncated_dead_letters_are_counted_when_they_are_committed(monkeypatch)
 
 
 def test_the_version():
-    assert metrics(Telemetry("regression"))[f'streamk_build_info{{version="{streamk.__version__}"}}'] == 1.0
+    assert metrics(Telemetry(classes=False))[f'streamk_build_info{{version="{streamk.__version__}"}}'] == 1.0
 
 
 # ---- loss and error
@@ -454,13 +453,13 @@ def scores(telemetry):
     ],
 )
 def test_the_loss_of_labels(target, prediction, loss, error):
-    telemetry = Telemetry("classification")
+    telemetry = Telemetry()
     work(telemetry, [outcome(target, prediction)])
     assert scores(telemetry) == pytest.approx((loss, error))
 
 
 def test_the_loss_of_numbers():
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     work(telemetry, [outcome(3, 1.5), outcome(-1.0, 1.0), outcome(None, 100.0), REFUSED])
     assert scores(telemetry) == pytest.approx((1.75, 1.75))
 
@@ -468,7 +467,7 @@ def test_the_loss_of_numbers():
 @pytest.mark.parametrize("window", [1, 7, 50])
 def test_the_loss_is_that_of_the_window(window):
     chance = random.Random(3)
-    telemetry = Telemetry("regression", window=window)
+    telemetry = Telemetry(window=window, classes=False)
     errors = []
     for size in (1, 3, 0, 20, 60, 2, 7, 1, 50, 51):
         batch = [chance.random() for _ in range(size)]
@@ -488,7 +487,7 @@ def follow(telemetry, chance, errors, batch=100):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_change_is_detected(seed):
-    chance, telemetry = random.Random(seed), Telemetry("classification")
+    chance, telemetry = random.Random(seed), Telemetry()
     follow(telemetry, chance, [0.1] * 20_000)
     assert metrics(telemetry)["streamk_drifts_total"] == 0
     follow(telemetry, chance, [0.6] * 4_000)
@@ -498,7 +497,7 @@ def test_a_change_is_detected(seed):
 def test_a_change_is_detected_wherever_batches_end():
     found = []
     for batch in (1, 33, 5000):
-        telemetry = Telemetry("classification")
+        telemetry = Telemetry()
         follow(telemetry, random.Random(1), [0.1] * 3000 + [0.8] * 3000, batch)
         found.append(metrics(telemetry)["streamk_drifts_total"])
     assert found[0] == found[1] == found[2] >= 1
@@ -513,7 +512,7 @@ def answer(telemetry, path="/healthz"):
 
 
 def test_a_loop_that_stands_still(clock):
-    telemetry = Telemetry("regression", stall=60.0)
+    telemetry = Telemetry(stall=60.0, classes=False)
     clock.now += 60
     assert telemetry.ailing() == ""
     clock.now += 1
@@ -524,7 +523,7 @@ def test_a_loop_that_stands_still(clock):
 
 
 def test_events_that_wait_and_are_not_read(clock):
-    telemetry = Telemetry("regression", stall=60.0)
+    telemetry = Telemetry(stall=60.0, classes=False)
 
     def turn(seconds):
         for _ in range(seconds):
@@ -550,7 +549,7 @@ def test_events_that_wait_and_are_not_read(clock):
 
 
 def test_events_that_come_after_a_quiet_time(clock):
-    telemetry = Telemetry("regression", stall=60.0)
+    telemetry = Telemetry(stall=60.0, classes=False)
     for _ in range(200):
         clock.now += 1
         telemetry.beat()
@@ -563,7 +562,7 @@ def test_events_that_come_after_a_quiet_time(clock):
 
 
 def test_sessions_that_restart_without_progress(clock):
-    telemetry = Telemetry("regression", stall=60.0)
+    telemetry = Telemetry(stall=60.0, classes=False)
     telemetry.restarted("a topic rejects a message")
     assert telemetry.ailing() == ""
     telemetry.restarted("a topic rejects a message")
@@ -580,7 +579,7 @@ def test_sessions_that_restart_without_progress(clock):
 
 
 def test_absent_brokers_are_no_illness_until_they_stay_away(clock):
-    telemetry = Telemetry("regression", stall=60.0)
+    telemetry = Telemetry(stall=60.0, classes=False)
     for _ in range(61):
         assert telemetry.ailing() == ""
         telemetry.restarted("no broker answers", NO_BROKER)
@@ -593,7 +592,7 @@ def test_absent_brokers_are_no_illness_until_they_stay_away(clock):
 
 
 def test_readiness():
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     assert answer(telemetry) == (200, "ok\n")
     code, said = answer(telemetry, "/ready")
     assert code == 503
@@ -628,7 +627,7 @@ def get(url):
 
 
 def test_the_port():
-    telemetry = Telemetry("regression")
+    telemetry = Telemetry(classes=False)
     work(telemetry, [outcome(2.0, 1.0)] * 3)
     with served(telemetry) as url:
         code, kind, text = get(f"{url}/metrics")
@@ -652,7 +651,7 @@ def test_the_port():
 def test_silent_clients_do_not_pile_up(monkeypatch):
     """Each would hold a thread for ever; those beyond are hung up on, and the page answers again."""
     monkeypatch.setattr(module, "_REQUEST", 0.5)
-    with served(Telemetry("regression")) as url:
+    with served(Telemetry(classes=False)) as url:
         host, port = url.removeprefix("http://").split(":")
         before = threading.active_count()
         silent = [socket.create_connection((host, int(port))) for _ in range(60)]
@@ -669,16 +668,16 @@ def test_silent_clients_do_not_pile_up(monkeypatch):
 @pytest.mark.parametrize("host", ["", "a b", "x" * 100, "\0", "é" * 70, "256.0.0.1"])
 def test_a_host_that_is_none(host):
     if host == "":  # every address
-        server = Telemetry("regression").serve(host, 0)
+        server = Telemetry(classes=False).serve(host, 0)
         server.shutdown()
         server.server_close()
         return
     with pytest.raises(Failure, match=r"telemetry.port: .* cannot be used"):
-        Telemetry("regression").serve(host, 0)
+        Telemetry(classes=False).serve(host, 0)
 
 
 def test_nothing_is_logged_of_requests(capfd):
-    with served(Telemetry("regression")) as url:
+    with served(Telemetry(classes=False)) as url:
         get(f"{url}/healthz")
     assert capfd.readouterr() == ("", "")
 
@@ -689,17 +688,17 @@ def test_a_port_in_use():
         with pytest.raises(
             Failure, match=rf"telemetry\.port: 127\.0\.0\.1:{port} cannot be used: "
         ) as raised:
-            Telemetry("regression").serve("127.0.0.1", port)
+            Telemetry(classes=False).serve("127.0.0.1", port)
     assert raised.value.code == USAGE
     with pytest.raises(Failure, match=r"telemetry\.port: 203\.0\.113\.1:0 cannot be used"):
-        Telemetry("regression").serve("203.0.113.1", 0)
+        Telemetry(classes=False).serve("203.0.113.1", 0)
 
 
 @pytest.mark.parametrize(
     ("window", "kept"), [(3, [5.0, 6.0, 7.0]), (10, [4.0, 5.0, 6.0, 7.0]), (4, [4, 5, 6, 7])]
 )
 def test_another_window_keeps_the_newest_losses(window, kept):
-    telemetry = Telemetry("regression", 4)
+    telemetry = Telemetry(4, classes=False)
     telemetry.adjust(4, 7.0)
     assert telemetry._stall == 7.0
     telemetry._follow(np.array([range(8), range(8)], dtype=float))

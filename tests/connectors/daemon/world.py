@@ -12,16 +12,32 @@ import tempfile
 from itertools import chain, pairwise
 from pathlib import Path
 
-from connectors.daemon import ownership
-from connectors.daemon.keeping import OnDisk
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.session import Session
-from connectors.daemon.store import Store
+from connectors.daemon.start_position import (
+    OffsetMetadata,
+    Owner,
+    encode_metadata,
+    exceeds_commit,
+    metadata_of,
+)
+from connectors.daemon.state_backend import CheckpointStore, DiskBackend
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import Interruption
+from connectors.records import (
+    MOST,
+    PREDICTIONS,
+    Assigned,
+    Committed,
+    Output,
+    Polled,
+    Raw,
+    RawBatch,
+    Sink,
+    Source,
+)
 from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
-from connectors.stream import MOST, PREDICTIONS, Assigned, Batch, Committed, Output, Polled, Raw
 
 BLANK = StartPolicy(blank=True, group="g", digest="d1")
 DISKS = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
@@ -60,7 +76,7 @@ class Member:
         self.directory = Path(tempfile.mkdtemp(dir=DISKS.name))
         self.sinks, self.events, self.most = sinks, events, most
         self.session, self.until_crash, self.effects = None, None, []
-        self.telemetry = Telemetry("regression")
+        self.telemetry = Telemetry(classes=False)
 
     def effect(self, name):
         """Have an effect on the world, unless the process ends before it."""
@@ -78,9 +94,9 @@ class Member:
         sinks = {"topics": PlayedSink(self)} if self.sinks else {}
         checkpoints = Checkpoints(directory=store.directory, events=self.events, seconds=3.0)
         self.operator = Remembering()
-        keeping = OnDisk(self.operator, store, source, sinks)
+        backend = DiskBackend(self.operator, store, source, sinks)
         self.session = Session(
-            self.operator, keeping, source, sinks, self.telemetry, checkpoints, self.policy,
+            self.operator, backend, source, sinks, self.telemetry, checkpoints, self.policy,
             lambda: self.clock[0],
         )  # fmt: skip
         return self.session
@@ -111,7 +127,7 @@ class Member:
         checkpoint = CountedStore(self).newest(
             lambda found: (
                 not any(
-                    ownership.overreaches(self.name, self.broker.committed.get(p), at.position, at.identity)
+                    exceeds_commit(self.name, self.broker.committed.get(p), at.position, at.identity)
                     for p, at in found.partitions.items()
                 )
             )
@@ -119,7 +135,7 @@ class Member:
         return {} if checkpoint is None else json.loads(checkpoint.parts.get("seen", b"{}"))
 
 
-class CountedStore(Store):
+class CountedStore(CheckpointStore):
     """The real store, of which every write and every pruning is an effect."""
 
     def __init__(self, member):
@@ -155,10 +171,10 @@ class Remembering:
         self.seen = json.loads(parts["seen"])
 
 
-class PlayedSource:
+class PlayedSource(Source):
     """A member's consumer; ``gap`` offsets are markers of transactions, and no records."""
 
-    name, columns, delimiter = "t", None, ","
+    name = "t"
 
     def __init__(self, member):
         self._member, self._broker = member, member.broker
@@ -184,7 +200,7 @@ class PlayedSource:
             until = min(at + min(self._member.most, most), broker.end[p])
             if until > at:
                 records = [Raw(k, b"%d" % k) for k in range(max(at, broker.first[p]), until) if k % 11 != 10]
-                batches[p] = Batch(records, until)
+                batches[p] = RawBatch(records, until)
                 self._at[p] = until
         unbegun = sorted(mine - self._at.keys())
         assigned = [
@@ -220,38 +236,20 @@ class PlayedSource:
     def alone(self):
         return self._broker.members <= {self._member.name}
 
-    def require_daemons(self):
-        pass
-
     def ends(self):
         return dict(self._broker.end)
-
-    def uncommitted(self, ends):
-        return {}
-
-    def confirm(self):
-        pass
-
-    def mark(self, positions):
-        return None
-
-    def recognise(self, mark):
-        pass
 
     def close(self, leaving):
         pass
 
 
-class PlayedSink:
+class PlayedSink(Sink):
     """Outputs and positions become visible together, or not at all."""
 
     def __init__(self, member):
         self._member, self._open, self._emitted = member, [], {}
 
-    def restore(self, mark):
-        pass
-
-    def begin(self, partition, emitted, anew=False):
+    def begin(self, partition, emitted, recreated=False):
         self._emitted[partition] = emitted
 
     def write(self, outputs):
@@ -270,9 +268,6 @@ class PlayedSink:
         self._open = []
         self._member.effect("committed")
         return True
-
-    def mark(self):
-        return None
 
     def close(self):
         self._open = []
@@ -345,7 +340,7 @@ class World:
         if next(iter(self.members.values())).sinks:
             emitted = sorted(offset for partition, offset in self.broker.outputs if partition == p)
             assert emitted == events, (p, emitted, self.story)
-        owners = ownership.read(self.broker.committed[p].note).owners
+        owners = metadata_of(self.broker.committed[p]).owners
         assert all(a.until <= b.since for a, b in pairwise(owners)), (p, owners, self.story)
         assert owners[-1].until == self.broker.end[p], (p, owners, self.story)
         for model, since, until in owners:
@@ -353,7 +348,7 @@ class World:
             assert not missing, (p, learned, owners, self.story)
 
 
-def committed(position, *owners, identity="t1", siblings=1):
+def committed(position, *owners, identity="t1", partition_count=1):
     """Return a position with a note."""
-    note = ownership.Note([ownership.Owner(*owner) for owner in owners], identity, siblings)
-    return Committed(position, ownership.write(note))
+    note = OffsetMetadata([Owner(*owner) for owner in owners], identity, partition_count)
+    return Committed(position, encode_metadata(note))

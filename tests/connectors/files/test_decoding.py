@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from connectors.files.ahead import Ahead
+from connectors.files.cells import INT, NONE, number, short
 from connectors.files.dialect import Dialect, sniff
-from connectors.files.numbers import INT, NONE, number, short
+from connectors.files.prefetch import Prefetcher
 from connectors.values import MISSING, read_label
 from streamk.compiling import ENTRY
 from tests.connectors.reading import log_of
@@ -266,7 +266,7 @@ def test_reading_ahead_has_bounds_and_order():
             yield k
         raise KeyError("at the end")
 
-    with Ahead(items(), lambda item: 10, depth=50, most=30) as ahead:
+    with Prefetcher(items(), lambda item: 10, depth=50, most=30) as ahead:
         assert next(ahead) == 0
         while len(made) < 5:
             pass

@@ -69,7 +69,7 @@ def test_following_byte_by_byte(tmp_path):
             add(path, text[i : i + 1])
             found += came(source)
             assert b"\n".join(found) in text.replace(b"\r\n", b"\n") or b'"' in b"".join(found)
-        decode = source.decoder(form, None)
+        decode = source.decoder
         assert [decode(value).fields for value in found] == EVENTS[form]
         source.close(True)
 
@@ -260,7 +260,7 @@ def test_a_followed_log_that_goes_away(tmp_path):
     assert len(came(source)) == len(ROWS)
     path.unlink()
     assert source.ends() == {"log": len(JSON.encode())}
-    with pytest.raises(Failure, match="log has gone away, and was not made anew") as raised:
+    with pytest.raises(Failure, match="log was renamed or removed, and not created again") as raised:
         source.poll(0.5)
     assert raised.value.code == POSITION
 

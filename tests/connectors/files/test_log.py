@@ -6,7 +6,7 @@ import sys
 import pytest
 import zstandard
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 
 CSV = "a,b,y\n1,red,0\n,blue,1\n-2.5,,0\n"
 EVENTS = [({"a": 1.0, "b": "red"}, "0"), ({"a": None, "b": "blue"}, "1"), ({"a": -2.5, "b": None}, "0")]

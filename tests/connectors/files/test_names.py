@@ -2,8 +2,7 @@
 
 import pytest
 
-from connectors.files.names import files_of
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog, files_of
 
 
 @pytest.fixture

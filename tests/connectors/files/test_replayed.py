@@ -64,7 +64,7 @@ def read(files, target="y", **given):
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "streamk read ahead"]
+    return [thread for thread in threading.enumerate() if thread.name == "streamk prefetch"]
 
 
 @pytest.mark.parametrize("pack", PACK)

@@ -10,7 +10,7 @@ import pytest
 
 from connectors.errors import SINK, Failure
 from connectors.files.sink import FileSink
-from connectors.stream import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
+from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
 
 def prediction(offset, partition="p-0"):
@@ -117,7 +117,7 @@ def test_a_line_that_was_cut_is_told(tmp_path, sinks, caplog):
     sinks(path, mark=0)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert f"{path}: a last line that is not whole is cut off" in record.getMessage()
+    assert f"{path}: the last line is incomplete and is cut off" in record.getMessage()
     caplog.clear()
     sinks(path, mark=0)
     assert not caplog.records
@@ -161,7 +161,7 @@ def test_a_file_that_is_shorter_than_its_mark(tmp_path, sinks, caplog):
         caplog.clear()
         path.write_bytes(content)  # moved away, and begun anew
         sink = sinks(path, mark=marks[9])
-        assert "is shorter than at the checkpoint (moved away?): what it held is not known" in caplog.text
+        assert "is shorter than at the checkpoint (moved away?): what it held is unknown" in caplog.text
         emit(sink, OUTPUTS[9:])
         assert path.read_bytes() == content + b"".join(LINES[10 if content else 9 :])
     path.unlink()

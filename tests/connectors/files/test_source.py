@@ -81,7 +81,7 @@ def read(path, form="json", position=None):
     """Return the fields of the events from a position on, from the beginning by default."""
     source, assigned = opened(path, form)
     source.begin(source.name, assigned.first if position is None else position)
-    decode = source.decoder(form, None)
+    decode = source.decoder
     fields = [decode(record.value).fields for record in rest(source)]
     source.close(True)
     return fields
@@ -123,7 +123,7 @@ def test_logs_as_others_write_them(tmp_path, form, change):
 
 def test_tabs(tmp_path):
     path = write(tmp_path, 'a\tc\n1\tx,y\n\t"p\tq"\n')
-    assert made(path, "csv").decoder("csv", None).format.delimiter == "\t"
+    assert made(path, "csv").decoder.format.delimiter == "\t"
     assert read(path, "csv") == [{"a": 1.0, "c": "x,y"}, {"a": None, "c": "p\tq"}]
     assert made(write(tmp_path, "a\tb,c\n"), "csv").columns == ["a\tb", "c"]
     assert made(write(tmp_path, "a\n"), "csv").columns == ["a"]
@@ -303,7 +303,7 @@ def test_any_csv(tmp_path_factory, rows, delimiter, end):
     SOURCES.append(FileSource(path, "csv", False, EventFormat("b", missing=[""], types=AS_THEY_ARE)))
     source = SOURCES[-1]
     source.poll(0)
-    decode = source.decoder("csv", None)
+    decode = source.decoder
     assert (source.columns, decode.format.delimiter) == (["a", "b"], delimiter)
     records = rest(source)
     events = [decode(record.value) for record in records]

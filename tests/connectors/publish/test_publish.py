@@ -12,15 +12,14 @@ from connectors.cli import app
 from connectors.cli.publish import show
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.errors import CHECKPOINT, USAGE, Failure
-from connectors.kafka.sections import TopicSource
-from connectors.publish.merging import merged
-from connectors.publish.run import Outcome, Target
-from connectors.publish.version import Place, goes_back, read, write
+from connectors.kafka.sections import TopicSourceSection
+from connectors.publish.fetching import Place, goes_back, read, write
+from connectors.publish.run import Outcome, Target, merged
 from connectors.settings_file import load_kafka
 from streamk.learners.loading import loads, loads_with_extra
 
 BLANK = streamk.KaczmarzClassifier(features=16, seed=0)
-SOURCE = TopicSource(kind="topic", topic="t", group="g")
+SOURCE = TopicSourceSection(kind="topic", topic="t", group="g")
 NAMES = [f"t-{p}" for p in range(5)]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from river import datasets
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.demonstration import synthetic, write_log
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay

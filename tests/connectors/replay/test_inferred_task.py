@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.reading import InferredLabels
 from connectors.replay.run import replay

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Scoring
 from connectors.replay.run import replay

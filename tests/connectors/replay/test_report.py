@@ -4,7 +4,7 @@ import json
 import pytest
 from rich.console import Console
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay import report
 from connectors.replay.page.words import decimal
 from connectors.replay.progress import Scoring

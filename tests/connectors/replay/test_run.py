@@ -6,7 +6,7 @@ import pytest
 from river import datasets, metrics
 
 import streamk
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
 from streamk.prequential import DelayByTime

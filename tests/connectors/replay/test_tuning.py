@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog
 from connectors.replay.run import replay
 from connectors.replay.tuning import GRIDS, Halving, grid_of
 

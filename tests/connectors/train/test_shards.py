@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from connectors.decoding import EventFormat
-from connectors.files.names import files_of
-from connectors.files.replayed import ReplayLog
+from connectors.files.log import ReplayLog, files_of
 from connectors.replay.reading import interpret
-from connectors.train.blocks import blocks, shards_of
-from connectors.train.shards import skipped_of
+from connectors.train.shards import blocks, shards_of, skipped_of
 
 
 def cut_into(paths, task, by, count, **more):

@@ -1,9 +1,10 @@
-"""Opens a file or standard input, told by its first bytes: how it is packed, and what it holds."""
+"""Opens a file or standard input, and detects compression, encoding and content by its first bytes."""
 
 from __future__ import annotations
 
 import codecs
 import contextlib
+import gzip
 import hashlib
 import io
 import os
@@ -13,20 +14,111 @@ import stat
 import sys
 import tempfile
 import threading
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO, cast
+
+import zstandard
+from typing_extensions import Buffer
 
 from connectors.errors import Failure
-from connectors.files.compression import DAMAGE, DamagedError, unpacked
 from connectors.schema import LOOK
 
+_PART = 1 << 16  # bytes read at once
+DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
 HEAD = 1 << 16  # bytes read at once at the beginning, and by which a file is known again
 _MOST = 1 << 20  # bytes looked at
 PARQUET = b"PAR1"  # its first bytes
 _BINARY = ("parquet", "msgpack")
-_PART = 1 << 16
 _UTF8 = codecs.BOM_UTF8
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+def cut_short(place: str, error: object) -> str:
+    """Return the message for a file that ends early, everything before that having been read."""
+    return f"after {place}, the compressed data is cut short or damaged ({error}); what is before was read"
+
+
+class DamagedError(ValueError):
+    """The compressed data of a file is cut short or altered."""
+
+
+class _Forward(io.RawIOBase):
+    """Transformed bytes of another file, which are read forward; going back begins again."""
+
+    def __init__(self) -> None:
+        self._rest, self._at = io.BytesIO(), 0
+
+    def _next(self) -> bytes | None:
+        """Return the next transformed bytes, None at the end."""
+        raise NotImplementedError
+
+    def _rewind(self) -> None:
+        """Begin again."""
+        raise NotImplementedError
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        while not (count := self._rest.readinto(buffer)):
+            part = self._next()
+            if part is None:
+                return 0
+            self._rest = io.BytesIO(part)
+        self._at += count
+        return count
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        if whence == 1:
+            place += self._at
+        if place < self._at:
+            self._rest, self._at = io.BytesIO(), 0
+            self._rewind()
+        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
+            pass
+        return self._at
+
+
+class _Zstd(_Forward):
+    """The bytes of zstd frames, one after the other; unlike the library's reader, it detects a cut frame."""
+
+    def __init__(self, compressed: io.BufferedReader) -> None:
+        super().__init__()
+        self._compressed = compressed
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._unused = b""
+
+    def _next(self) -> bytes | None:
+        part = self._unused or self._compressed.read1(_PART)
+        if not part:
+            if self._frame is not None:
+                raise EOFError("the last zstd frame is not whole")
+            return None
+        frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+        found = frame.decompress(part)
+        self._unused, self._frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+        return found
+
+    def _rewind(self) -> None:
+        self._compressed.seek(0)
+        self._frame, self._unused = None, b""
+
+
+def decompressed(raw: BinaryIO | io.RawIOBase) -> io.BufferedIOBase:
+    """Return the plain bytes of a file that may be gzip or zstd."""
+    buffered = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, raw))
+    magic = buffered.peek(4)[:4]
+    if magic.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=buffered)
+    return io.BufferedReader(_Zstd(buffered)) if magic == _ZSTD else buffered
 
 
 class StoppedError(Exception):
@@ -34,7 +126,7 @@ class StoppedError(Exception):
 
 
 class _Pipe(io.RawIOBase):
-    """A pipe, whose waiting can be ended from another thread; standard input stays open."""
+    """A pipe, whose wait can be ended from another thread; standard input stays open."""
 
     def __init__(self, number: int, own: bool = False) -> None:
         self._number, (self._woken, self._wake) = number, os.pipe()
@@ -43,16 +135,17 @@ class _Pipe(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         while True:
             ready, _, _ = select.select([self._number, self._woken], [], [])
             if self._woken in ready:
                 raise StoppedError
+            view = memoryview(buffer)
             try:
-                part = os.read(self._number, len(buffer))
+                part = os.read(self._number, len(view))
             except BlockingIOError:
                 continue
-            buffer[: len(part)] = part
+            view[: len(part)] = part
             return len(part)
 
     def stop(self) -> None:
@@ -71,17 +164,17 @@ class _Pipe(io.RawIOBase):
             super().close()
 
 
-class _Seen(io.RawIOBase):
-    """A raw file that notes the hash of what was read of it in order from its beginning."""
+class _Hashed(io.RawIOBase):
+    """A raw file, and the hash of what was read of it in order from its start."""
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: io.RawIOBase) -> None:
         self._raw, self._at = raw, 0
         self.seen, self._hash = 0, hashlib.sha256()
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         count: int = self._raw.readinto(buffer) or 0
         if self._at <= self.seen < self._at + count:
             self._hash.update(memoryview(buffer)[self.seen - self._at : count])
@@ -112,46 +205,34 @@ class _Seen(io.RawIOBase):
         super().close()
 
 
-class _Recoded(io.RawIOBase):
+class _Transcoded(_Forward):
     """Text of another encoding as UTF-8; positions are bytes of that UTF-8.
 
     ``begun`` is what was read of the text before.
     """
 
-    def __init__(self, plain: Any, encoding: str, begun: bytes) -> None:
+    def __init__(self, plain: io.BufferedIOBase, encoding: str, begun: bytes) -> None:
+        super().__init__()
         self._plain, self._encoding = plain, encoding
-        self._reset(begun)
+        self._rewind_to(begun)
 
-    def _reset(self, begun: bytes = b"") -> None:
+    def _rewind_to(self, begun: bytes) -> None:
         self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
-        self._rest, self._ended, self._at = io.BytesIO(self._decoder.decode(begun).encode()), False, 0
+        self._rest, self._ended = io.BytesIO(self._decoder.decode(begun).encode()), False
 
-    def readable(self) -> bool:
-        return True
+    def _next(self) -> bytes | None:
+        if self._ended:
+            return None
+        part = self._plain.read1(_PART)
+        self._ended = not part
+        return self._decoder.decode(part, not part).encode()
 
-    def readinto(self, buffer: Any) -> int:
-        while not (count := self._rest.readinto(buffer)) and not self._ended:
-            part = self._plain.read1(_PART)
-            self._ended = not part
-            self._rest = io.BytesIO(self._decoder.decode(part, not part).encode())
-        self._at += count
-        return count
+    def _rewind(self) -> None:
+        self._plain.seek(0)
+        self._rewind_to(b"")
 
     def seekable(self) -> bool:
-        return bool(self._plain.seekable())
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, place: int, whence: int = 0) -> int:
-        if whence == 1:
-            place += self._at
-        if place < self._at:
-            self._plain.seek(0)
-            self._reset()
-        while self._at < place and self.readinto(memoryview(bytearray(min(_PART, place - self._at)))):
-            pass
-        return self._at
+        return self._plain.seekable()
 
 
 def encoding_of(text: bytes) -> str:
@@ -176,7 +257,7 @@ def encoding_of(text: bytes) -> str:
     return "utf-8"
 
 
-class Opened:
+class OpenFile:
     """An open file, or a pipe: whatever is no regular file is read once, and in order.
 
     Parameters
@@ -213,13 +294,15 @@ class Opened:
         If it cannot be opened.
     """
 
-    def __init__(self, path: str, raw: Any = None) -> None:
+    def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.piped = raw is None and is_pipe(path)
         self.name = "standard input" if path == "-" else path
         self.size = size_of(path) if raw is None else 0
-        self._raw = _Seen(raw or (_pipe(path) if self.piped else io.FileIO(path)))
+        self._raw = _Hashed(
+            cast(io.RawIOBase, raw) if raw else _pipe(path) if self.piped else io.FileIO(path)
+        )
         self.head, self.begins, self.form, self.encoding = b"", 0, "", "utf-8"
-        self.plain: Any = None
+        self.plain: io.BufferedIOBase = io.BytesIO()
         self.compressed = self._stopped = False
 
     def look(self, form: str | None = None, encoding: str | None = None, growing: bool = False) -> None:
@@ -235,11 +318,11 @@ class Opened:
         Raises
         ------
         ValueError
-            If it cannot be unpacked, or is a JSON array.
+            If it cannot be decompressed, or is a JSON array.
         """
         try:
             buffered = io.BufferedReader(self._raw)
-            self.plain = unpacked(buffered)
+            self.plain = decompressed(buffered)
             self.compressed = self.plain is not buffered
             self.head = self._first(4)
             self.form = form or self._binary()
@@ -265,7 +348,7 @@ class Opened:
             known = "utf-8"
         self.encoding = encoding or known
         if codecs.lookup(self.encoding).name != "utf-8":
-            self.plain = io.BufferedReader(_Recoded(self.plain, self.encoding, self.head))
+            self.plain = io.BufferedReader(_Transcoded(self.plain, self.encoding, self.head))
             self.head, self.compressed = self._first(len(self.head)), True
         self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0
         self.form = form or self._textual()
@@ -307,7 +390,7 @@ class Opened:
         return "json" if text[:1] == b"{" else "csv" if text else ""
 
     def _spool(self) -> None:
-        """Have Parquet as a file that is not packed, which its reader jumps about in."""
+        """Store Parquet as a plain file, since its reader seeks."""
         if not self.piped and isinstance(self.plain, io.BufferedReader) and self.plain.raw is self._raw:
             self.plain.seek(0)
             return
@@ -315,7 +398,7 @@ class Opened:
         spool.write(self.head)
         shutil.copyfileobj(self.plain, spool, _PART)
         spool.seek(0)
-        self._packed, self.plain = self.plain, spool
+        self._source, self.plain = self.plain, spool
 
     def first_bytes(self, length: int) -> bytes:
         """Return the first plain bytes; reading continues where it was.
@@ -363,9 +446,8 @@ class Opened:
 
     def close(self) -> None:
         """Close it."""
-        for file in (self.plain, self._raw):
-            if file is not None:
-                file.close()
+        self.plain.close()
+        self._raw.close()
 
 
 def is_pipe(path: str) -> bool:
@@ -384,12 +466,12 @@ def require_writable(path: Path, code: int, key: str) -> None:
         raise Failure(code, f"{key}: {path} cannot be written, or is not there")
 
 
-def _pipe(path: str) -> Any:
+def _pipe(path: str) -> io.RawIOBase:
     """Return a pipe as a raw file."""
     if path != "-":  # opening it must not wait for who writes, since nothing could end that
         return _Pipe(os.open(path, os.O_RDONLY | os.O_NONBLOCK), own=True)
     try:
         number = sys.stdin.fileno()
     except (OSError, ValueError, AttributeError):
-        return sys.stdin.buffer  # not a real one
+        return cast(io.RawIOBase, sys.stdin.buffer)  # not a real one
     return _Pipe(number) if os.name == "posix" else io.FileIO(number, closefd=False)

@@ -1,4 +1,4 @@
-"""Reads ahead: a thread takes from an iterator into a queue with bounds, while its consumer works."""
+"""Prefetching: a thread takes from an iterator into a bounded queue, while its consumer works."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DEPTH, _BYTES = 4, 1 << 24  # items that wait, and their size
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """An iterator whose items are made in a thread, in the same order; an exception comes in its place.
 
     Parameters
@@ -27,7 +27,7 @@ class Ahead(Generic[T]):
 
     Examples
     --------
-    >>> with Ahead(iter(range(5)), lambda item: 1) as ahead:
+    >>> with Prefetcher(iter(range(5)), lambda item: 1) as ahead:
     ...     list(ahead)
     [0, 1, 2, 3, 4]
     """
@@ -46,7 +46,7 @@ class Ahead(Generic[T]):
         self._bytes, self._stopped, self._ended = 0, False, False
         self._error: BaseException | None = None
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="streamk read ahead", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="streamk prefetch", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -75,7 +75,7 @@ class Ahead(Generic[T]):
     def _room(self, size: int) -> bool:
         return not self._waiting or (len(self._waiting) < self._depth and self._bytes + size <= self._most)
 
-    def __iter__(self) -> Ahead[T]:
+    def __iter__(self) -> Prefetcher[T]:
         return self
 
     def __next__(self) -> T:
@@ -100,7 +100,7 @@ class Ahead(Generic[T]):
         self._wake()
         self._thread.join()
 
-    def __enter__(self) -> Ahead[T]:
+    def __enter__(self) -> Prefetcher[T]:
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -1,20 +1,19 @@
-"""Batches of MessagePack: maps one after the other, whose ends compiled code finds."""
+"""Records of MessagePack: maps one after the other, whose ends compiled code finds."""
 
 # mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numba import njit
 
 from connectors.decoding import EventFormat
-from connectors.files.batches import BYTES, ROWS, Batch
-from connectors.files.compression import DAMAGE, DamagedError, cut_short
-from connectors.files.opening import Opened, StoppedError
+from connectors.files.batches import BYTES, ROWS, Batch, BatchBuilder
+from connectors.files.open_file import DAMAGE, DamagedError, OpenFile, StoppedError, cut_short
+from connectors.records import Raw
 from connectors.schema import LOOK
-from connectors.stream import Raw
+from connectors.values import Fields
 from streamk.compiling import ENTRY
 
 _PART, _LONGEST = 1 << 18, 1 << 24  # bytes read at once, and of a record
@@ -63,7 +62,7 @@ def ends_of(data, at, ends):
     return len(ends), False
 
 
-class Maps:
+class MessagePackRecords:
     """The records of an open file of MessagePack; a line is the number of a record, a position is a byte.
 
     Parameters
@@ -86,7 +85,7 @@ class Maps:
     begins = 0  # the position of the first record
     columns = None
 
-    def __init__(self, file: Opened, format: EventFormat, growing: bool = False) -> None:
+    def __init__(self, file: OpenFile, format: EventFormat, growing: bool = False) -> None:
         self._file, self._growing, self._none = file, growing, False
         self._data, self._at, self._ended, self._error = file.head, 0, False, ""
         self.position = self.line = 0
@@ -96,7 +95,7 @@ class Maps:
         """Decode by this format from here on."""
         self.format, self.decoder = format, format.decoder("msgpack")
 
-    def first(self) -> list[dict[str, Any]]:
+    def first(self) -> list[Fields]:
         """Return the first records, as many as types are inferred from, without types; none is consumed."""
         ends, found = self._next(LOOK), []
         for begin, end in zip([self._at, *ends], ends, strict=False):
@@ -147,49 +146,33 @@ class Maps:
         while ends := self._next(ROWS):
             yield self._batch(ends)
         if why := self._why_cut():
-            batch = Batch([], [], [])
-            batch.broken.cut = True
             if self._error:
-                batch.broken.note(self._file.name, cut_short(f"record {self.line}", self._error))
+                yield Batch.cut_off(self._file.name, cut_short(f"record {self.line}", self._error))
             else:
                 place = f"{self._file.name}, after record {self.line}"
-                batch.broken.note(place, f"from here on nothing can be read: {why}")
-            yield batch
+                yield Batch.cut_off(place, f"from here on nothing can be read: {why}")
 
     def _batch(self, ends: list[int]) -> Batch:
-        lines: list[int] = []
-        events: list[dict[str, Any]] = []
-        targets: list[Any] = []
-        times: list[Any] = []
-        ordinals: list[int] = []
-        format, begins = self.format, [self._at, *ends]
-        batch = Batch(lines, targets, events, times if format.time else None)
-        batch.size = ends[-1] - self._at
-        batch.ends = [self.position + end - self._at for end in ends]
+        builder, starts = BatchBuilder.of(self.format, self._place), [self._at, *ends]
         for ordinal, end in enumerate(ends):
             self.line += 1
-            place = f"{self._file.name}, record {self.line}"
             try:
-                event = self.decoder(self._data[begins[ordinal] : end])
+                builder.add(ordinal, self.line, self.decoder(self._data[starts[ordinal] : end]))
             except ValueError as error:
-                batch.broken.note(place, str(error))
-                continue
-            if event.target is None and format.labelled:
-                batch.broken.miss(place, format.target or "", event.fields)
-                continue
-            lines.append(self.line)
-            ordinals.append(ordinal)
-            targets.append(event.target)
-            events.append(event.fields)
-            times.append(event.time)
-        batch.ordinals = ordinals
+                builder.add(ordinal, self.line, str(error))
+        batch = builder.batch()
+        batch.size = ends[-1] - self._at
+        batch.ends = [self.position + end - self._at for end in ends]
         self.position, self._at = batch.ends[-1], ends[-1]
         return batch
+
+    def _place(self, line: int) -> str:
+        return f"{self._file.name}, record {line}"
 
     def _fill(self, size: int) -> bool:
         """Read more bytes; return whether there is a point in looking again."""
         try:
-            part: Any = b"" if self._error else self._file.plain.read1(size)
+            part = b"" if self._error else self._file.plain.read1(size)
         except DAMAGE as error:
             self._error, part = str(error), b""
         except StoppedError:
@@ -210,5 +193,5 @@ class Maps:
         self.position, self.line = position, line
 
     def finish(self) -> None:
-        """Expect nothing more to be written."""
+        """Expect no more records."""
         self._growing = False

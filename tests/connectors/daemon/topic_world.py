@@ -6,14 +6,17 @@ topic, and readers see it some time after, as behind another's open transaction.
 
 import json
 
-from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.operator import Processed, Tally
-from connectors.daemon.partition_bound import InTopic
 from connectors.daemon.session import Session
+from connectors.daemon.start_position import (
+    Owner,
+    metadata_of,
+)
+from connectors.daemon.state_backend import TopicBackend
+from connectors.records import PREDICTIONS, Output
 from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
-from connectors.stream import PREDICTIONS, Output
 
 from .world import Member, PlayedSink, PlayedSource, World
 
@@ -99,11 +102,11 @@ class BoundMember(Member):
         source, sink = PlayedSource(self), KeepingSink(self)
         self.operator = Apart()
         snapshots = PlayedSnapshots(self.broker, sink)
-        keeping = InTopic(self.operator, snapshots, sink, "t", "g", lambda: self.clock[0])
+        backend = TopicBackend(self.operator, snapshots, sink, "t", "g", lambda: self.clock[0])
         checkpoints = Checkpoints(events=self.events, seconds=3.0)
         sinks = {"topics": sink}
         self.session = Session(
-            self.operator, keeping, source, sinks, self.telemetry, checkpoints, self.policy,
+            self.operator, backend, source, sinks, self.telemetry, checkpoints, self.policy,
             lambda: self.clock[0],
         )  # fmt: skip
         return self.session
@@ -135,5 +138,5 @@ class BoundWorld(World):
         assert self.seen(p) == events, (p, self.story)
         emitted = sorted(offset for partition, offset in self.broker.outputs if partition == p)
         assert emitted == events, (p, emitted, self.story)
-        owners = ownership.read(self.broker.committed[p].note).owners
-        assert owners == [ownership.Owner("topic models", 0, self.broker.end[p])], (p, owners, self.story)
+        owners = metadata_of(self.broker.committed[p]).owners
+        assert owners == [Owner("topic models", 0, self.broker.end[p])], (p, owners, self.story)

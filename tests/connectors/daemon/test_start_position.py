@@ -1,14 +1,18 @@
-"""Where a session begins, after what operators of brokers do: topics made anew, resets, retention, growth."""
+"""Where a session begins, after what operators of brokers do: topics recreated, resets, retention, growth."""
 
 import pytest
 
-from connectors.daemon import ownership
-from connectors.daemon.beginning import begin, require_known
 from connectors.daemon.checkpoint import Progress
-from connectors.daemon.ownership import Note, Owner
+from connectors.daemon.start_position import (
+    OffsetMetadata,
+    Owner,
+    find_start,
+    metadata_of,
+    require_read_before,
+)
 from connectors.errors import CHECKPOINT, POSITION, Failure
+from connectors.records import Assigned, Committed
 from connectors.sections import StartPolicy
-from connectors.stream import Assigned, Committed
 
 from .world import World, committed
 
@@ -19,18 +23,17 @@ def never():
     raise AssertionError("the group need not be asked")
 
 
-def assigned(found=None, first=0, end=300, identity=NEW, number=0, siblings=1):
-    return Assigned("p-0", found, first, end, identity, number, siblings)
+def assigned(found=None, first=0, end=300, identity=NEW, number=0, partition_count=1):
+    return Assigned("p-0", found, first, end, identity, number, partition_count)
 
 
 def begins(found=None, saved=None, expired="fail", start="earliest", before=never, **there):
     """Return position and emitted, and the owners."""
     progress = None if saved is None else Progress(*saved)
-    position, emitted, note = begin(
-        "a", assigned(found, **there), progress, before, StartPolicy(start, expired)
-    )
-    assert note.identity == there.get("identity", NEW)
-    return position, emitted, note.owners
+    start, metadata = find_start("a", assigned(found, **there), progress, before, StartPolicy(start, expired))
+    assert metadata.identity == there.get("identity", NEW)
+    assert metadata.owners == start.owners
+    return tuple(start)
 
 
 def refused(code, words, *arguments, **named):
@@ -44,22 +47,22 @@ def refused(code, words, *arguments, **named):
 
 @pytest.mark.parametrize("found", [None, committed(40, ("a", 0, 40), identity=OLD)])
 def test_a_topic_made_anew(found):
-    """Neither its checkpoint nor an old note of the group may say where to go on."""
+    """Neither its checkpoint nor an old metadata of the group may say where to go on."""
     for saved in ((100, OLD), (1000, OLD)):
-        refused(POSITION, r"deleted and made anew, or this is another cluster \(t1, not t0\)", found, saved)
+        refused(POSITION, r"deleted and recreated, or this is another cluster \(t1, not t0\)", found, saved)
         assert begins(found, saved, "earliest", first=5) == (5, 5, [Owner("a", 5, 5)])
         assert begins(found, saved, "latest", first=5) == (300, 300, [Owner("a", 300, 300)])
 
 
-def test_an_old_note_alone():
-    note = committed(40, ("b", 0, 40), identity=OLD)
-    refused(POSITION, "made anew", note)
-    assert begins(note, None, "earliest") == (0, 0, [Owner("a", 0, 0)])
+def test_old_metadata_alone():
+    metadata = committed(40, ("b", 0, 40), identity=OLD)
+    refused(POSITION, "recreated", metadata)
+    assert begins(metadata, None, "earliest") == (0, 0, [Owner("a", 0, 0)])
 
 
 def test_others_of_the_group_have_begun_with_the_new_topic():
-    note = committed(70, ("b", 0, 50), identity=NEW)
-    assert begins(note, (1000, OLD), "earliest") == (50, 70, [Owner("b", 0, 50), Owner("a", 50, 50)])
+    metadata = committed(70, ("b", 0, 50), identity=NEW)
+    assert begins(metadata, (1000, OLD), "earliest") == (50, 70, [Owner("b", 0, 50), Owner("a", 50, 50)])
 
 
 def test_what_is_not_known_is_no_other():
@@ -77,9 +80,9 @@ def test_a_checkpoint_of_the_old_topic_is_not_set_aside():
     member.session = None
     world.broker.identity, world.broker.end["p-0"] = "t2", 20
     world.broker.committed = {"p-0": committed(3, ("a", 0, 3), identity="t2")}
-    with pytest.raises(Failure, match="made anew"):
+    with pytest.raises(Failure, match="recreated"):
         member.start().step()
-    assert not list(member.session._keeping.store.directory.glob("*not-granted"))
+    assert not list(member.session._backend.store.directory.glob("*not-granted"))
 
 
 # ---- positions set from outside
@@ -104,35 +107,35 @@ def test_a_reset_before_the_first_start_is_where_it_begins():
 
 def test_what_was_emitted_stays_emitted():
     """A crash left the checkpoint at 100 and predictions up to 200; events below 150 have expired since."""
-    note = committed(200, ("a", 0, 100))
+    metadata = committed(200, ("a", 0, 100))
     for identity in (NEW, ""):
         refused(POSITION, r"holds 150 to 299, and the next event to read is 100, with predictions up to 199",
-                note, (100, identity), first=150)  # fmt: skip
-    assert begins(note, (100, NEW), "earliest", first=150) == (150, 200, [Owner("a", 150, 150)])
-    assert begins(note, (100, NEW), "latest", first=150) == (300, 300, [Owner("a", 300, 300)])
-    assert begins(note, (100, NEW), "earliest", first=250) == (250, 250, [Owner("a", 250, 250)])
+                metadata, (100, identity), first=150)  # fmt: skip
+    assert begins(metadata, (100, NEW), "earliest", first=150) == (150, 200, [Owner("a", 150, 150)])
+    assert begins(metadata, (100, NEW), "latest", first=150) == (300, 300, [Owner("a", 300, 300)])
+    assert begins(metadata, (100, NEW), "earliest", first=250) == (250, 250, [Owner("a", 250, 250)])
 
 
 def test_a_log_that_the_broker_lost_the_end_of():
-    note = committed(400, ("a", 0, 350))
-    refused(POSITION, "lost by the broker", note, (350, NEW))
+    metadata = committed(400, ("a", 0, 350))
+    refused(POSITION, "lost by the broker", metadata, (350, NEW))
     for policy in ("earliest", "latest"):
-        assert begins(note, (350, NEW), policy) == (300, 300, [Owner("a", 300, 300)])
+        assert begins(metadata, (350, NEW), policy) == (300, 300, [Owner("a", 300, 300)])
         # events that come anew have offsets whose predictions were written for others
         assert begins(committed(400, ("a", 0, 290)), (290, NEW), policy) == (290, 300, [Owner("a", 0, 290)])
 
 
 def test_a_partition_whose_events_are_all_gone():
-    note = committed(100, ("a", 0, 100))
-    refused(POSITION, "is empty, and begins at 300", note, (100, NEW), first=300)
-    assert begins(note, (100, NEW), "earliest", first=300)[:2] == (300, 300)
+    metadata = committed(100, ("a", 0, 100))
+    refused(POSITION, "is empty, and starts at 300", metadata, (100, NEW), first=300)
+    assert begins(metadata, (100, NEW), "earliest", first=300)[:2] == (300, 300)
 
 
 # ---- partitions that are added
 
 
 def latest(before, number, found=None, saved=None):
-    return begins(found, saved, start="latest", before=lambda: before, number=number, siblings=4)[0]
+    return begins(found, saved, start="latest", before=lambda: before, number=number, partition_count=4)[0]
 
 
 def test_latest_is_for_who_knows_nothing():
@@ -145,15 +148,16 @@ def test_a_partition_that_appears_beside_known_ones_begins_at_its_first_event():
     assert [latest(3, number) for number in range(4)] == [300, 300, 300, 0]
     assert [latest(0, number) for number in range(4)] == [0] * 4  # the group was forgotten, the model knows
     assert latest(3, 3, saved=(40, NEW)) == 40
-    assert begin("a", assigned(siblings=4), None, lambda: 3, StartPolicy("latest")).note.siblings == 3
-    assert begin("a", assigned(siblings=4), None, lambda: None, StartPolicy("latest")).note.siblings == 4
+    for before, expected in ((3, 3), (None, 4)):
+        found = assigned(partition_count=4)
+        _, metadata = find_start("a", found, None, lambda before=before: before, StartPolicy("latest"))
+        assert metadata.partition_count == expected
 
 
-def test_notes_keep_how_many_there_were():
-    note = committed(70, ("a", 0, 50), siblings=2)
-    assert (
-        begin("a", assigned(note, siblings=5, identity="t1"), None, never, StartPolicy()).note.siblings == 2
-    )
+def test_metadata_stores_the_number_of_partitions():
+    metadata = committed(70, ("a", 0, 50), partition_count=2)
+    found = assigned(metadata, partition_count=5, identity="t1")
+    assert find_start("a", found, None, never, StartPolicy())[1].partition_count == 2
 
 
 def test_a_partition_added_to_a_topic_that_is_read_from_its_end():
@@ -172,19 +176,19 @@ def test_a_partition_added_to_a_topic_that_is_read_from_its_end():
 # ---- a directory of checkpoints that is lost
 
 
-def required(note, alone=True, blank=False, first=0):
-    require_known(
-        "a", assigned(note, first=first), lambda: alone, StartPolicy(blank=blank), "nothing is known"
+def required(metadata, alone=True, blank=False, first=0):
+    require_read_before(
+        "a", assigned(metadata, first=first), lambda: alone, StartPolicy(blank=blank), "nothing is known"
     )
 
 
 def test_a_model_that_knows_nothing_of_what_its_group_has_read():
-    note = committed(70, ("b", 0, 50))
+    metadata = committed(70, ("b", 0, 50))
     with pytest.raises(Failure, match=r"has read up to 50, and nothing is known; .* --blank") as raised:
-        required(note)
+        required(metadata)
     assert raised.value.code == CHECKPOINT
-    required(note, alone=False)  # it joins others
-    required(note, blank=True)
+    required(metadata, alone=False)  # it joins others
+    required(metadata, blank=True)
     required(committed(70, ("a", 0, 50), ("b", 50, 60)))  # it was one of them
     required(Committed(70, ""))  # another program's group
     required(None)
@@ -199,8 +203,8 @@ def test_a_lost_directory_ends_the_session():
     world.take("save", "a")
     world.broker.wanted["p-0"] = "b"
     world.take("expel", "a")
-    with pytest.raises(Failure, match="knows nothing of it"):
+    with pytest.raises(Failure, match="holds nothing of it"):
         world.take("step", "b")
-    note = ownership.read(world.broker.committed["p-0"].note)
-    assert [owner.model for owner in note.owners] == ["a"]
-    assert note != Note([])
+    metadata = metadata_of(world.broker.committed["p-0"])
+    assert [owner.model for owner in metadata.owners] == ["a"]
+    assert metadata != OffsetMetadata([])

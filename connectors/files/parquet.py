@@ -1,4 +1,4 @@
-"""Batches of Parquet, row group by row group."""
+"""Records of Parquet, in batches by row group."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from connectors.decoding import EventFormat
-from connectors.files.batches import ROWS, Batch
-from connectors.files.opening import Opened
+from connectors.files.batches import ROWS, Batch, BatchBuilder
+from connectors.files.open_file import OpenFile
 from connectors.schema import LOOK, NUMBER, flat
+from connectors.values import Fields
 
 
-class RowGroups:
+class ParquetRecords:
     """The records of an open Parquet file; a line is the number of a row, and a position the rows before it.
 
     Parameters
@@ -38,7 +39,7 @@ class RowGroups:
         If pyarrow is not installed, the file is none, or has no such column.
     """
 
-    def __init__(self, file: Opened, format: EventFormat) -> None:
+    def __init__(self, file: OpenFile, format: EventFormat) -> None:
         try:
             from pyarrow import ArrowException, parquet
         except ImportError:
@@ -50,8 +51,8 @@ class RowGroups:
         names = self._parquet.schema_arrow.names
         # a dot is a path into a column of structs
         there = {*names, *(name for name in format.required if name.partition(".")[0] in names)}
-        if lacking := [name for name in format.required if name not in there]:
-            raise ValueError(f"there is no column {lacking[0]!r}; there are {', '.join(names)}")
+        if missing := [name for name in format.required if name not in there]:
+            raise ValueError(f"there is no column {missing[0]!r}; there are {', '.join(names)}")
         self._file, self._broken = file, ArrowException
         metadata = self._parquet.metadata
         counts = [metadata.row_group(k).num_rows for k in range(metadata.num_row_groups)]
@@ -75,7 +76,7 @@ class RowGroups:
             each.startswith(f"{name}.") for each in (*wanted, *self.format.roles)
         )
 
-    def first(self) -> list[dict[str, Any]]:
+    def first(self) -> list[Fields]:
         """Return the first rows, as many as types are inferred from, without types; none is consumed."""
         for part in self._parquet.iter_batches(LOOK):
             return [flat(_present(row)) for row in part.to_pylist()]
@@ -93,11 +94,8 @@ class RowGroups:
                     if skipped < part.num_rows:
                         yield self._batch(part.slice(skipped))
             except (self._broken, OSError) as error:
-                batch = Batch([], [], [])
-                batch.broken.note(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
-                batch.broken.cut = True
                 self.position = self.line = end
-                yield batch
+                yield Batch.cut_off(f"{self._file.name}, row group {group}", f"cannot be read: {error}")
 
     def _batch(self, part: Any) -> Batch:
         first, self.position = self.position + 1, self.position + part.num_rows
@@ -134,30 +132,14 @@ class RowGroups:
             batch.numbers = np.array(labels, dtype=np.float64)
         return batch
 
-    def _one_by_one(self, lines: Sequence[int], rows: list[dict[str, Any]]) -> Batch:
-        format = self.format
-        found: list[tuple[int, int, Any]] = []
-        batch = Batch([], [], [])
+    def _one_by_one(self, lines: Sequence[int], rows: list[Fields]) -> Batch:
+        builder = BatchBuilder.of(self.format, lambda line: f"{self._file.name}, row {line}")
         for ordinal, (line, row) in enumerate(zip(lines, rows, strict=True)):
-            place = f"{self._file.name}, row {line}"
             try:
-                event = self.decoder.event(flat(_present(row)))
+                builder.add(ordinal, line, self.decoder.event(flat(_present(row))))
             except (ValueError, TypeError) as error:
-                batch.broken.note(place, str(error))
-                continue
-            if event.target is None and format.labelled:
-                batch.broken.miss(place, format.target or "", event.fields)
-                continue
-            found.append((ordinal, line, event))
-        events = [event for _, _, event in found]
-        kept = Batch(
-            [line for _, line, _ in found],
-            [event.target for event in events],
-            [event.fields for event in events],
-            [event.time for event in events] if format.time else None,
-        )
-        kept.broken, kept.ordinals = batch.broken, [ordinal for ordinal, _, _ in found]
-        return kept
+                builder.add(ordinal, line, str(error))
+        return builder.batch()
 
     @property
     def share(self) -> float:
@@ -169,6 +151,6 @@ class RowGroups:
         self.position = self.line = position
 
 
-def _present(row: dict[str, Any]) -> dict[str, Any]:
+def _present(row: Fields) -> Fields:
     """Return a row in which NaN is missing."""
     return {name: None if value != value else value for name, value in row.items()}

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from connectors.daemon.learning import Learning
+from connectors.daemon.learning import SingleLearning
 from connectors.daemon.telemetry import Telemetry
+from connectors.records import Raw
 from connectors.settings import Settings
-from connectors.stream import Raw
 
 LEARNERS = {
     "kaczmarz": {"features": 32},
@@ -32,7 +32,7 @@ def operator_of(name="kaczmarz", telemetry=None):
         "learner": {"name": name.partition(" ")[0], "parameters": {"seed": 0, **LEARNERS[name]}},
         "dead_letters": {"kind": "file", "path": "dead"},
     })  # fmt: skip
-    return Learning(settings, settings.decoder(), telemetry or Telemetry("classification"))
+    return SingleLearning(settings, settings.decoder(), telemetry or Telemetry())
 
 
 def raws(values, field="price", first=0, **others):
@@ -102,7 +102,7 @@ def test_a_restored_model_knows_its_numbers(lines):
 
 
 def test_one_warning_a_field_and_process_however_many_models(lines):
-    telemetry = Telemetry("classification")
+    telemetry = Telemetry()
     for _ in range(3):
         operator = operator_of(telemetry=telemetry)
         operator.process("p-0", raws([1.0] * 20 + ["n/a"]))

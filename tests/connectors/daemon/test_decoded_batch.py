@@ -8,13 +8,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import Learning
-from connectors.daemon.outputs import Outcome, body, encode, known
+from connectors.daemon.learning import SingleLearning
+from connectors.daemon.outputs import (
+    DecodedBatch,
+    Outcome,
+    body,
+    encode,
+    encode_batch,
+    losses_of,
+    without_unknown,
+)
 from connectors.daemon.telemetry import Telemetry
-from connectors.daemon.whole import Whole, encoded, losses
 from connectors.decoding import Event
+from connectors.records import Raw
 from connectors.settings import Settings
-from connectors.stream import Raw
 from streamk.learners.loading import loads
 from streamk.metrics.metric import loss_and_error
 
@@ -64,8 +71,8 @@ def operator_of(name, telemetry=None, limits=None, predictions=None):
         "predictions": {"kind": "file", "path": "out", **(predictions or {})},
         "dead_letters": {"kind": "file", "path": "dead"},
     })  # fmt: skip
-    telemetry = telemetry or Telemetry(task)
-    return Learning(settings, settings.decoder(), telemetry), telemetry
+    telemetry = telemetry or Telemetry(classes=task == "classification")
+    return SingleLearning(settings, settings.decoder(), telemetry), telemetry
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -85,8 +92,8 @@ def test_as_one_by_one(name, kinds, cuts, labels):
     for part in parts(raws, cuts):
         assert quick.process("p%-0", part) == slow.process("p%-0", part)
         assert quick.learner.to_bytes() == slow.learner.to_bytes()
-        assert quick._limits._seen == slow._limits._seen
-        assert quick._limits.row == slow._limits.row
+        assert quick._limit._seen == slow._limit._seen
+        assert quick._limit.row == slow._limit.row
     assert seen._means == pytest.approx(other._means)
     assert seen._alarms._rest == pytest.approx(other._alarms._rest)
     assert seen._models == other._models
@@ -97,7 +104,7 @@ def test_labels_that_are_whole_numbers():
     operator, _ = operator_of("classes")
     raws = [Raw(i, record(i, "whole", False)) for i in range(20)]
     operator.process("p", raws[:10])
-    assert operator.whole(raws[10:]).targets == [0, 1] * 5
+    assert operator.learn_batch(raws[10:]).targets == [0, 1] * 5
     assert operator.learner.labels == [0, 1]
 
 
@@ -107,9 +114,9 @@ def test_what_is_common_is_taken_as_a_whole(name):
     raws = [
         Raw(i, record(i, ["labelled", "unlabelled", "text"][i % 3], name == "numbers")) for i in range(60)
     ]
-    assert operator.whole(raws[:1]) is None or name == "numbers"  # a label is new, or a name
+    assert operator.learn_batch(raws[:1]) is None or name == "numbers"  # a label is new, or a name
     operator.process("p", raws[:30])
-    whole = operator.whole(raws[30:])
+    whole = operator.learn_batch(raws[30:])
     assert len(whole.records) == 30
     assert operator.learner.events == 40
 
@@ -128,9 +135,9 @@ LABELS = st.one_of(
 
 
 def singly(partition, whole, top=20):
-    rows = whole.answers.tolist()
+    rows = whole.predictions.tolist()
     if whole.labels is not None:
-        rows = [known(dict(zip(whole.labels, row, strict=True))) for row in rows]
+        rows = [without_unknown(dict(zip(whole.labels, row, strict=True))) for row in rows]
     outcomes = [
         Outcome(raw, Event({}, target, None, None, None), row, "")
         for raw, target, row in zip(whole.records, whole.targets, rows, strict=True)
@@ -150,8 +157,8 @@ def test_labels_encoded(data, labels, partition):
         st.lists(st.lists(PROBABILITIES, min_size=len(labels), max_size=len(labels)), min_size=1)
     )
     targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
-    whole = Whole(raws_of(data, len(rows)), targets, np.array(rows), labels)
-    assert encoded(partition, whole) == singly(partition, whole)
+    whole = DecodedBatch(raws_of(data, len(rows)), targets, np.array(rows), labels)
+    assert encode_batch(partition, whole) == singly(partition, whole)
 
 
 @given(st.data(), st.integers(2, 6), st.integers(0, 7))
@@ -165,13 +172,13 @@ def test_the_most_probable_labels_encoded(data, count, top):
         chance = st.sampled_from([0.0, 0.1, 0.1, 0.2, 0.3]) | PROBABILITIES
         rows = data.draw(st.lists(st.lists(chance, min_size=count, max_size=count), min_size=1))
     targets = [None, *labels]
-    whole = Whole(
+    whole = DecodedBatch(
         [Raw(k, b"", b"k") for k in range(len(rows))],
         [targets[k % len(targets)] for k in range(len(rows))],
         np.array(rows),
         labels,
     )
-    found = encoded("p%-0", whole, top)
+    found = encode_batch("p%-0", whole, top)
     assert found == singly("p%-0", whole, top)
     for output, row in zip(found, rows, strict=True):
         order = sorted(range(count), key=lambda k: (-row[k], k))
@@ -221,8 +228,8 @@ def test_numbers_encoded(data):
     numbers = st.floats() | st.sampled_from([0.0, -0.0, 1.0, 1e16, 1e-7])
     rows = data.draw(st.lists(numbers, min_size=1))
     targets = [data.draw(st.none() | st.integers(-9, 9) | st.floats(allow_nan=False)) for _ in rows]
-    whole = Whole(raws_of(data, len(rows)), targets, np.array(rows), None)
-    assert encoded("p", whole) == singly("p", whole)
+    whole = DecodedBatch(raws_of(data, len(rows)), targets, np.array(rows), None)
+    assert encode_batch("p", whole) == singly("p", whole)
 
 
 @given(st.data(), st.integers(1, 4))
@@ -237,17 +244,18 @@ def test_losses_as_told_singly(data, count):
         rows = data.draw(st.lists(st.lists(PROBABILITIES, **width), min_size=1))
         targets = [data.draw(st.sampled_from([None, *labels])) for _ in rows]
     wanted = [
-        loss_and_error(target, known(dict(zip(labels, row, strict=True))))
+        loss_and_error(target, without_unknown(dict(zip(labels, row, strict=True))))
         for row, target in zip(rows, targets, strict=True)
         if target is not None
     ]
-    found = losses(Whole([], targets, np.array(rows), labels))
+    found = losses_of(DecodedBatch([], targets, np.array(rows), labels))
     assert found.shape == (2, len(wanted))
     assert found.T.tolist() == [pytest.approx(pair) for pair in wanted]
     assert all(map(math.isfinite, found.ravel().tolist()))
 
 
 def test_a_label_that_was_not_known_then_is_left_out():
-    whole = Whole([Raw(1, b"")], ["a"], np.array([[1.0, 0.0]]), ["a", "b"])
-    assert json.loads(encoded("p", whole)[0].body)["probabilities"] == {"a": 1.0}
-    assert encoded("p", whole)[0].body == body("p", Raw(1, b""), Event({}, "a", None, None, None), {"a": 1.0})
+    whole = DecodedBatch([Raw(1, b"")], ["a"], np.array([[1.0, 0.0]]), ["a", "b"])
+    assert json.loads(encode_batch("p", whole)[0].body)["probabilities"] == {"a": 1.0}
+    event = Event({}, "a", None, None, None)
+    assert encode_batch("p", whole)[0].body == body("p", Raw(1, b""), event, {"a": 1.0})

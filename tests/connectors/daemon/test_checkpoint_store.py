@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from connectors.daemon.store import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.errors import CHECKPOINT, Failure
 from streamk import model_file
 
@@ -17,8 +17,8 @@ from .test_checkpoint import checkpoint, fill, names
 HOLD = """
 import sys, time
 from pathlib import Path
-from connectors.daemon.store import Store
-with Store(Path(sys.argv[1])).locked() as store:
+from connectors.daemon.state_backend import CheckpointStore
+with CheckpointStore(Path(sys.argv[1])).locked() as store:
     print(store.model, flush=True)
     time.sleep(60)
 """
@@ -26,7 +26,7 @@ with Store(Path(sys.argv[1])).locked() as store:
 
 @pytest.mark.parametrize(("keep", "left"), [(2, 2), (3, 3), (5, 5), (1, 2), (0, 2), (-4, 2)])
 def test_how_many_stay(tmp_path, keep, left):
-    store = Store(tmp_path, keep)
+    store = CheckpointStore(tmp_path, keep)
     paths = fill(store, 6)
     store.prune()
     assert store.paths() == paths[-left:]
@@ -35,7 +35,7 @@ def test_how_many_stay(tmp_path, keep, left):
 
 
 def test_what_was_set_aside_goes_when_it_is_older_than_all(tmp_path):
-    store = Store(tmp_path, 2)
+    store = CheckpointStore(tmp_path, 2)
     paths = fill(store, 3)
     paths[2].write_bytes(b"")
     store.newest()
@@ -45,7 +45,7 @@ def test_what_was_set_aside_goes_when_it_is_older_than_all(tmp_path):
 
 
 def test_what_was_set_aside_lately_stays(tmp_path):
-    store = Store(tmp_path, 2)
+    store = CheckpointStore(tmp_path, 2)
     paths = fill(store, 3)
     paths[1].write_bytes(b"")
     paths[2].write_bytes(b"")
@@ -65,7 +65,7 @@ def test_what_was_set_aside_lately_stays(tmp_path):
 
 
 def test_the_directory_is_made(tmp_path):
-    with Store(tmp_path / "a" / "b").locked() as store:
+    with CheckpointStore(tmp_path / "a" / "b").locked() as store:
         store.write(checkpoint())
     assert (tmp_path / "a" / "b" / "0000000001.checkpoint").exists()
 
@@ -73,7 +73,7 @@ def test_the_directory_is_made(tmp_path):
 def test_identity(tmp_path):
     found = []
     for directory in ("one", "one", "two"):
-        with Store(tmp_path / directory).locked() as store:
+        with CheckpointStore(tmp_path / directory).locked() as store:
             fill(store, 1)
             found.append(store.model)
     assert found[0] == found[1] != found[2]
@@ -83,13 +83,13 @@ def test_identity(tmp_path):
 
 def test_the_lock(tmp_path):
     busy = "another process uses the checkpoints in .*kept; give each its own"
-    with Store(tmp_path / "kept").locked():
-        with pytest.raises(Failure, match=busy) as raised, Store(tmp_path / "kept").locked():
+    with CheckpointStore(tmp_path / "kept").locked():
+        with pytest.raises(Failure, match=busy) as raised, CheckpointStore(tmp_path / "kept").locked():
             pass
         assert raised.value.code == CHECKPOINT
-        with Store(tmp_path / "other").locked():
+        with CheckpointStore(tmp_path / "other").locked():
             pass
-    with Store(tmp_path / "kept").locked():
+    with CheckpointStore(tmp_path / "kept").locked():
         pass
 
 
@@ -100,11 +100,11 @@ def test_the_lock_of_a_process_that_is_killed(tmp_path):
         try:
             model = holder.stdout.readline().strip()
             assert model
-            with pytest.raises(Failure, match="another process"), Store(tmp_path).locked():
+            with pytest.raises(Failure, match="another process"), CheckpointStore(tmp_path).locked():
                 pass
         finally:
             holder.kill()
-    with Store(tmp_path).locked() as store:
+    with CheckpointStore(tmp_path).locked() as store:
         assert store.model == model
 
 
@@ -113,7 +113,7 @@ def test_what_a_killed_write_left_is_removed(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     (tmp_path / ".hidden").write_bytes(b"mine")
-    with Store(tmp_path).locked() as store:
+    with CheckpointStore(tmp_path).locked() as store:
         fill(store, 2)
         with monkeypatch.context() as patch:
             patch.setattr(model_file.Path, "replace", die)
@@ -122,7 +122,7 @@ def test_what_a_killed_write_left_is_removed(tmp_path, monkeypatch):
                 store.write(checkpoint())
         assert store.newest().number == 2
     assert any(name.startswith(".0000000003.checkpoint.") for name in names(store))
-    with Store(tmp_path).locked() as store:
+    with CheckpointStore(tmp_path).locked() as store:
         assert names(store) == ["0000000001.checkpoint", "0000000002.checkpoint"]
     assert (tmp_path / ".hidden").read_bytes() == b"mine"
 
@@ -157,14 +157,17 @@ def test_a_checkpoint_that_cannot_be_written(store, monkeypatch, how):
 def test_a_directory_that_cannot_be_opened(tmp_path):
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(Failure, match="cannot be opened: ") as raised, Store(directory).locked():
+        with (
+            pytest.raises(Failure, match="cannot be opened: ") as raised,
+            CheckpointStore(directory).locked(),
+        ):
             pass
         assert raised.value.code == CHECKPOINT
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_without_permission(tmp_path):
-    with Store(tmp_path / "kept").locked() as store:
+    with CheckpointStore(tmp_path / "kept").locked() as store:
         paths = fill(store, 2)
     store.directory.chmod(0o555)
     try:
@@ -178,9 +181,12 @@ def test_a_directory_without_permission(tmp_path):
 
 def test_an_identity_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Failure, match="cannot be written: No space left") as raised, Store(tmp_path).locked():
+    with (
+        pytest.raises(Failure, match="cannot be written: No space left") as raised,
+        CheckpointStore(tmp_path).locked(),
+    ):
         pass
     assert raised.value.code == CHECKPOINT
     monkeypatch.undo()
-    with Store(tmp_path).locked() as store:
+    with CheckpointStore(tmp_path).locked() as store:
         assert len(store.model) == 12

@@ -4,16 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.daemon import ownership
 from connectors.daemon.checkpoint import Checkpoint, Progress
-from connectors.daemon.ownership import Owner
-from connectors.daemon.partition_bound import require_none
-from connectors.daemon.store import Store
+from connectors.daemon.start_position import (
+    OffsetMetadata,
+    Owner,
+    metadata_of,
+)
+from connectors.daemon.state_backend import CheckpointStore, require_no_checkpoints
 from connectors.errors import CHECKPOINT, POSITION, Failure
+from connectors.records import Committed
 from connectors.sections import StartPolicy
-from connectors.stream import Committed
 
-from .bound_world import BoundWorld
+from .topic_world import BoundWorld
 from .world import committed
 
 MINE = "topic models"
@@ -75,7 +77,7 @@ def test_a_snapshot_that_cannot_be_seen_yet_is_waited_for():
     assert member.session.positions == {}
     world.show()
     member.step()
-    until = ownership.read(world.broker.committed["p-0"].note).owners[-1].until
+    until = metadata_of(world.broker.committed["p-0"]).owners[-1].until
     assert member.session.positions == {"p-0": until}
     world.finish()
 
@@ -99,7 +101,7 @@ def test_where_the_note_names_none_everything_there_must_be_seen():
 
 def test_a_snapshot_that_is_lost_ends_the_run():
     world = begun()
-    until = ownership.read(world.broker.committed["p-0"].note).owners[-1].until
+    until = metadata_of(world.broker.committed["p-0"]).owners[-1].until
     world.broker.snapshots = {}
     world.show()
     with pytest.raises(Failure, match=rf"up to {until}, and none is there\. Put .* --blank") as raised:
@@ -109,7 +111,7 @@ def test_a_snapshot_that_is_lost_ends_the_run():
 
 def test_a_lost_snapshot_is_let_go_by_who_asks_for_it():
     world = begun(policy=StartPolicy(blank=True))
-    until = ownership.read(world.broker.committed["p-0"].note).owners[-1].until
+    until = metadata_of(world.broker.committed["p-0"]).owners[-1].until
     world.broker.snapshots = {}
     world.show()
     for _ in range(40):
@@ -132,7 +134,7 @@ def test_what_others_have_learned_is_not_left_out_in_silence():
     world = begun()
     world.broker.snapshots, world.broker.committed = {}, {"p-0": committed(40, ("77c2", 0, 40))}
     world.show()
-    with pytest.raises(Failure, match="no snapshot in models knows of it"):
+    with pytest.raises(Failure, match="no snapshot in models holds it"):
         steps(world, 3)
 
 
@@ -178,7 +180,7 @@ def test_a_topic_made_anew_is_learned_by_the_old_model():
         world.take("step", "b")
     world.take("save", "b")
     assert world.seen("p-0") == old + [k for k in range(20) if k % 11 != 10]
-    assert ownership.read(world.broker.committed["p-0"].note) == ownership.Note([Owner(MINE, 0, 20)], "t2", 1)
+    assert metadata_of(world.broker.committed["p-0"]) == OffsetMetadata([Owner(MINE, 0, 20)], "t2", 1)
 
 
 def test_only_what_has_gone_on_is_written():
@@ -212,9 +214,9 @@ def test_a_revoked_partition_is_forgotten():
 
 
 def test_a_directory_of_checkpoints_is_another_thing(tmp_path):
-    with Store(tmp_path).locked() as store:
-        require_none(store)
+    with CheckpointStore(tmp_path).locked() as store:
+        require_no_checkpoints(store)
         store.write(Checkpoint("t", {}, {"p-0": Progress(3)}))
         with pytest.raises(Failure, match="holds checkpoints of one model") as raised:
-            require_none(store)
+            require_no_checkpoints(store)
     assert raised.value.code == CHECKPOINT

@@ -1,0 +1,100 @@
+"""``streamk reset``, ``adopt`` and ``labels``: edit what a stopped daemon has stored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from connectors.cli.arguments import Config
+from connectors.cli.exits import connected, exits
+from connectors.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
+
+labels = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Edit the labels that a stopped daemon has learned."
+)
+
+
+@labels.callback()
+def labels_command() -> None:
+    """Edit the labels that a stopped daemon has learned."""
+
+
+@labels.command("forget", epilog="For example: streamk labels forget streamk.toml 3.0")
+def forget_command(
+    config: Config,
+    label: Annotated[str, typer.Argument(help="The label, as predictions write it.")],
+) -> None:
+    """Forget a label that came first by mistake, and with it the few events that had it.
+
+    A classifier has one type of label, so a first label of a wrong type makes it refuse all others. The
+    model starts again; positions stay, and `streamk dead-letters retry` sends the refused events again.
+    """
+    with exits(), connected():
+        from connectors.daemon.edit_state import forget_label
+        from connectors.settings_file import load
+
+        events = forget_label(load(config), label)
+        typer.echo(f"forgot {label!r}, which {events:,} learned events had")
+
+
+def adopt_command(
+    config: Config,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what has changed, and write nothing.")
+    ] = False,
+) -> None:
+    """Accept changed settings of events, with all daemons of the group stopped.
+
+    A daemon stops if its target, its inputs or its learner differ from those that its model was trained with.
+    This command records the new settings with the model, which continues under them. A changed learner
+    cannot continue.
+    """
+    with exits(), connected():
+        from connectors.daemon.edit_state import adopt
+        from connectors.settings_file import load
+
+        found = adopt(load(config), dry_run)
+        if found:
+            table = Table("setting", "trained with", "adopted")
+            for key, before, now in found:
+                table.add_row(key, repr(before), repr(now))
+            Console().print(table)
+        typer.echo("nothing was written" if dry_run else f"adopted {len(found)} changed settings")
+
+
+def reset_command(
+    config: Config,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help=f"{EARLIEST}, {LATEST}, {BY_GROUP} (as committed), {BY_CHECKPOINT} (as the model has read), "
+            "an offset, or a time such as 2026-11-21T08:00.",
+        ),
+    ],
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be set, and set nothing.")
+    ] = False,
+) -> None:
+    """Set where a daemon continues, with the daemon stopped and nobody else in its group.
+
+    The model stays as it is. Going back, it learns and predicts again what comes from there; going forward,
+    it never sees what is skipped.
+    """
+    with exits(), connected():
+        from connectors.daemon.edit_state import reset
+        from connectors.settings_file import load
+
+        rows = reset(load(config), to, partitions, dry_run)
+        table = Table("partition", "model has read", "group has committed", "continues from")
+        for name, *positions in rows:
+            table.add_row(name, *("-" if position is None else f"{position:,}" for position in positions))
+        Console().print(table)
+        if dry_run:
+            typer.echo("nothing was set")

@@ -1,0 +1,127 @@
+"""Records of files of all formats, and the inferred types of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from connectors.decoding import Decoder, EventFormat
+from connectors.files.batches import Batch
+from connectors.files.lines import Lines
+from connectors.files.messagepack import MessagePackRecords
+from connectors.files.open_file import OpenFile
+from connectors.files.parquet import ParquetRecords
+from connectors.schema import DATETIME, FEW_WORDS, IDENTIFIER, NO_INPUT, NUMBER, TEXT, Column, describe
+from connectors.values import Fields, missing_or
+
+_NOTED = {
+    DATETIME: "read as date or time",
+    TEXT: "read as words",
+    IDENTIFIER: "ignored, since every value is another one",
+}
+
+
+class Records(Protocol):
+    """The records of an open file, in order.
+
+    Attributes
+    ----------
+    format, decoder
+        How they are read.
+    position, line
+        Of the next record; a position is a byte, or of Parquet a row.
+    share
+        Which part of what was read of the file has been yielded; of Parquet, of the file.
+    """
+
+    format: EventFormat
+    decoder: Decoder
+    position: int
+    line: int
+
+    @property
+    def share(self) -> float:
+        """Which part of what was read has been yielded, from 0 to 1."""
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+
+    def first(self) -> list[Fields]:
+        """Return the first records, as many as types are inferred from, without types; none is consumed."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from this position on, before which there are so many lines."""
+
+
+def records_of(file: OpenFile, format: EventFormat, before: str = ".") -> Records:
+    """Return the records of a file that was looked at.
+
+    Parameters
+    ----------
+    file, format
+        What to read, and which field is what.
+    before
+        The decimal mark of the file before it.
+
+    Raises
+    ------
+    ValueError
+        If it has no header, or no such column; the file is named.
+    """
+    try:
+        if file.form == "parquet":
+            return ParquetRecords(file, format)
+        if file.form == "msgpack":
+            return MessagePackRecords(file, format)
+        return Lines(file, format, before)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None
+
+
+def columns_of(records: Records) -> list[Column]:
+    """Return what the first records of a file say of each of its fields, the target last."""
+    format, first = records.format, records.first()
+    decimal = records.decoder.format.decimal or "."
+    present = missing_or(lambda value: value, format.missing if records.decoder.form == "csv" else ())
+    values: dict[str, list[object]] = {}
+    for fields in first:
+        for name, value in fields.items():
+            found = values.setdefault(name, [])
+            if (kept := present(value)) is not None and kept == kept:
+                found.append(kept)
+    order = sorted(values, key=lambda name: name == format.target)
+    return [describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order]
+
+
+def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
+    """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
+    gone = {*format.roles, *format.verbatim, *format.ignore}
+    found = {column.name: column.type for column in columns if column.type and column.name not in gone}
+    texts = [name for name, kind in found.items() if kind == TEXT and name != format.target]
+    inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
+    if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
+        found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
+    if any(column.name == format.target and column.type == NUMBER for column in columns):
+        found[format.target or ""] = NUMBER
+    return {name: kind for name, kind in found.items() if name not in format.types}
+
+
+def with_inferred_types(records: Records) -> EventFormat:
+    """Return the format of a log with the types that its first records have, and decode by it."""
+    format = records.format.with_types(types_of(columns_of(records), records.format))
+    records.use(format)
+    return format
+
+
+def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
+    """Return sentences about columns that are not read as plain numbers and categories."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        base = format.types.get(column.name, "").partition(":")[0]
+        given = column.name in format.ignore or column.name in format.roles
+        if base in _NOTED and not given:
+            found.setdefault(base, []).append(column.name)
+    return [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
