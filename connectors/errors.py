@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Failure(Exception):  # noqa: N818 (not all that ends a run is an error of somebody)
+class Failure(Exception):  # noqa: N818 (not all that ends a run is an error)
     """What ends a run: a sentence that says what to do, and the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -46,7 +46,7 @@ EXIT_CODES = {
     "the target",
     CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; another model has "
     "the group; a snapshot is lost",
-    AWAY: "no broker answered at the start, or they stayed away longer than kafka.away_seconds",
+    AWAY: "no broker answered at the start, or they were unavailable longer than kafka.away_seconds",
     DENIED: "the broker refused the credentials, the certificate or the permission",
     POSITION: "the position of the checkpoint is no longer in the source, was set from outside, or is lost",
     SINK: "predictions or dead letters cannot be written",

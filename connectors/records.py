@@ -125,7 +125,7 @@ class Source(Protocol):
         return {}
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
-        """Tell the group; False if it is rebalancing, Interruption if this process is no longer in it."""
+        """Commit positions; False if the group is rebalancing, Interruption if this process is not in it."""
         return True
 
     def partitions(self) -> Sequence[str]:
@@ -140,7 +140,7 @@ class Source(Protocol):
         return
 
     def ends(self) -> Mapping[str, int]:
-        """Return where each partition ends now, by a new request; raises Interruption if nobody answers."""
+        """Return where each partition ends now, by a new request; Interruption if no broker answers."""
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many offsets after these ends are hidden by open transactions, where that is known."""
@@ -159,7 +159,7 @@ class Source(Protocol):
         return
 
     def close(self, leaving: bool) -> None:
-        """Close the connections; ``leaving`` says that this process will not come back soon."""
+        """Close the connections; ``leaving`` says that this process will not return soon."""
 
 
 class Positions(Protocol):

@@ -195,7 +195,7 @@ def _read_category(value: object) -> object:
 def reader_of(kind: str, decimal: str = ".") -> Read:
     """Return a function from a value that is not missing to what a learner sees, or ``MISFIT``.
 
-    Values are strings of CSV, or what JSON and its like have. Texts are not read by it
+    Values are strings of CSV, or what JSON and its like have. Columns of text are not read by it
     (:func:`words_of`), and what is no input is not read at all.
     """
     base, _, rest = kind.partition(":")

@@ -15,7 +15,7 @@ TOP = 20  # labels of a prediction
 class Section(BaseModel):
     """A table of the file."""
 
-    # a validation error that nobody catches must not print a password
+    # an uncaught validation error must not print a password
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -42,7 +42,7 @@ class StartPolicy(NamedTuple):
     Attributes
     ----------
     start
-        Where to start if nobody has read the source: ``"earliest"`` or ``"latest"``.
+        Where to start if no member has read the source: ``"earliest"`` or ``"latest"``.
     expired
         What to do if the position is no longer there: ``"fail"``, ``"earliest"`` or ``"latest"``.
     blank

@@ -1,7 +1,7 @@
 """The ``streamk`` command, a file for each subcommand.
 
-A subcommand's module is imported when it is invoked or asked for help, so that ``--help``, ``--version`` and
-a wrong name answer before any of streamk is imported.
+A subcommand's module is imported when it is invoked or its help requested, so that ``--help``, ``--version``
+and a wrong name answer before any of streamk is imported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMMANDS = {
     ),
     "reset": Subcommand(
         "stopped",
-        "Set where a daemon continues, with the daemon stopped and nobody else in its group.",
+        "Set where a daemon continues, with the daemon stopped and no other member in its group.",
         "streamk reset streamk.toml --to earliest --dry-run",
     ),
     "adopt": Subcommand(
@@ -76,7 +76,7 @@ COMMANDS = {
     ),
     "train": Subcommand(
         "train",
-        "Learn logs in shards, each apart, and merge them after every round of events.",
+        "Learn logs in separate shards, and merge them after every round of events.",
         "streamk train 'logs/*.csv' --target label --workers 8 --save model.streamk",
     ),
     "predict": Subcommand(
@@ -91,7 +91,7 @@ COMMANDS = {
     ),
     "merge": Subcommand(
         "merge",
-        "Merge models that learned parts of a stream into one that knows what all of them know.",
+        "Merge models that learned parts of a stream into one that has learned the events of all.",
         "streamk merge monday.streamk tuesday.streamk -o both.streamk",
     ),
     "show": Subcommand(

@@ -120,7 +120,7 @@ def rollback_command(
     number: Annotated[int, typer.Argument(help="The checkpoint to go back to.")],
     skip: Annotated[
         bool,
-        typer.Option("--skip", help="Leave out the events learned since, instead of learning them again."),
+        typer.Option("--skip", help="Skip the events learned since, instead of learning them again."),
     ] = False,
 ) -> None:
     """Go back to a checkpoint, with the daemon stopped.

@@ -22,7 +22,7 @@ def merge_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the merged model goes.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Merge models that learned parts of a stream into one that knows what all of them know.
+    """Merge models that learned parts of a stream into one that has learned the events of all.
 
     They must have the same parameters and the same seed. Events that wait for their block to fill are
     learned first, as a shorter block.
@@ -36,7 +36,7 @@ def merge_command(
                 raise ValueError(f"-o {output} is one of the models to merge; name another file")
         there = [path.resolve() for path in models]
         if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
-            raise ValueError(f"{twice} is named twice, and what it knows would count twice")
+            raise ValueError(f"{twice} is named twice, and its events would count twice")
         check_place("-o", output)
         files = [(path, *model_files.load(path)) for path in models]
         loaded: list[Any] = [learner for _, learner, _ in files]

@@ -19,7 +19,7 @@ from connectors.schema import Column, inputs_of
 from connectors.settings_file import save_schema
 from connectors.values import Fields
 
-_WIDE = 100  # columns of a terminal from which examples have room
+_WIDE = 100  # columns of a terminal from which examples are shown
 
 
 @with_format_options

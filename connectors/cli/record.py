@@ -98,7 +98,7 @@ def record(
     records
         What to write: partitions and their records.
     events
-        How the records are decoded; all fields are kept.
+        How the records are decoded; all fields are written.
     path
         The new file; ``.gz`` and ``.zst`` at its end pack it.
     seen

@@ -82,7 +82,7 @@ def reset_command(
         bool, typer.Option("--dry-run", help="Show what would be set, and set nothing.")
     ] = False,
 ) -> None:
-    """Set where a daemon continues, with the daemon stopped and nobody else in its group.
+    """Set where a daemon continues, with the daemon stopped and no other member in its group.
 
     The model stays as it is. Going back, it learns and predicts again what comes from there; going forward,
     it never sees what is skipped.

@@ -85,7 +85,7 @@ def train_command(
     allow_skipped: AllowSkipped = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Learn logs in shards, each apart, and merge them after every round of events.
+    """Learn logs in separate shards, and merge them after every round of events.
 
     The model depends on the logs, the learner and how the logs are cut; neither on the workers, nor on what
     happens to them.

@@ -132,7 +132,7 @@ class SingleLearning:
     decoder
         Of its events.
     telemetry
-        Told of losses and of the model.
+        Counts losses, and follows the model.
     limit
         Of what is refused, where several learn; its own if None.
     place
@@ -281,7 +281,7 @@ class SingleLearning:
             if not new:
                 good.append((raw, event))
                 continue
-            # alone, since it takes room only if it is learned: so batches do not matter
+            # alone, since it counts only if it is learned: so batches do not matter
             for part in (good, [(raw, event)]):
                 self._learn(part, outcomes)
                 if self._stops(outcomes):
@@ -345,7 +345,7 @@ class PartitionedLearning:
     decoder
         Of its events.
     telemetry
-        Told of losses and of the models.
+        Counts losses, and follows the models.
     """
 
     def __init__(self, settings: Settings, decoder: Decoder, telemetry: Telemetry) -> None:

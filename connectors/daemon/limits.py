@@ -69,7 +69,7 @@ class VocabularyLimit:
         Raises
         ------
         LimitError
-            If there is no room for it.
+            If there would be too many.
         UnfitError
             If it does not fit those before.
         """

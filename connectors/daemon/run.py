@@ -269,7 +269,7 @@ class _Daemon:
                 session.close()
 
     def _reload(self, session: Session | None = None) -> None:
-        """Read the settings again if a signal asked for it."""
+        """Read the settings again if a signal requested it."""
         if not self.requests.reload:
             return
         self.requests.reload = False
@@ -320,7 +320,7 @@ def open_source_and_sinks(
 ) -> Iterator[tuple[Source, dict[str, Sink]]]:
     """Open the source and the sinks of the settings.
 
-    After an interruption the process keeps its place in the group, since it will come back; after a failure
+    After an interruption the process keeps its place in the group, since it will return; after a failure
     it leaves the group. ``limits`` may turn an interruption into a failure.
     """
     source: Source | None = None

@@ -12,7 +12,7 @@ The string is the digest of the settings that the models are trained with (:mod:
 The committed position may be ahead of the last owner's: predictions were emitted for events that were not yet
 in a checkpoint. From this follow all starts (:func:`start_by_owners`):
 
-- the owner comes back: it learns from its own checkpoint, replaying without emitting up to the committed
+- the owner returns: it learns from its own checkpoint, replaying without emitting up to the committed
   position;
 - another model takes over: it learns from where the owner's checkpoints end, replaying without emitting up
   to the committed position, and enters itself; what the owner had learned beyond is lost with its memory,
@@ -128,7 +128,7 @@ def start_by_owners(
     saved
         The position in the model's checkpoint; None if it is not in it.
     otherwise
-        Where to start if nobody has read the partition.
+        Where to start if no model has read the partition.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def find_start(
         _require_unmoved(assigned, saved.position, metadata, policy)
     otherwise, count = assigned.first, metadata.partition_count or assigned.partition_count
     if policy.start == LATEST and committed is None and saved is None:
-        # a partition that was added after the group started holds events that nobody has read
+        # a partition that was added after the group started holds events that no model has read
         before = count_before()
         count = assigned.partition_count if before is None else before
         if assigned.number < count:

@@ -149,7 +149,7 @@ class Batch:
         The values of the time column, as they are written; None without one.
     names, matrix
         The fields as columns, where all of all events are numbers: what a learner takes as an array. The
-        events are the same, and are made only where somebody asks.
+        events are the same, and are made only on request.
     numbers
         The targets, where all are numbers.
     name, form

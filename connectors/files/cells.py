@@ -217,7 +217,7 @@ def csv_cells(data, at, last, delimiter, point, out):
     """Fill in rows of CSV from a byte on; return how many, and where the next begins.
 
     A row ends with a line that no quotes leave open. One without its end is left for when more is there, but
-    with ``last``, where no more comes, it is taken. Rows are as many as there is room for.
+    with ``last``, where no more comes, it is taken. Rows are as many as ``out`` holds.
     """
     starts, stops, kinds, values, plain, begins, ends, lines = out
     most, columns, size, row = len(plain), starts.shape[1], len(data), 0

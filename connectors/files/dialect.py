@@ -57,7 +57,7 @@ def sniff(
     Parameters
     ----------
     text
-        The beginning, of whole lines.
+        The first lines, whole.
     target
         A column that is there.
     delimiter, decimal

@@ -1,6 +1,6 @@
 """The records of a file of CSV or of JSON lines: one way to find them, for batches and one by one.
 
-A position is a byte of the file, uncompressed and in UTF-8, at the beginning of a record.
+A position is a byte of the file, uncompressed and in UTF-8, at the start of a record.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Lines:
         self._made = Assembler(self.decoder, known)
 
     def _header(self, format: EventFormat, before: str) -> Dialect:
-        """Read the names of the columns; return the dialect of the file's beginning."""
+        """Read the names of the columns; return the dialect of the file."""
         file = self._file
         while (
             b"\n" not in file.head[file.begins :].lstrip(b"\r\n")
@@ -185,7 +185,7 @@ class Lines:
             last = eof and not self.cut and not self._growing
             count, after, cells = self._scan(last, most, assemble) if rest else (0, self._at, None)
             if cells is not None and 0 < count < len(cells.plain) and not eof and rest < BYTES:
-                eof = not self._fill(max(_PART, rest))  # there is room for more
+                eof = not self._fill(max(_PART, rest))  # more fit
             elif cells is not None and count:
                 self._usual = min(BYTES, (after - self._at) * ROWS // count * 9 // 8)
                 return self._frame(count, after, cells)
@@ -203,7 +203,7 @@ class Lines:
         return Frame(count, cells, lines)
 
     def _endless(self) -> Frame:
-        """Return the line at hand as a broken record."""
+        """Return the current line as a broken record."""
         end = self._data.find(b"\n", self._at) + 1 or len(self._data)
         cells = room(1, 0)
         cells.begins[0], cells.ends[0], cells.lines[0], cells.plain[0] = self._at, end, 1, False

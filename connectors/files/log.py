@@ -233,7 +233,7 @@ class ReplayLog(Log):
             yield batch
 
     def look(self) -> list[object]:
-        """Infer the types of fields, and return the first targets; events are then read from the beginning.
+        """Infer the types of fields, and return the first targets; events are then read from the start.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class ReplayLog(Log):
         """Return names, sizes and SHA-256 of the files, and one of the log.
 
         That of a log of one file is the file's, as ``sha256sum`` prints it; of several it is that of theirs,
-        a line each, in order. Files are read again as far as they were not read from beginning to end. Of
+        a line each, in order. Files are read again as far as they were not read from start to end. Of
         a pipe it is what was read, and None before its end.
         """
         files = []

@@ -26,7 +26,7 @@ from connectors.schema import LOOK
 
 _PART = 1 << 16  # bytes read at once
 DAMAGE = (EOFError, gzip.BadGzipFile, zstandard.ZstdError, zlib.error)
-HEAD = 1 << 16  # bytes read at once at the beginning, and by which a file is known again
+HEAD = 1 << 16  # bytes read first, and by which a file is recognised
 _MOST = 1 << 20  # bytes looked at
 PARQUET = b"PAR1"  # its first bytes
 _BINARY = ("parquet", "msgpack")
@@ -122,7 +122,7 @@ def decompressed(raw: BinaryIO | io.RawIOBase) -> io.BufferedIOBase:
 
 
 class StoppedError(Exception):
-    """Somebody stopped the reading of a pipe."""
+    """The reading of a pipe was stopped."""
 
 
 class _Pipe(io.RawIOBase):
@@ -236,7 +236,7 @@ class _Transcoded(_Forward):
 
 
 def encoding_of(text: bytes) -> str:
-    r"""Return the encoding that the beginning of a text is in: UTF-8, UTF-16 or Windows-1252.
+    r"""Return the encoding of the first bytes of a text: UTF-8, UTF-16 or Windows-1252.
 
     >>> [encoding_of("é,b\n".encode(name)) for name in ("utf-8", "latin-1", "utf-16", "utf-16-be")]
     ['utf-8', 'windows-1252', 'utf-16-le', 'utf-16-be']
@@ -437,7 +437,7 @@ class OpenFile:
         return self._raw.tell() if not self._raw.closed else self.size
 
     def hash(self) -> tuple[int, str]:
-        """Return how many bytes were read from the beginning without a gap, and their SHA-256."""
+        """Return how many bytes were read from the start without a gap, and their SHA-256."""
         return self._raw.seen, self._raw.hash()
 
     def stop(self) -> None:

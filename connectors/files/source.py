@@ -34,7 +34,7 @@ _ABSENT = 10.0  # seconds until a log that was renamed must have been created ag
 _COMPRESSED = (".gz", ".zst")
 _ROTATED = re.compile(r"[.-]\d[\d.:T_-]*(\.gz|\.zst)?")
 _RESET = (
-    "`streamk reset SETTINGS --to earliest` reads it from its beginning, `--to latest` from its end; the "
+    "`streamk reset SETTINGS --to earliest` reads it from its start, `--to latest` from its end; the "
     "model stays as it is"
 )
 
@@ -50,7 +50,7 @@ class Mark(TypedDict):
 
 
 class FileSource(Source):
-    """One partition, named like the file, which nobody else reads.
+    """One partition, named like the file, which no other process reads.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ class FileSource(Source):
             raise self._failure(f"cannot be read: {error}") from None
 
     def recognise(self, mark: object) -> None:
-        """Continue with the file of the mark: the log, or what it was renamed to while nobody read it.
+        """Continue with the file of the mark: the log, or what it was renamed to between two runs.
 
         Raises
         ------
@@ -284,7 +284,7 @@ class FileSource(Source):
             self._open(self._path)
         if mark["head"]:
             raise self._failure(
-                f"is another log than the one of the checkpoint: its beginning differs. {_RESET}"
+                f"is another log than the one of the checkpoint: its first bytes differ. {_RESET}"
             )
 
     def _use_inferred(self, found: Mapping[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 The library's ``send`` costs more than to predict and to learn. Here it sends the first record of each batch,
 and so chooses the partition, takes it into the transaction, and opens the batch; those after it, as many as
-there is room for, are written behind it as the library would write them. Their fate is that of the batch.
+fit, are written behind it as the library would write them. They succeed or fail with the batch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def append(
     keys: Sequence[bytes | None],
     futures: list[FutureRecordMetadata],
 ) -> int:
-    """Write records into the batch that a sent record went into; return how many found room.
+    """Write records into the batch that a sent record went into; return how many fit.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def _copy(source, begin, length, out, pos):
 
 @njit(**ENTRY)
 def _pack(values, sizes, keys, key_sizes, first, delta, room, out):
-    """Write records while there is room; return how many, and the bytes written."""
+    """Write records as long as they fit; return how many, and the bytes written."""
     pos = begin = key_begin = 0
     for i in range(len(sizes)):
         length, key_length = sizes[i], key_sizes[i]

@@ -50,7 +50,7 @@ _LOGIN = 10_000  # milliseconds
 
 
 def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
-    """Open and close a connection: the client itself would retry a refused certificate for ever."""
+    """Open and close a connection: the client itself would retry a refused certificate forever."""
     reasons = []
     for server in kafka.servers:
         host, _, port = server.rpartition(":")
@@ -91,7 +91,7 @@ def log_in(found: Options) -> None:
     Raises
     ------
     KafkaError
-        If no broker can be asked, or one refuses the credentials.
+        If no broker answers, or one refuses the credentials.
     Failure
         If the brokers close the connection whenever they get them.
     """
@@ -113,7 +113,7 @@ def log_in(found: Options) -> None:
 
 
 class _ClosedError(Exception):
-    """The broker ended the connection while the credentials were on their way."""
+    """The broker ended the connection while the credentials were in transit."""
 
 
 def _recording(
@@ -169,12 +169,12 @@ def identify(consumer: KafkaConsumer, topic: str) -> str:
 def refresh(consumer: KafkaConsumer) -> None:
     """Ask the brokers again for the topics that a consumer reads, and for no others.
 
-    The group's coordinator is asked, on its own connection: on others an answer would come behind the records
-    that the consumer waits for. Where it cannot be reached, the others are asked once the consumer has given
-    it up, and for a while.
+    The request goes to the group's coordinator, on its own connection: on others an answer would come behind
+    the records that the consumer waits for. Where it cannot be reached, the others get the request once the
+    consumer has given it up, and for a while.
     """
     cluster, manager, until = consumer._cluster, consumer._manager, time.monotonic() + PATIENCE
-    again = cluster.metadata_refresh_in_progress  # what is under way was asked before
+    again = cluster.metadata_refresh_in_progress  # the request in progress began before
     while True:
         found = manager.call_soon(cluster.refresh_metadata, consumer._coordinator.coordinator_id)
         try:

@@ -104,7 +104,7 @@ def configuration(kafka: Kafka) -> dict[str, str | int | None]:
 
 @contextmanager
 def translated(library: ModuleType) -> Iterator[None]:
-    """Turn the library's errors into kafka-python's, which the run knows how to take."""
+    """Turn the library's errors into kafka-python's, which the run handles."""
     try:
         yield
     except library.KafkaException as exception:
@@ -210,7 +210,7 @@ class ConfluentProducer:
         headers: Headers,
         partition: int | None = None,
     ) -> None:
-        """Take a message into the transaction, once there is room for it."""
+        """Take a message into the transaction, once the queue has space."""
         place = {} if partition is None else {"partition": partition}
         if headers:  # the library would cut a name at a NUL
             headers = [(name.replace("\0", "\ufffd"), value) for name, value in headers]
@@ -236,7 +236,7 @@ class ConfluentProducer:
             with suppress(BufferError), self._translated():
                 self._producer.produce(topic, value, key, headers=headers, **place)
                 return
-        raise kafka_errors.KafkaTimeoutError(f"no message was taken for {PATIENCE:.0f} seconds")
+        raise kafka_errors.KafkaTimeoutError(f"no message was accepted for {PATIENCE:.0f} seconds")
 
     def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions in it."""
@@ -261,7 +261,7 @@ class ConfluentProducer:
             self._producer.abort_transaction(_CLOSING)
 
     def close(self) -> None:
-        """Close the connections at once, and drop messages on their way.
+        """Close the connections at once, and drop messages in transit.
 
         The library's own ``close`` would retry to abort what is open, and warn of it.
         """

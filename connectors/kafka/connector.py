@@ -66,7 +66,7 @@ class KafkaConnector(Connector):
         return TopicRange(_source(settings).topic, settings.kafka, start, end, partitions)
 
     def open_positions(self, settings: Settings, partitions: Sequence[int] | None) -> Positions:
-        """Open the positions of the group, which nobody may be in."""
+        """Open the positions of the group, which must have no members."""
         return GroupPositions(_source(settings), settings.kafka, partitions)
 
     def committed(self, settings: Settings) -> Mapping[str, Committed | None]:

@@ -60,7 +60,7 @@ class Group:
         return list(self._describe()["members"])
 
     def alone(self) -> bool:
-        """Return whether nobody else is in the group."""
+        """Return whether the group has no other members."""
         return all(member["group_instance_id"] == self._member for member in self.members())
 
     def require_daemons(self) -> None:
@@ -148,7 +148,7 @@ class GroupPositions(Positions):
     Raises
     ------
     Failure
-        If the topic or a partition is not there, or somebody is in the group.
+        If the topic or a partition is not there, or the group has members.
     Interruption
         If no broker answers.
     """
@@ -206,12 +206,12 @@ class GroupPositions(Positions):
         }
 
     def commit(self, positions: Mapping[str, Committed]) -> None:
-        """Tell the group.
+        """Commit positions.
 
         Raises
         ------
         Failure
-            If somebody has joined it.
+            If a member has joined it.
         """
         with explained("source.group"):
             for place, why in self._group.move(self.offsets(positions)).items():

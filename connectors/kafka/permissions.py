@@ -1,7 +1,7 @@
-"""Permissions: what a run needs, and what the broker authorizes, asked without a write and without a group.
+"""Permissions: what a run needs, and what the broker authorizes, without a write and without a group.
 
-A broker reports the authorized operations of topics and groups. It reports none of transactional ids, so it
-is asked to end a transaction of a producer that does not exist: it checks the permission first, and changes
+A broker reports the authorized operations of topics and groups. It reports none of transactional ids, so the
+request is to end a transaction of a producer that does not exist: it checks the permission first, and changes
 nothing for an unknown producer.
 """
 

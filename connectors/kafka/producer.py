@@ -147,7 +147,7 @@ class StandardProducer:
             with self._cause():
                 future = self._producer.send(topic, values[done], keys[done], partition=partition)
             self._sent.append(future)
-            stop = bisect_right(ends, ends[done] + BATCH)  # what is beyond finds no room
+            stop = bisect_right(ends, ends[done] + BATCH)  # what is beyond does not fit
             done += 1
             done += append(self._producer, future, values[done:stop], keys[done:stop], self._sent)
 
@@ -173,7 +173,7 @@ class StandardProducer:
 
     @contextlib.contextmanager
     def _cause(self) -> Iterator[None]:
-        """Raise what ended the transaction: once its thread knows, the client names that in words alone."""
+        """Raise what ended the transaction: its thread has the error, and the client only a sentence."""
         try:
             yield
         except kafka_errors.KafkaError as error:

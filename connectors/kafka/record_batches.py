@@ -1,8 +1,8 @@
-"""Record batches of Kafka's format 2, taken apart by compiled code.
+"""Record batches of Kafka's format 2, parsed by compiled code.
 
 A batch is a header and, perhaps compressed, its records one after another: length, attributes, time and
 offset as differences to those of the header, key, value, headers; every number is a varint. The scan only
-notes where things are, and checks that they are inside of their record. It knows no errors: what it does not
+notes where things are, and checks that they are inside of their record. It raises no errors: what it does not
 understand is for the library's own reader, whose errors they then are.
 """
 
@@ -50,7 +50,7 @@ def unpack(batch: Any) -> Unpacked | None:
     offset, time, count = batch.base_offset, batch.first_timestamp, batch.records_count
     batch._maybe_uncompress()
     body = bytes(memoryview(batch._buffer)[batch._pos :])
-    if not 0 <= count <= len(body) // _LEAST:  # before memory is taken for so many
+    if not 0 <= count <= len(body) // _LEAST:  # before memory for so many is allocated
         return None
     if not (-_LARGEST < offset < _LARGEST and -_LARGEST < time < _LARGEST):
         return None

@@ -9,7 +9,7 @@ It differs on purpose in three ways:
 - records are :class:`~connectors.records.Raw`, and header names need not be UTF-8;
 - the position is past markers of transactions, aborted records and gaps that end a fetch as soon as the last
   record before them was taken; the library's is so one poll later;
-- what cannot be read raises one kind of error, with its place, each time it is asked for, until the consumer
+- what cannot be read raises one kind of error, with its place, at each request, until the consumer
   is sent elsewhere. The library raises errors of several kinds, once, and its next poll never returns.
 """
 
@@ -217,7 +217,7 @@ class QuickRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         self._waiting, self._sizes = unpacked
         self._given = 0
         if not self._begun and self._waiting:
-            # a batch comes whole, also if it was asked for from its middle
+            # a batch comes whole, also if it was requested from its middle
             reached = (k for k, raw in enumerate(self._waiting) if raw.offset >= self.fetch_offset)
             first = next(reached, len(self._waiting))
             if first:

@@ -82,7 +82,7 @@ class TopicSourceSection(SourceSection):
         min_length=1, description="consumer group of this model alone; its daemons share the partitions"
     )
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="where to start if nobody has read the topic: earliest or latest"
+        "earliest", description="where to start if no member has read the topic: earliest or latest"
     )
     expired: Literal["fail", "earliest", "latest"] = Field(
         "fail",

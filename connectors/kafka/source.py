@@ -1,8 +1,8 @@
 """A topic as a source of records, shared with the other members of a group.
 
 The group's coordinator assigns and revokes partitions. An assigned partition is paused until the run decides
-where to start. Before a revoked one goes to another process, the run is told, and has until its next poll to
-save what it learned from it.
+where to start. Before a revoked one goes to another process, the run gets it in a poll, and has until the next one
+to save what it learned from it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class TopicSource(Source):
         self._unstarted: set[TopicPartition] = set()
         self._polled: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
-        self._orphaned = 0  # times in a row that partitions were found to belong to nobody
+        self._orphaned = 0  # times in a row that partitions were found without an owner
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
             self._consumer = KafkaConsumer(
@@ -245,7 +245,7 @@ class TopicSource(Source):
         self._polled[place] = position
 
     def commit(self, positions: Mapping[str, Committed]) -> bool:
-        """Tell the group; False if it is rebalancing."""
+        """Commit positions; False if the group is rebalancing."""
         if not positions:
             return True
         if self._consumer.group_metadata().state is not MemberState.STABLE:
@@ -280,8 +280,8 @@ class TopicSource(Source):
     def _require_owners(self, mine: int) -> None:
         """Leave the group if it has forgotten partitions, so that it assigns all of them again.
 
-        A member that comes back under its name gets what it had, which is nothing if the topic was not there,
-        and nobody would notice that it is there again.
+        A member that returns under its name gets what it had, which is nothing if the topic was not there,
+        and no member would notice that it is there again.
         """
         there = len(self.partitions())
         if mine >= there or self._consumer.group_metadata().state is not MemberState.STABLE:
@@ -291,12 +291,10 @@ class TopicSource(Source):
         self._orphaned = self._orphaned + 1 if given is not None and given < there else 0
         if self._orphaned > 1:
             self._group.leave()
-            raise Interruption(
-                f"some of the {there} partitions of {self.name} belong to nobody; joining again"
-            )
+            raise Interruption(f"some of the {there} partitions of {self.name} have no owner; joining again")
 
     def require_identity(self) -> None:
-        """Raise Failure if the group knows another process by this one's name."""
+        """Raise Failure if another member of the group has this one's name."""
         self._group.require_identity(self._consumer.group_metadata().member_id)
 
     def require_daemons(self) -> None:
@@ -313,7 +311,7 @@ class TopicSource(Source):
         Raises
         ------
         Interruption
-            If nobody has been given some partitions: the group may then wait for ever.
+            If some partitions have no owner: the group may then wait forever.
         """
         partitions = sorted(self._consumer.assignment())
         self._require_owners(len(partitions))
@@ -338,7 +336,7 @@ class TopicSource(Source):
     def confirm(self) -> None:
         """Ask for the topic's identity once more; raise Interruption if it was recreated.
 
-        The client may read a recreated topic for a while before it knows.
+        The client may read a recreated topic for a while before it notices.
         """
         if self._polled:
             with explained("source.topic"):
@@ -346,7 +344,7 @@ class TopicSource(Source):
             self._require_same()
 
     def close(self, leaving: bool) -> None:
-        """Leave the group; a process that comes back soon keeps its place instead."""
+        """Leave the group; a process that returns soon keeps its place instead."""
         self._listener.closing = True
         with contextlib.suppress(kafka_errors.KafkaError):
             self._consumer.close(timeout_ms=2000)

@@ -2,7 +2,7 @@
 
 A version says up to which offset a model has learned each partition, and of which topic. It is at least
 another one if it has learned as much of every partition. So versions have an order that does not depend on
-when or by whom a model was merged; the same version is the same model, to the byte.
+when or by which process a model was merged; the same version is the same model, to the byte.
 """
 
 from __future__ import annotations

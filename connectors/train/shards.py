@@ -25,7 +25,7 @@ from streamk.features.counter import GOLDEN64, mix64_int
 
 
 def hash_of(number: int) -> int:
-    """Return 64 bits of a number that look random and are the same for ever: those of SplitMix64.
+    """Return 64 bits of a number that look random and are always the same: those of SplitMix64.
 
     >>> hex(hash_of(0)), [hash_of(number) % 4 for number in range(8)]
     ('0xe220a8397b1dcdaf', [3, 0, 3, 0, 3, 2, 1, 0])
@@ -65,7 +65,7 @@ class LogShard:
 
     A position is ``[byte, line, record, skipped, reason]``: where the next record begins (of Parquet, which
     row it is), how many lines and records of the file are before it, how many records were skipped, and why
-    the first of them. Of a block, records count from its beginning.
+    the first of them. Of a block, records count from its start.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class LogShard:
         Which field is what, with the types of all fields, and ``"classification"`` or ``"regression"``.
     block
         First byte, byte after the last one, and lines before the first; None means the whole file. Both are
-        at the beginning of a record (:mod:`connectors.train.shards`). Of Parquet, rows.
+        at the start of a record (:mod:`connectors.train.shards`). Of Parquet, rows.
     part
         Which shard of how many by the hash of a record's number; None means every record.
     strict
