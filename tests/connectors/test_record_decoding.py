@@ -342,7 +342,7 @@ def test_labels_of_csv_that_are_one_number(texts, label):
         ".",
     ],
 )
-def test_labels_of_csv_that_are_texts(text):
+def test_labels_of_csv_that_are_strings(text):
     assert read_label(text) == text
 
 

@@ -297,7 +297,7 @@ def test_telemetry_log_is_a_deprecated_name_of_log_form(tmp_path, text, variable
     assert [warning.replace(f"{tmp_path}/", "") for warning in warnings] == told
 
 
-def test_what_kubernetes_tells_of_services_is_no_setting(tmp_path):
+def test_variables_of_kubernetes_services_are_no_settings(tmp_path):
     """A Service called streamk, or one whose name begins so, gives every pod such variables."""
     told = {
         "SERVICE_HOST": "10.0.0.11", "SERVICE_PORT": "9100", "SERVICE_PORT_HTTP": "9100",

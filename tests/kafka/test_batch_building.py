@@ -106,7 +106,7 @@ def test_times(clock):
     assert (batch.first_timestamp, batch.max_timestamp) == (first, first + 70_000)
 
 
-def test_a_batch_that_is_on_its_way_is_left_alone():
+def test_a_batch_in_transit_does_not_change():
     library = Library()
     future = library.send("t", b"first")
     before = library.batches()

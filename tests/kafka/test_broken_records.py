@@ -122,7 +122,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_what_is_odd_but_readable(what):
+def test_unusual_but_readable_batches(what):
     for options in ({}, {"first": (1 << 63) - 1}, {"offset": (1 << 63) - 10}, {"first": -(1 << 63)}):
         for first in (0, 2):
             assert same(fetch(records=batch(ODD[what], **options), offset=first), None)[1] is None
@@ -166,7 +166,7 @@ def test_a_missing_codec_is_named(monkeypatch):
     assert "Libraries for lz4" in str(error)
 
 
-def test_a_wrong_checksum_is_an_error_unless_nobody_asks():
+def test_a_wrong_checksum_is_an_error_if_checked():
     data = bytearray(batch([GOOD]) + batch([record(0), record(1, b"value")], 1) + batch([GOOD], 3))
     data[data.index(b"value")] ^= 1
     found, error = same(fetch(records=bytes(data)), None)

@@ -41,7 +41,7 @@ def test_learns_predicts_and_stops(stand):
         learner.learn_one(fields, x["y"])
 
 
-def test_goes_on_where_it_stopped(stand):
+def test_a_run_continues_where_the_last_one_stopped(stand):
     stand.topics()
     sent = events(2000)
     path = stand.settings()

@@ -338,7 +338,7 @@ def test_a_retry_that_ends_before_its_commit_is_undone(stand, monkeypatch):
     assert [int(r.value) for r in stand.read("in")] == list(range(1200))
 
 
-def test_a_topic_of_letters_that_was_made_anew_is_retried_from_its_first(stand):
+def test_a_recreated_topic_of_dead_letters_is_retried_from_its_first(stand):
     stand.topics()
     letters(stand, 3)
     assert "sent 3 dead letters" in run("retry", stand.settings()).stdout

@@ -50,7 +50,7 @@ def remake(stand, partitions=1):
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
-def test_a_topic_deleted_and_made_anew(stand, policy):
+def test_a_topic_deleted_and_recreated(stand, policy):
     stand.topics()
     stand.send(events(100))
     path = stand.settings(source__expired=policy)
@@ -68,7 +68,7 @@ def test_a_topic_deleted_and_made_anew(stand, policy):
     assert position(stand) == 300
 
 
-def test_a_topic_made_anew_while_it_is_read(stand):
+def test_a_topic_recreated_while_it_is_read(stand):
     stand.topics()
     stand.send(events(100))
     daemon = stand.start(stand.settings())

@@ -42,7 +42,7 @@ def test_a_broker_that_goes_away_in_the_middle(own_broker, own, seconds):
 
 
 @pytest.mark.xdist_group("own broker")
-def test_a_broker_that_stays_away_ends_it(own_broker, own):
+def test_a_broker_absent_for_too_long_ends_the_run(own_broker, own):
     own.topics()
     own.send(events(100))
     daemon = own.start(

@@ -226,7 +226,7 @@ def test_a_position_set_from_outside(stand):
     run_to(stand, 500, 1, path)
 
 
-def test_the_topic_of_events_made_anew(stand):
+def test_the_topic_of_events_recreated(stand):
     """As with checkpoints: the run ends, or goes on with the old model, and so does what is published."""
     topics(stand, 1)
     path = settings(stand, source__expired="earliest")
@@ -272,7 +272,7 @@ def test_check(stand):
 # ---- trouble
 
 
-def test_daemons_that_come_back_evicted(stand):
+def test_daemons_that_return_after_an_eviction(stand):
     """Paused for longer than the group waits, then gone on with: what they had not committed is undone."""
     topics(stand, 2)
     paths = {name: settings(stand, name, checkpoints__events=100, checkpoints__seconds=0.1) for name in "ab"}

@@ -120,7 +120,7 @@ def test_the_later_publisher_wins(stand):
         assert compacted.newest(["m"]).values["m"].body == b"2"
 
 
-def test_a_fenced_producer_says_so_however_late_it_is_asked(stand):
+def test_a_fenced_producer_reports_it_at_any_time(stand):
     """Its thread learns of it first; what is called then must not look like a broker that is away."""
     topics(stand, 1, names=())
     to, found = stand.topic("published"), options(kafka(stand))

@@ -93,7 +93,7 @@ def test_a_broker_that_does_not_answer():
     assert "in plain text and without a login: security is for the [kafka] of a .toml" in done.stderr
 
 
-def test_what_is_left_out_is_said(stand, tmp_path):
+def test_skipped_records_are_reported(stand, tmp_path):
     stand.topics()
     sent = events(100)
     del sent[7]["y"]

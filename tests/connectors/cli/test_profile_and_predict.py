@@ -150,7 +150,7 @@ def test_the_documented_model_of_river_works_on_strings(tmp_path):
     assert json.loads(done.stdout)["contenders"][line]["accuracy"] > 0.9
 
 
-def test_a_failed_contender_has_no_figures_and_is_told_by_the_exit_code(tmp_path):
+def test_a_failed_contender_has_no_figures_and_sets_the_exit_code(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("a,y\n" + "".join(f"{k % 7},{'uvw'[k % 3]}\n" for k in range(600)))
     line = "river.linear_model.LogisticRegression"

@@ -79,7 +79,7 @@ def test_a_terminal_gets_bars(bananas):
     assert "events/s " not in text.split("2,000 events")[0]
 
 
-def test_interrupted_it_goes_on_from_the_checkpoint(bananas, tmp_path):
+def test_interrupted_training_continues_from_the_checkpoint(bananas, tmp_path):
     """Ctrl-C reaches the workers too; nobody prints a traceback, and the model is that of a whole run."""
     checkpoint, model = tmp_path / "run", tmp_path / "model"
     given = [

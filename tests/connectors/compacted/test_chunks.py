@@ -48,7 +48,7 @@ class Topic:
         return collector
 
 
-def test_a_value_comes_back_as_it_was():
+def test_a_value_is_read_as_it_was_written():
     topic, value = Topic(), body(1, 500)
     messages = topic.write("clicks-3", value, {"position": 7})
     assert len(messages) > 10
@@ -120,7 +120,7 @@ def test_damage_does_not_count():
 @pytest.mark.parametrize(
     ("key", "headers"), [(None, []), (b"a", []), (b"a/x", []), (b"a/0", []), (b"\xff/0", [("x", b"1")])]
 )
-def test_what_others_have_written_is_left_out(key, headers):
+def test_messages_of_other_programs_are_skipped(key, headers):
     topic = Topic()
     topic.write("a", b"ours")
     topic.records.append(SimpleNamespace(key=key, value=b"theirs", headers=headers))

@@ -92,7 +92,7 @@ def test_a_field_of_one_kind_is_not_in_the_log(lines, values):
     assert lines() == []
 
 
-def test_a_restored_model_knows_its_numbers(lines):
+def test_a_restored_model_warns_of_changed_fields(lines):
     before = operator_of()
     before.process("p-0", raws([1.0] * 20))
     operator = operator_of()

@@ -64,7 +64,7 @@ def test_a_checkpoint_is_a_model_file(store):
     assert learner.predict_one({"x": 3}) == written.learner().predict_one({"x": 3})
 
 
-def test_events_that_wait_for_their_block_are_kept(store):
+def test_pending_events_are_stored(store):
     learner = taught(23, streamk.KaczmarzClassifier, block_size=7)
     assert learner.pending == 2
     store.write(Checkpoint("clicks", {"model": learner.to_bytes()}))

@@ -234,7 +234,7 @@ def test_numbers_encoded(data):
 
 @given(st.data(), st.integers(1, 4))
 @example(None, 2)
-def test_losses_as_told_singly(data, count):
+def test_losses_of_a_batch_equal_those_of_single_events(data, count):
     labels = list("abcd"[:count])
     if data is None:
         rows = [[0.5, 0.5], [0.0, 1.0], [1e-30, 0.2], [0.3, 0.3], [0.6, 0.9]]
@@ -254,7 +254,7 @@ def test_losses_as_told_singly(data, count):
     assert all(map(math.isfinite, found.ravel().tolist()))
 
 
-def test_a_label_that_was_not_known_then_is_left_out():
+def test_a_label_learned_later_is_skipped():
     whole = DecodedBatch([Raw(1, b"")], ["a"], np.array([[1.0, 0.0]]), ["a", "b"])
     assert json.loads(encode_batch("p", whole)[0].body)["probabilities"] == {"a": 1.0}
     event = Event({}, "a", None, None, None)

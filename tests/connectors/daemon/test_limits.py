@@ -163,7 +163,7 @@ def test_any_number_of_events_may_lack_a_target_on_request():
     assert done.tally.predicted == 2000
 
 
-def test_a_label_of_an_event_that_is_refused_takes_no_room():
+def test_a_label_of_a_refused_event_does_not_count():
     learner, operator = made("classes", limits={"labels": 1})
     bad = Raw(0, b'{"a": 1e300, "y": "one"}')
     found = operator.outcomes([bad, *labelled(["two", "two", "one"])])
@@ -201,7 +201,7 @@ def test_names_beyond_the_limit_are_refused():
     assert learner.number_names == ["a", "b"]
 
 
-def test_names_that_are_no_text_take_room_too():
+def test_names_that_are_no_strings_count_too():
     learner, operator = made(
         "numbers",
         limits={"names": 2},
@@ -215,7 +215,7 @@ def test_names_that_are_no_text_take_room_too():
     assert learner.number_names == ["a", "7"]
 
 
-def test_a_learner_that_keeps_no_names_has_room():
+def test_a_learner_without_names_has_no_limit():
     learner, operator = made(
         "numbers",
         limits={"names": 2},

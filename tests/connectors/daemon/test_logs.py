@@ -75,7 +75,7 @@ LEVELS = ["debug", "info", "warning", "error"]
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("client", ["off", *LEVELS])
-def test_levels_of_the_daemon_and_of_the_client_are_set_apart(logs, level, client):
+def test_levels_of_the_daemon_and_of_the_client_are_separate(logs, level, client):
     log_to_stderr(Log(level=level, client=client))
     for name in ("connectors.session", "kafka.conn", "kafka.librdkafka"):
         for at in LEVELS:

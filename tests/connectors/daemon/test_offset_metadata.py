@@ -19,12 +19,12 @@ from .world import committed
 # ---- examples
 
 
-def test_nobody_has_read_the_partition():
+def test_no_model_has_read_the_partition():
     assert start_by_owners("a", None, None, 7) == StartPosition(7, 7, [Owner("a", 7, 7)])
     assert start_by_owners("a", None, 30, 7) == StartPosition(30, 30, [Owner("a", 30, 30)])
 
 
-def test_the_owner_comes_back():
+def test_the_owner_returns():
     metadata = committed(70, ("a", 0, 50))
     assert start_by_owners("a", metadata, 50, 0) == StartPosition(50, 70, [Owner("a", 0, 50)])
     # its newest checkpoint was damaged, or written without being told
@@ -106,7 +106,7 @@ def test_what_is_written_is_read(owners, partition_count):
     assert metadata_of(Committed(0, metadata)) == OffsetMetadata(owners[-40:], identity, partition_count)
 
 
-def test_the_oldest_of_too_many_owners_are_left_out():
+def test_the_oldest_of_too_many_owners_are_dropped():
     owners = [Owner(f"{k:012x}", 10 * k, 10 * k + 10) for k in range(60)]
     metadata = encode_metadata(OffsetMetadata(owners, "t1", 3))
     assert metadata_of(Committed(0, metadata)).owners == owners[-40:]
@@ -122,7 +122,7 @@ def test_a_long_history_forgets_no_model():
     assert not exceeds_commit("a", metadata, 50)
 
 
-def test_a_topic_made_anew_grants_nothing_and_refuses_nothing():
+def test_a_recreated_topic_grants_nothing_and_refuses_nothing():
     metadata = committed(90, ("a", 0, 50), identity="c/2")
     assert exceeds_commit("a", metadata, 60, "c/2")
     assert exceeds_commit("a", metadata, 60, "")

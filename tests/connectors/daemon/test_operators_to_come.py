@@ -109,7 +109,7 @@ def undisturbed(operator, end):
 
 @pytest.mark.parametrize("k", range(0, 40, 3))
 @pytest.mark.parametrize("operator", [LateLabels, Challenged, PerPartition])
-def test_they_are_kept_in_checkpoints_as_they_are(operator, k, monkeypatch):
+def test_their_state_is_stored_in_checkpoints(operator, k, monkeypatch):
     """A crash before the k-th effect, and what is left is what an undisturbed run leaves."""
     monkeypatch.setattr("tests.connectors.daemon.world.Remembering", operator)
     world = World(("a",), ("p-0", "p-1"))

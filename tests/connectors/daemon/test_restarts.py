@@ -48,7 +48,7 @@ def test_an_address_that_never_answered_is_not_waited_for(clock):
     assert found == [None, None, None, AWAY]
 
 
-def test_brokers_that_have_answered_may_be_away(clock):
+def test_brokers_that_have_answered_may_be_absent(clock):
     limit = RestartLimit(300.0, 3)
     limit.follow(Session())
     found = [bears(limit, clock, 100.0) for _ in range(5)]
@@ -73,7 +73,7 @@ def test_sessions_without_progress_are_counted(clock):
     assert found == [None, None, None, STUCK]
 
 
-def test_progress_begins_the_count_anew(clock):
+def test_progress_resets_the_count(clock):
     limit = RestartLimit(300.0, 3)
     cause = Interruption("the group has given the partitions to others")
     for k in range(20):
@@ -90,7 +90,7 @@ def test_a_partition_that_goes_back_is_no_progress(clock):
     assert found == [None, None, None, STUCK]
 
 
-def test_a_session_that_lasted_was_not_in_vain(clock):
+def test_a_long_session_counts_as_progress(clock):
     """On a quiet topic a daemon may lose its place in the group now and then, for months."""
     limit = RestartLimit(300.0, 3)
     cause = Interruption("the group has given the partitions to others")

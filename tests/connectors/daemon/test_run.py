@@ -420,7 +420,7 @@ def test_a_full_disk_for_predictions(stand):
     assert len(offsets) == len(set(offsets)) == 500
 
 
-def test_how_long_brokers_may_be_away(monkeypatch, tmp_path):
+def test_how_long_brokers_may_be_absent(monkeypatch, tmp_path):
     """The time counts from the interruption, however long the session before lasted."""
 
     class Idle:

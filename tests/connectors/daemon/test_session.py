@@ -73,7 +73,7 @@ def test_what_the_dead_wrote_does_not_count(sinks):
     world.finish()
 
 
-def test_a_hand_over_that_cannot_be_told_ends_the_session():
+def test_a_revoked_partition_that_cannot_be_committed_ends_the_session():
     """Going on would let another begin where the note ends, with what was learned since in both models."""
     world = World(("a", "b"), ("p-0",), False)
     for _ in range(3):
@@ -89,7 +89,7 @@ def test_a_hand_over_that_cannot_be_told_ends_the_session():
     world.finish()
 
 
-def test_only_what_was_told_is_pruned():
+def test_only_committed_checkpoints_are_pruned():
     """Until the group knows the newest checkpoint, the one before may be all that counts."""
     world = World(("a",), ("p-0",), False)
     member = world.members["a"]
@@ -118,7 +118,7 @@ def test_markers_move_the_position():
 
 @pytest.mark.parametrize("sinks", [True, False])
 @pytest.mark.parametrize("events", [1, 10**6])
-def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
+def test_nothing_is_stored_of_a_recreated_source(sinks, events):
     """What was read since is neither made visible nor saved."""
     world = World(("a",), ("p-0",), sinks)
     member, broker = world.members["a"], world.broker
@@ -144,7 +144,7 @@ def test_nothing_is_kept_of_a_source_that_has_become_another(sinks, events):
     assert found == kept
 
 
-def test_a_source_that_brings_nothing_is_not_asked():
+def test_an_idle_source_is_not_confirmed():
     world = World(("a",), ("p-0",))
     for _ in range(30):
         world.take("step", "a")
@@ -221,7 +221,7 @@ def test_a_poll_brings_no_more_than_can_be_done_in_time():
 # ---- records that cannot be read
 
 
-def test_what_is_before_a_record_that_cannot_be_read_is_kept():
+def test_records_before_an_unreadable_one_are_stored():
     """The session ends, and the next one begins behind what this one has learned."""
     world = World(("a",), ("p-0",))
     member = world.members["a"]

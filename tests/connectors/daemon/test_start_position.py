@@ -46,7 +46,7 @@ def refused(code, words, *arguments, **named):
 
 
 @pytest.mark.parametrize("found", [None, committed(40, ("a", 0, 40), identity=OLD)])
-def test_a_topic_made_anew(found):
+def test_a_recreated_topic(found):
     """Neither its checkpoint nor an old metadata of the group may say where to go on."""
     for saved in ((100, OLD), (1000, OLD)):
         refused(POSITION, r"deleted and recreated, or this is another cluster \(t1, not t0\)", found, saved)
@@ -138,13 +138,13 @@ def latest(before, number, found=None, saved=None):
     return begins(found, saved, start="latest", before=lambda: before, number=number, partition_count=4)[0]
 
 
-def test_latest_is_for_who_knows_nothing():
+def test_latest_applies_to_models_without_positions():
     assert [latest(None, number) for number in range(4)] == [300] * 4
     # another member of the group began with all four a moment ago
     assert [latest(4, number) for number in range(4)] == [300] * 4
 
 
-def test_a_partition_that_appears_beside_known_ones_begins_at_its_first_event():
+def test_an_added_partition_starts_at_its_first_event():
     assert [latest(3, number) for number in range(4)] == [300, 300, 300, 0]
     assert [latest(0, number) for number in range(4)] == [0] * 4  # the group was forgotten, the model knows
     assert latest(3, 3, saved=(40, NEW)) == 40
@@ -182,7 +182,7 @@ def required(metadata, alone=True, blank=False, first=0):
     )
 
 
-def test_a_model_that_knows_nothing_of_what_its_group_has_read():
+def test_a_model_without_events_in_a_group_that_has_read():
     metadata = committed(70, ("b", 0, 50))
     with pytest.raises(Failure, match=r"has read up to 50, and nothing is known; .* --blank") as raised:
         required(metadata)

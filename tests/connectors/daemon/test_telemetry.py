@@ -511,7 +511,7 @@ def answer(telemetry, path="/healthz"):
     return code, body.decode()
 
 
-def test_a_loop_that_stands_still(clock):
+def test_a_loop_that_does_not_advance(clock):
     telemetry = Telemetry(stall=60.0, classes=False)
     clock.now += 60
     assert telemetry.ailing() == ""
@@ -578,7 +578,7 @@ def test_sessions_that_restart_without_progress(clock):
     assert telemetry.ailing() == ""
 
 
-def test_absent_brokers_are_no_illness_until_they_stay_away(clock):
+def test_absent_brokers_are_healthy_for_a_time(clock):
     telemetry = Telemetry(stall=60.0, classes=False)
     for _ in range(61):
         assert telemetry.ailing() == ""

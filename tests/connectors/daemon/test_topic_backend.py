@@ -129,7 +129,7 @@ def test_a_snapshot_that_is_older_than_the_group_says():
         steps(world, 3)
 
 
-def test_what_others_have_learned_is_not_left_out_in_silence():
+def test_events_of_a_lost_snapshot_end_the_run():
     """The group was one of daemons with a model each."""
     world = begun()
     world.broker.snapshots, world.broker.committed = {}, {"p-0": committed(40, ("77c2", 0, 40))}
@@ -172,7 +172,7 @@ def test_a_position_set_from_outside():
     assert raised.value.code == POSITION
 
 
-def test_a_topic_made_anew_is_learned_by_the_old_model():
+def test_a_recreated_topic_is_learned_by_the_old_model():
     world = begun(policy=StartPolicy(expired="earliest"))
     old = world.seen("p-0")
     world.broker.identity, world.broker.end["p-0"], world.broker.committed = "t2", 20, {}
@@ -183,7 +183,7 @@ def test_a_topic_made_anew_is_learned_by_the_old_model():
     assert metadata_of(world.broker.committed["p-0"]) == OffsetMetadata([Owner(MINE, 0, 20)], "t2", 1)
 
 
-def test_only_what_has_gone_on_is_written():
+def test_only_partitions_that_advanced_are_written():
     world = BoundWorld(("a",), ("p-0", "p-1"))
     world.broker.wanted = {"p-0": "a", "p-1": "a"}
     for _ in range(30):

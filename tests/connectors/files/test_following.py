@@ -105,7 +105,7 @@ def offsets(source):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_log_that_is_renamed_and_made_anew(tmp_path):
+def test_a_log_that_is_renamed_and_created_again(tmp_path):
     path = write(tmp_path, '{"a": 1}\n{"a": 2')
     source = followed(path)
     assert came(source) == [b'{"a": 1}']
@@ -269,7 +269,7 @@ def test_a_followed_log_that_goes_away(tmp_path):
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize("read", [0, 2, 5])
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_log_that_is_rotated_while_nobody_reads(tmp_path, times, read, packed):
+def test_a_log_that_is_rotated_between_runs(tmp_path, times, read, packed):
     """What was not read of the renamed files comes first, the oldest before the newer ones."""
     path = write(tmp_path, "".join(f'{{"a": {i}}}\n' for i in range(5)))
     source = followed(path)

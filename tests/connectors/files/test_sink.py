@@ -111,7 +111,7 @@ def test_a_crash_at_any_byte(tmp_path, sinks, dead, saved):
         assert path.read_bytes() == whole
 
 
-def test_a_line_that_was_cut_is_told(tmp_path, sinks, caplog):
+def test_an_incomplete_last_line_is_logged(tmp_path, sinks, caplog):
     path = tmp_path / "out"
     path.write_bytes(WHOLE[:-1])
     sinks(path, mark=0)
@@ -123,7 +123,7 @@ def test_a_line_that_was_cut_is_told(tmp_path, sinks, caplog):
     assert not caplog.records
 
 
-def test_partitions_are_told_apart(tmp_path, sinks):
+def test_partitions_are_distinguished(tmp_path, sinks):
     path = tmp_path / "out"
     emit(sinks(path), [prediction(5, "a"), prediction(2, "b")])
     before = path.read_bytes()
@@ -174,7 +174,7 @@ def test_a_file_that_is_shorter_than_its_mark(tmp_path, sinks, caplog):
     [b"\n", b"text\n", b"[1]\n", b"3\n", b"{}\n", b"\xff\n", b"\0\0\0\n", b'{"partition": "p"}\n',
      b'{"partition": [], "offset": 1}\n', b'{"partition": "p", "offset": 1}{}\n'],
 )  # fmt: skip
-def test_lines_of_somebody_else(tmp_path, line):
+def test_lines_of_other_programs(tmp_path, line):
     path = tmp_path / "out"
     path.write_bytes(WHOLE + line + LINES[0])
     sink = FileSink(path, PREDICTIONS)
@@ -190,7 +190,7 @@ def test_lines_of_somebody_else(tmp_path, line):
 @pytest.mark.parametrize(
     "line", ['{"partition": "p", "offset": "5"}', '{"partition": "p", "offset": 1.5}', "[" * 9999]
 )
-def test_stranger_lines_of_somebody_else(tmp_path, line):
+def test_unusual_lines_of_other_programs(tmp_path, line):
     path = tmp_path / "out"
     path.write_text(f"{line}\n")
     sink = FileSink(path, PREDICTIONS)

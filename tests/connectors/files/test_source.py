@@ -324,7 +324,7 @@ def test_ends(tmp_path):
     assert source.ends() == {"log": 2 * len(JSON.encode())}
 
 
-def test_nobody_else_reads_a_log(tmp_path):
+def test_a_log_has_one_reader(tmp_path):
     source, _ = opened(write(tmp_path, JSON))
     assert source.committed(["log"]) == {}
     assert source.commit({}) is True

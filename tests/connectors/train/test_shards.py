@@ -109,7 +109,7 @@ def test_hashes_share_records_evenly(log):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_packed_files_are_whole_shards(log, pack):
+def test_compressed_files_are_whole_shards(log, pack):
     write(log, pack(b"a,y\n" + b"1,0\n2,1\n" * 50))
     (shard,) = cut_into([log], "classification", "blocks", 8)
     assert (shard.path, shard.block, shard.part) == (log, None, None)
