@@ -1,8 +1,8 @@
 """A topic as a source of records, shared with the other members of a group.
 
 The group's coordinator assigns and revokes partitions. An assigned partition is paused until the run decides
-where to start. Before a revoked one goes to another process, a poll returns it, and the run has until the next
-poll to save what it learned from it.
+where to start. Before a revoked one goes to another process, a poll returns it, and the run has until the
+next poll to save what it learned from it.
 """
 
 from __future__ import annotations
