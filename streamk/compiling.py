@@ -53,20 +53,20 @@ class _Alone:
     def _ensure_finalized(self) -> None:
         pass
 
-    def _get_module_for_linking(self) -> Any:
+    def _get_module_for_linking(self) -> object:
         return self._part._final_module
 
 
 class _WithoutCode:
     """The code generator of a part, without machine code and its environment."""
 
-    def __init__(self, codegen: Any) -> None:
+    def __init__(self, codegen: object) -> None:
         self._codegen = codegen
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._codegen, name)
 
-    def set_env(self, name: str, env: Any) -> None:
+    def set_env(self, name: str, env: object) -> None:
         """Do nothing."""
 
 
@@ -75,12 +75,12 @@ class _Part(JITCodeLibrary):
 
     _stands_alone = False
 
-    def __init__(self, codegen: Any, name: str) -> None:
+    def __init__(self, codegen: object, name: str) -> None:
         super().__init__(codegen, name)
         self._alone = _Alone(self)
 
     @property
-    def codegen(self) -> Any:
+    def codegen(self) -> object:
         return _WithoutCode(self._codegen)
 
     def finalize(self) -> None:
@@ -99,7 +99,7 @@ class _Part(JITCodeLibrary):
         self._ensure_finalized()
         return 0
 
-    def _get_module_for_linking(self) -> Any:
+    def _get_module_for_linking(self) -> object:
         """Return the code with that of all its callees, for a caller that is no entry."""
         self._ensure_finalized()
         if self._shared_module is None:
@@ -116,11 +116,11 @@ class _CalledPart(_Part):
     _stands_alone = True
 
 
-def _in_order(libraries: Sequence[Any]) -> list[Any]:
+def _in_order(libraries: Sequence[object]) -> list[Any]:
     """Return libraries and their callees, callers first: LLVM drops functions without a caller so far."""
     seen, found = set(), []
 
-    def visit(library: Any) -> None:
+    def visit(library: object) -> None:
         if library not in seen:
             seen.add(library)
             if isinstance(library, _Part):
@@ -136,7 +136,7 @@ def _in_order(libraries: Sequence[Any]) -> list[Any]:
 class _Entry(JITCodeLibrary):
     """The code of an entry, which includes every part once."""
 
-    def __init__(self, codegen: Any, name: str) -> None:
+    def __init__(self, codegen: object, name: str) -> None:
         super().__init__(codegen, name)
         self.enable_object_caching()
 
@@ -149,7 +149,7 @@ class _Entry(JITCodeLibrary):
 class _Pipeline(Compiler):
     _library: type
 
-    def compile_extra(self, func: Any) -> Any:
+    def compile_extra(self, func: Any) -> object:
         state = self.state
         state.flags = _Flags(state.flags)
         state.library = self._library(state.targetctx.codegen(), func.__qualname__)
@@ -167,7 +167,7 @@ class _CalledParts(_Pipeline):
 class _Entries(_Pipeline):
     _library = _Entry
 
-    def compile_extra(self, func: Any) -> Any:
+    def compile_extra(self, func: object) -> object:
         # Compilation makes millions of long-lived objects; garbage collection would take a tenth of the time.
         collecting = gc.isenabled()
         gc.disable()
@@ -196,16 +196,16 @@ class Both:
         self.__doc__, self.__wrapped__ = function.__doc__, function
         self._entry, self._part = njit(**ENTRY, **options)(function), njit(**INNER)(function)
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: object) -> object:
         """Call it from Python."""
         return self._entry(*arguments)
 
     @property
-    def _numba_type_(self) -> Any:
+    def _numba_type_(self) -> object:
         return self._part._numba_type_  # the function that compiled code calls
 
 
-def both(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def both(**options: object) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator of functions that Python and compiled code call."""
     return lambda function: Both(function, **options)
 

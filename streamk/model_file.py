@@ -12,7 +12,6 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -103,7 +102,7 @@ def _digest(header: Json, arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 

@@ -22,7 +22,7 @@ from streamk.schedules import GROWTHS
 CHOICES = (*DIRECTIONS, AUTO)
 
 
-def kernels_of(kernel: Any) -> tuple[Kernel, ...]:
+def kernels_of(kernel: object) -> tuple[Kernel, ...]:
     """Return the kernels that a parameter names: a text, or several texts.
 
     Raises
@@ -151,16 +151,16 @@ def _require(*requirements: tuple[str, Any, bool, str]) -> None:
             raise ValueError(f"{name}={value!r}: {name} must be {wanted}")
 
 
-def _seed(seed: Any) -> tuple[str, Any, bool, str]:
+def _seed(seed: object) -> tuple[str, object, bool, str]:
     """Return what is required of a seed."""
     return "seed", seed, seed is None or _whole(seed, 0, 2**63), "None or a whole number below 2**63"
 
 
-def _positive(value: Any, least: float = math.ulp(0.0)) -> bool:
+def _positive(value: object, least: float = math.ulp(0.0)) -> bool:
     return least <= number(value) < math.inf and not isinstance(value, bool)
 
 
-def _all_positive(values: Sequence[Any]) -> bool:
+def _all_positive(values: Sequence[object]) -> bool:
     return isinstance(values, (tuple, list)) and len(values) > 0 and all(map(_positive, values))
 
 
@@ -173,7 +173,7 @@ def _among(value: Any, choices: Sequence[str]) -> bool:
     return isinstance(value, str) and value in choices
 
 
-def _flag(value: Any) -> bool:
+def _flag(value: object) -> bool:
     return isinstance(value, bool)
 
 

@@ -103,7 +103,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         largest = largest_unscaled(kernels, bandwidth, tuple(scales))
         self._inputs = Inputs(directions_of(kernels, directions), scaled=False, largest=largest)
         self._seed = secrets.randbits(63) if seed is None else seed
-        self._places: tuple[Any, Integers, int] | None = None
+        self._places: tuple[object, Integers, int] | None = None
         self._amplitude = np.float32(np.sqrt(2.0 / features))
         self._slots: int | None = None  # of the first segment, fixed by the first learned event
         self._map: FeatureMap | None = None
@@ -165,7 +165,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         """Learn the positions of new numbers; changes nothing with keyed directions."""
         self._learned(self._encode(x, True))
 
-    def learn_many(self, X: Any, names: Sequence[str] | None = None) -> None:
+    def learn_many(self, X: object, names: Sequence[str] | None = None) -> None:
         """Learn the positions of new numbers, in the order of a loop of :meth:`learn_one`."""
         rows = batch(X, _columns(X, names))
         with self._inputs.forgetting_on_error():
@@ -187,7 +187,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         fill_here(e, rows, self._inputs.statistics, self._amplitude, phi)
         return dict(zip(self._names, phi[0, : self.features].tolist(), strict=True))
 
-    def transform(self, X: Any, names: Sequence[str] | None = None, out: Floats | None = None) -> Floats:
+    def transform(self, X: object, names: Sequence[str] | None = None, out: Floats | None = None) -> Floats:
         """Return the features of many rows as an array ``(n, features)``, float32.
 
         Parameters
@@ -213,7 +213,7 @@ class RandomFeatures(base.MiniBatchTransformer):
                     return found
         return self._transform(batch(X, _columns(X, names)), out)
 
-    def transform_many(self, X: Any) -> Any:
+    def transform_many(self, X: object) -> Any:
         """Return the features of every row of a frame, as a frame of the same library."""
         rows = batch(X)
         return rows.table(self._names, self._transform(rows))
@@ -266,7 +266,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         yield {"bandwidth": 100.0, "features": 64, "kernel": "matern:2.5", "directions": "dense", "seed": 7}
 
 
-def _columns(X: Any, names: Sequence[str] | None) -> Sequence[str] | None:
+def _columns(X: object, names: Sequence[str] | None) -> Sequence[str] | None:
     """Return names, or the numbers of the columns of an array without names."""
     if names is None and isinstance(X, np.ndarray) and X.ndim == 2:
         return [str(j) for j in range(X.shape[1])]

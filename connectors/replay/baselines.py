@@ -62,14 +62,14 @@ class MajorityClass(ModelAdapter):
     """Predicts how frequent each label was so far."""
 
     def __init__(self) -> None:
-        self._counts: Counter[Any] = Counter()
+        self._counts: Counter[object] = Counter()
         self._count = 0
 
     def predict(self, x: Event) -> dict[Any, float]:
         """Return the share of each label."""
         return {label: count / self._count for label, count in self._counts.items()}
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Note a label."""
         self._counts[y] += 1
         self._count += 1
@@ -79,11 +79,11 @@ class _Inputs:
     """Numbers standardised by their running mean and deviation, strings as one of 1,024 names, one-hot."""
 
     def __init__(self) -> None:
-        self._moments: dict[Any, list[float]] = {}  # count, mean, sum of squares
+        self._moments: dict[object, list[float]] = {}  # count, mean, sum of squares
 
-    def read(self, x: Event, learn: bool) -> dict[Any, float]:
+    def read(self, x: Event, learn: bool) -> dict[object, float]:
         """Return inputs by name, none beyond five standard deviations; 1 is one of them."""
-        found: dict[Any, float] = {None: 1.0}
+        found: dict[object, float] = {None: 1.0}
         for name, value in present(x).items():
             if isinstance(value, str):
                 place = zlib.crc32(f"{name}={value}".encode(errors="replace")) % _STRINGS
@@ -119,7 +119,7 @@ class LinearNumbers(ModelAdapter):
 
     def __init__(self) -> None:
         self._inputs, self._target = _Inputs(), _Inputs()
-        self._weights: dict[Any, float] = {}
+        self._weights: dict[object, float] = {}
 
     def predict(self, x: Event) -> float:
         """Return the predicted target."""
@@ -141,20 +141,20 @@ class LinearClasses(ModelAdapter):
 
     def __init__(self) -> None:
         self._inputs = _Inputs()
-        self._weights: dict[Any, dict[Any, float]] = {}
+        self._weights: dict[object, dict[object, float]] = {}
 
-    def predict(self, x: Event) -> dict[Any, float]:
+    def predict(self, x: Event) -> dict[object, float]:
         """Return the probability of every label known so far."""
         return self._softmax(self._inputs.read(x, False))
 
-    def _softmax(self, found: dict[Any, float]) -> dict[Any, float]:
+    def _softmax(self, found: dict[object, float]) -> dict[object, float]:
         scores = {label: _dot(weights, found) for label, weights in self._weights.items()}
         top = max(scores.values(), default=0.0)
         powers = {label: math.exp(score - top) for label, score in scores.items()}
         total = sum(powers.values())
         return {label: power / total for label, power in powers.items()}
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
         found = self._inputs.read(x, True)
         if y not in self._weights and len(self._weights) < _CLASSES:
@@ -163,11 +163,11 @@ class LinearClasses(ModelAdapter):
             _move(self._weights[label], found, _STEP * ((label == y) - p))
 
 
-def _dot(weights: dict[Any, float], found: dict[Any, float]) -> float:
+def _dot(weights: dict[object, float], found: dict[object, float]) -> float:
     return sum(weights[name] * value for name, value in found.items() if name in weights)
 
 
-def _move(weights: dict[Any, float], found: dict[Any, float], step: float) -> None:
+def _move(weights: dict[object, float], found: dict[object, float], step: float) -> None:
     step /= 1.0 + sum(value * value for value in found.values())
     for name, value in found.items():
         weights[name] = weights.get(name, 0.0) + step * value
@@ -188,8 +188,8 @@ class HoeffdingTree(ModelAdapter):
         )
 
     @staticmethod
-    def _read(x: Event) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+    def _read(x: Event) -> dict[object, object]:
+        found: dict[object, object] = {}
         for name, value in present(x).items():
             if isinstance(value, str):
                 found[name] = f"s{zlib.crc32(value.encode(errors='replace')) % _STRINGS}"
@@ -203,7 +203,7 @@ class HoeffdingTree(ModelAdapter):
             return self.model.predict_proba_one(self._read(x))
         return float(self.model.predict_one(self._read(x)) or 0.0)
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
         self.model.learn_one(self._read(x), y)
 

@@ -9,7 +9,7 @@ from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
 
 
-def present(x: Event) -> dict[Any, Any]:
+def present(x: Event) -> dict[object, object]:
     """Return an event without missing fields, booleans as numbers, and times as calendar inputs.
 
     >>> present({"a": None, "b": True, "c": "red"})

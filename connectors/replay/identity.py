@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from connectors.files.open_file import HEAD, is_pipe
 from connectors.records import Log
 from streamk.arrays import Json
 
 
-def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: Any) -> Json:
+def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: object) -> Json:
     """Return values that stay the same as long as a replay may go on where it was left.
 
     Of every file, labels and settings among them, this is its size and a hash of its first 64 KiB.

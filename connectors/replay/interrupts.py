@@ -45,7 +45,7 @@ class Interruptible:
         finally:
             self._reading = False
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _ask(self, number: int, frame: object) -> None:
         if self.interrupted:
             raise KeyboardInterrupt
         self.interrupted = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.decoding import EventFormat, Record, skipped
 from connectors.files.batches import EXAMPLES
@@ -14,7 +14,7 @@ from streamk.prequential.moments import moment
 _EXACT = 2.0**53  # from here on, several whole numbers are one float
 
 
-def key_text(value: Any) -> str:
+def key_text(value: object) -> str:
     """Return a key as the text by which events and labels are joined.
 
     Texts are as they are written, whole numbers are their digits, so ``12``, ``12.0`` and ``"12"`` of JSON
@@ -94,7 +94,7 @@ class Label(NamedTuple):
     place: str
     time: float = 0.0
     key: str = ""
-    label: Any = None
+    label: object = None
     wrong: str = ""
 
 

@@ -167,7 +167,7 @@ class ByLabels:
     def __getstate__(self) -> Json:
         return {**self.__dict__, "_stream": None}  # it is opened again, at the same record
 
-    def look(self) -> list[Any]:
+    def look(self) -> list[object]:
         """Return the first labels, from which the task is told.
 
         Raises
@@ -215,7 +215,7 @@ class ByLabels:
             else:
                 self._early[found.key] = found
 
-    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Bring the labels that have come by the time of an event, and ask for it."""
         fields = dict(x)
         given, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))

@@ -23,7 +23,7 @@ class MicroBatch(NamedTuple):
     """
 
     chunk: Chunk
-    targets: Sequence[Any]
+    targets: Sequence[object]
     lines: Sequence[int]
     read: int = 0
 

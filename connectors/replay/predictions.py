@@ -75,7 +75,7 @@ class PredictionFile:
             return [name, f"{name}: p"]
         return [name, f"{name}: lower", f"{name}: upper"] if name in self._bounded else [name]
 
-    def at(self, lines: Sequence[Any]) -> None:
+    def at(self, lines: Sequence[object]) -> None:
         """Take the lines of the next events."""
         self._lines = lines
 
@@ -85,7 +85,7 @@ class PredictionFile:
         lines, self._lines = self._lines[:count], self._lines[count:]
         columns = {name: _rows(answers, count) for name, answers in scored.answers.items()}
         ends = {name: _pairs(*both) for name, both in scored.intervals.items()}
-        rows: list[Any] = []
+        rows: list[object] = []
         for k, (target, line) in enumerate(zip(scored.targets, lines, strict=True)):
             given = {name: columns[name][k] for name in self._names if name in columns}
             within = {name: pairs[k] for name, pairs in ends.items()}
@@ -104,8 +104,8 @@ class PredictionFile:
             rows.append(row)
         self._write(rows)
 
-    def _cells(self, given: Json, within: Json, target: Any) -> list[Any]:
-        cells: list[Any] = []
+    def _cells(self, given: Json, within: Json, target: object) -> list[object]:
+        cells: list[object] = []
         for name in self._names:
             value = given.get(name)
             if not self._classes:
@@ -136,7 +136,7 @@ class PredictionFile:
         self._file.close()
 
 
-def _rows(answers: Any, count: int) -> list[Any]:
+def _rows(answers: Any, count: int) -> list[object]:
     """Return the answers as dicts of probabilities or as numbers; None for events before they began."""
     if isinstance(answers, Table):
         rows = [
@@ -154,10 +154,10 @@ def _pairs(lower: Any, upper: Any) -> list[list[float] | None]:
     return [[low, high] if math.isfinite(low) and math.isfinite(high) else None for low, high in pairs]
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> object:
     """Return a value of the field of slices as JSON has it, None where it is missing."""
     return None if value is None or value != value else plain_label(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return {str(plain_label(label)): p for label, p in value.items()} if isinstance(value, dict) else value

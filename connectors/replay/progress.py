@@ -32,8 +32,8 @@ class Point(NamedTuple):
     events: int
     overall: list[float]
     recent: list[float]
-    label: Any
-    prediction: Any
+    label: object
+    prediction: object
 
 
 @dataclass
@@ -69,7 +69,7 @@ class Replay:
     read: int = 0
     refused: int = 0
     examples: list[str] = field(default_factory=list)
-    lines: dict[Any, int] = field(default_factory=dict)
+    lines: dict[object, int] = field(default_factory=dict)
     written: int = 0
     share: float = 0.0
     interrupted: bool = False

@@ -74,7 +74,7 @@ from whole numbers; give --task regression, or --task classification if every nu
     def __init__(self, name: str) -> None:
         self._name, self._seen = name, set[Any]()
 
-    def first_wrong(self, labels: Sequence[Any]) -> int | None:
+    def first_wrong(self, labels: Sequence[object]) -> int | None:
         """Return the row of the first label that is a fraction, or one class too many; None if none is."""
         new = set(labels) - self._seen
         if len(self._seen) + len(new) <= _MOST_CLASSES and not any(map(_is_fraction, new)):
@@ -86,7 +86,7 @@ from whole numbers; give --task regression, or --task classification if every nu
                 return row
         return None
 
-    def sentence(self, wrong: Any) -> str:
+    def sentence(self, wrong: object) -> str:
         """Return why the first wrong label shows that targets are numbers."""
         found = f"is {wrong}" if _is_fraction(wrong) else f"has more than {_MOST_CLASSES} values"
         return (
@@ -94,7 +94,7 @@ from whole numbers; give --task regression, or --task classification if every nu
             "regression, or --task classification if every number is a class"
         )
 
-    def check(self, labels: Sequence[Any], place: Callable[[int], str], lines: Sequence[int]) -> None:
+    def check(self, labels: Sequence[object], place: Callable[[int], str], lines: Sequence[int]) -> None:
         """Raise a TaskError that names the line of the first wrong label."""
         if (row := self.first_wrong(labels)) is not None:
             raise TaskError(f"{place(lines[row])}: {self.sentence(labels[row])}")

@@ -59,7 +59,7 @@ def _line(run: Replay, point: Point) -> str:
     return f"{point.events:14,}{texts}{_short(point.label):>14}{_short(point.prediction):>14}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = "-" if value is None else decimal(value) if isinstance(value, float) else str(value)
     return text if len(text) <= 12 else text[:11] + "…"
 

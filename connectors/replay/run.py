@@ -34,7 +34,7 @@ def replay(
     log: Log,
     learners: str | Sequence[str] = DEFAULT,
     task: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     limit: int | None = None,
     baseline: str | bool = QUICK,
     delay: int | LabelDelay = 0,
@@ -175,7 +175,7 @@ def _nothing(log: Log) -> str:
     return f"{log.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
 
 
-def _pair(record: Record, log: Places, task: str) -> tuple[Json, Any] | None:
+def _pair(record: Record, log: Places, task: str) -> tuple[Json, object] | None:
     try:
         return interpret(record, log, task)
     except ValueError:

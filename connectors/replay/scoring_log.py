@@ -97,7 +97,7 @@ class LogScorer:
             raise error
         return left
 
-    def _target(self, batch: Batch, row: int) -> Any:
+    def _target(self, batch: Batch, row: int) -> object:
         target = batch.targets[row]
         if target is None or self._classes:
             return target

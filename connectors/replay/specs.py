@@ -57,8 +57,8 @@ def settings_of(text: str) -> tuple[str, dict[str, str]]:
 
 
 def contender(
-    text: str, task: str, delay: int = 0, seed: int = 0, given: Mapping[str, Any] | None = None
-) -> Any:
+    text: str, task: str, delay: int = 0, seed: int = 0, given: Mapping[str, object] | None = None
+) -> object:
     """Return the model that a text stands for.
 
     Parameters
@@ -100,7 +100,7 @@ def check_name(text: str) -> None:
             learner_classes(name, "--learner")
 
 
-def _file(path: str, settings: dict[str, str], task: str) -> Any:
+def _file(path: str, settings: dict[str, str], task: str) -> object:
     learns = settings.pop("learn", "true").lower()
     if settings or learns not in ("true", "false"):
         raise ValueError(f"{path}: a model file takes learn=true or learn=false, and nothing else")
@@ -115,16 +115,16 @@ def _file(path: str, settings: dict[str, str], task: str) -> Any:
 class Present(RiverAdapter):
     """A model of river that is given numbers and one-hot texts, and no fields that are missing."""
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return a dict of probabilities, or a number."""
         return super().predict(present(x))
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
         super().learn(present(x), y)
 
 
-def _river(text: str, task: str, seed: int) -> Any:
+def _river(text: str, task: str, seed: int) -> object:
     from river import compose, preprocessing  # take a second, which other learners need not wait
 
     steps = [_step(part.strip(), seed) for part in text.split("|")]
@@ -143,7 +143,7 @@ def _river(text: str, task: str, seed: int) -> Any:
     return Present(model, task)
 
 
-def _step(text: str, seed: int) -> Any:
+def _step(text: str, seed: int) -> object:
     path, settings = settings_of(text)
     module, _, name = path.rpartition(".")
     if not (path == "river" or path.startswith("river.")):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
@@ -37,7 +37,9 @@ GRIDS: dict[str, dict[str, Sequence[str]]] = {
 }
 
 
-def grid_of(learner: str, given: Sequence[str], fixed: Mapping[str, Any] = MappingProxyType({})) -> list[str]:
+def grid_of(
+    learner: str, given: Sequence[str], fixed: Mapping[str, object] = MappingProxyType({})
+) -> list[str]:
     """Return the contenders of a grid: all combinations of values.
 
     Parameters
@@ -76,7 +78,7 @@ def grid_of(learner: str, given: Sequence[str], fixed: Mapping[str, Any] = Mappi
     return [f"{learner}:{','.join(combination)}" for combination in product(*pairs)]
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a parameter of the settings as people write it in a command."""
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
@@ -163,7 +165,7 @@ def table_of(name: str, parameters: Json) -> str:
     return f'[learner]\nname = "{name}"\nparameters = {{{", ".join(pairs)}}}'
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):

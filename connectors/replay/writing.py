@@ -10,7 +10,6 @@ import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from connectors.records import Log
 from connectors.replay.page.build import page
@@ -120,7 +119,7 @@ def _files(log: Log) -> list[Json]:
     return [{**file, "name": Path(file["name"]).name} for file in log.fingerprint()["files"]]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -137,7 +136,7 @@ def _write(path: Path, text: str) -> None:
 
 def _write_curve(directory: Path, results: Results) -> None:
     """Write the windows as Parquet, or as CSV where pyarrow is not installed."""
-    columns: dict[str, list[Any]] = {"contender": [], "events": []}
+    columns: dict[str, list[object]] = {"contender": [], "events": []}
     for name, (metrics, rows, interval, cumulative) in _curves(results).items():
         columns["contender"] += [name] * len(rows)
         columns["events"] += [interval * (k + 1) for k in range(len(rows))]

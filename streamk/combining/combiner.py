@@ -6,15 +6,13 @@ a file of this folder adds its own with ``@overload``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
 
 
-def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> None:
+def combine(combiner: object, coding: object, outputs: object, mixed: object, out: object) -> None:
     """Fill ``out`` with class probabilities of the known outputs, or a number in the target's units.
 
     ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In
@@ -24,7 +22,14 @@ def combine(combiner: Any, coding: Any, outputs: Any, mixed: Any, out: Any) -> N
 
 
 def adapt(
-    combiner: Any, asked: Any, coding: Any, outputs: Any, mixed: Any, given: Any, target: Any, weight: Any
+    combiner: object,
+    asked: object,
+    coding: object,
+    outputs: object,
+    mixed: object,
+    given: object,
+    target: object,
+    weight: object,
 ) -> None:
     """Learn from an event whose outputs :func:`combine` made ``mixed`` and ``given`` of.
 
@@ -34,7 +39,7 @@ def adapt(
     raise NotImplementedError("for compiled code")
 
 
-def limit(combiner: Any, coding: Any, given: Any, target: Any) -> Any:
+def limit(combiner: object, coding: object, given: object, target: object) -> object:
     """Return a target as it is learned where ``given`` was predicted: itself, or one less far away.
 
     In compiled code.

@@ -98,7 +98,7 @@ def _solve(typing_context, work):
     return types.void(work), generate
 
 
-def _root(b: Any, number: Any) -> Any:
+def _root(b: Any, number: Any) -> object:
     kind = ir.FunctionType(DOUBLE, [DOUBLE])
     return b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.sqrt.f64"), [number])
 

@@ -60,7 +60,7 @@ class State:
     """
 
     model: bytes
-    positions: list[Any]
+    positions: list[object]
     ended: list[bool]
     learned: list[int]
     turn: int = 1
@@ -118,7 +118,7 @@ class State:
         return cls(model, run["positions"], run["ended"], run["learned"], run["turn"], curve)
 
 
-def _difference(name: str, theirs: Any, ours: Any) -> str:
+def _difference(name: str, theirs: object, ours: object) -> str:
     """Return a short description of the difference."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         key = next(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))

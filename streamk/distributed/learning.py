@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from streamk.distributed.checkpoint import State, identity
 from streamk.distributed.engines import Engine, engine_of
@@ -39,7 +38,7 @@ class Trained:
 
     learner: Learner
     curve: list[Round]
-    positions: Sequence[Any] = ()
+    positions: Sequence[object] = ()
 
     @property
     def events(self) -> int:

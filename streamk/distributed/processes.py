@@ -83,7 +83,7 @@ class Processes:
         _kill(self._idle)
 
 
-def _kill(workers: dict[Any, _Worker] | list[_Worker]) -> None:
+def _kill(workers: dict[object, _Worker] | list[_Worker]) -> None:
     for worker in workers.values() if isinstance(workers, dict) else workers:
         worker.kill()
     workers.clear()

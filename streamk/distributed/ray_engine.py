@@ -41,7 +41,7 @@ class Ray:
             _check_answers(address)
         self._ray: Any = ray
         self._ours = not ray.is_initialized()
-        self._waiting: dict[Any, int] = {}
+        self._waiting: dict[object, int] = {}
         if self._ours:
             options: Json = {"address": address} if address else {"address": "local", "num_cpus": workers}
             try:

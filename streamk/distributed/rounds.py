@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streamk.arrays import Json
 from streamk.metrics.tallies import Tally
@@ -66,5 +66,5 @@ class Advance(NamedTuple):
 
     shard: int
     events: int
-    position: Any
+    position: object
     ended: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 from threadpoolctl import threadpool_limits
@@ -31,7 +31,7 @@ class Task(NamedTuple):
     """
 
     shard: Shard
-    position: Any
+    position: object
     most: int
     evaluate: bool
     scales_only: bool = False
@@ -44,7 +44,7 @@ class Done(NamedTuple):
     """
 
     model: bytes | None
-    position: Any
+    position: object
     ended: bool
     events: int
     tally: Tally
@@ -101,7 +101,7 @@ def _learn_part(
     learner: Learner,
     judge: Learner,
     chunk: Chunk,
-    given: list[Any],
+    given: list[object],
     weights: Array,
     rows: slice,
     task: Task,
@@ -123,12 +123,12 @@ def _learn_part(
     return type(tally).of([y for y, _ in asked], [p for _, p in asked])
 
 
-def _answers(learner: Learner, chunk: Chunk) -> list[Any]:
+def _answers(learner: Learner, chunk: Chunk) -> list[object]:
     found = learner.predict_many(chunk.rows, chunk.names)  # type: ignore[attr-defined]
     return targets(found, len(chunk.targets), "predictions")
 
 
-def _position(value: Any) -> Any:
+def _position(value: object) -> object:
     """Return a position as restored from a checkpoint, so that resuming changes nothing."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))

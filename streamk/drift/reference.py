@@ -8,7 +8,6 @@ change of a constant is detected. A number that first appears later counts as pr
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -84,7 +83,7 @@ class Reference:
         inputs = self.inputs
         rows = checked(inputs, x, False)
         if rows.keys.shape[1] < len(x):  # an unknown number, or a missing value
-            late: dict[Hashable, Any] = {
+            late: dict[Hashable, object] = {
                 name: "present" if kind_of_value(v) == "number" and name not in inputs.numbers else v
                 for name, v in named(x).items()
             }

@@ -217,7 +217,7 @@ class KernelTwoSample(base.DriftDetector):
         yield {"false_alarms": 1e-3, "reference": 128, "window": 64, "features": 64, "seed": 7}
 
 
-def _event_of(x: Any) -> Any:
+def _event_of(x: object) -> Any:
     """Return the event of a bare number; anything else is returned for the check of events."""
     if isinstance(x, (bool, np.bool_)):
         return {_FIELD: int(x)}

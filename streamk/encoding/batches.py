@@ -59,11 +59,11 @@ class Batch(Protocol):
         """Return the encoded rows ``start … stop − 1``."""
         ...
 
-    def series(self, values: list[Any]) -> Any:
+    def series(self, values: list[Any]) -> object:
         """Return one value a row, in the type that goes with the input."""
         ...
 
-    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
+    def table(self, labels: Sequence[object], values: AnyArray) -> object:
         """Return one column a label, in the type that goes with the input."""
         ...
 
@@ -106,11 +106,11 @@ class EventBatch:
         """Return the encoded rows ``start … stop − 1``."""
         return self._encoded.select(slice(start, stop))
 
-    def series(self, values: list[Any]) -> Any:
+    def series(self, values: list[object]) -> object:
         """Return the values as a list."""
         return values
 
-    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
+    def table(self, labels: Sequence[object], values: AnyArray) -> object:
         """Return one dict of label to value a row."""
         return [dict(zip(labels, row, strict=True)) for row in values.tolist()]
 

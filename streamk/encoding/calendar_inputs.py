@@ -105,12 +105,12 @@ def calendar_names(field: str, timed: bool = True, scaled: bool = True) -> list[
     return [field + ending for ending in (endings if scaled else endings[:-1])]
 
 
-def with_calendar(fields: Mapping[str, Any], scaled: bool) -> dict[Any, Any]:
+def with_calendar(fields: Mapping[str, object], scaled: bool) -> dict[Any, Any]:
     """Return the fields of an event with numbers in the place of moments.
 
     Raises a ValueError if a moment has no year, or one of its inputs the name of another field.
     """
-    found: dict[Any, Any] = {}
+    found: dict[object, object] = {}
     for name, value in fields.items():
         if isinstance(value, (date, np.datetime64)) and not _is_nat(value):
             moment = _moment(name, value)
@@ -190,10 +190,10 @@ def _moment(name: str, value: Any) -> Moment:
     return Moment(micros, micros - early, True)
 
 
-def _is_nat(value: Any) -> bool:
+def _is_nat(value: object) -> bool:
     """Return whether a moment is missing: NumPy's NaT, or that of pandas."""
     return bool(value != value)
 
 
-def _too_far(field: str, value: Any) -> str:
+def _too_far(field: str, value: object) -> str:
     return f"field {field!r} is {value!s:.40}; a moment must be in the years 1 to 9999"

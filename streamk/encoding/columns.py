@@ -28,7 +28,7 @@ class Column:
     ):
         self.name, self.numbers, self.present, self.texts, self.bare = name, numbers, present, texts, bare
 
-    def values(self) -> list[Any]:
+    def values(self) -> list[object]:
         """Return what a dict would hold: None where it is missing."""
         if self.texts is not None:
             return list(self.texts)

@@ -35,7 +35,7 @@ def _is_missing(value_type: type) -> bool:
     return value_type.__name__ in ("NAType", "NaTType") and value_type.__module__.startswith("pandas.")
 
 
-def kind_of_value(value: Any) -> str | None:
+def kind_of_value(value: object) -> str | None:
     """Return what :func:`kind_of` does of the type of a value; what is NaN or NaT is missing.
 
     Examples
@@ -47,7 +47,7 @@ def kind_of_value(value: Any) -> str | None:
     return "missing" if kind in ("number", "moment") and is_nan(value) else kind
 
 
-def is_nan(value: Any) -> bool:
+def is_nan(value: object) -> bool:
     """Return whether a number is NaN, or a moment NaT."""
     try:
         return bool(value != value)

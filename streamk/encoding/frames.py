@@ -155,13 +155,13 @@ class FrameBatch:
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return Rows(slots, keys, values)
 
-    def series(self, values: list[Any]) -> Any:
+    def series(self, values: list[object]) -> Any:
         """Return a series of the frame's library, or an array."""
         if self._like is None:
             return np.asarray(values, dtype=object if None in values else None)
         return dataframe.to_native_series(values, name=None, like=self._like)
 
-    def table(self, labels: Sequence[Any], values: AnyArray) -> Any:
+    def table(self, labels: Sequence[object], values: AnyArray) -> Any:
         """Return a frame of the frame's library, or the array itself."""
         if self._like is None:
             return values

@@ -49,8 +49,8 @@ class Inputs(Names):
 
     def _forget(self) -> None:
         super()._forget()
-        self._plans: dict[Any, Plan] = {}
-        self._sights: set[Any] = set()
+        self._plans: dict[object, Plan] = {}
+        self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._rooms: dict[int, Room] = {}
         self._number_types: set[type] = {int, float}

@@ -19,7 +19,7 @@ Label = bool | int | str
 _TYPES = (bool, int, str)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a NumPy scalar as the Python value it holds, and anything else as it is."""
     if isinstance(value, np.str_):
         return str(value)
@@ -42,7 +42,7 @@ class Labels:
         """How many classes are known once anything is: 2 for booleans."""
         return 2 if self.type is bool else 0
 
-    def check(self, label: Any) -> Label:
+    def check(self, label: object) -> Label:
         """Return a label as a plain Python value, refusing a wrong or a new type.
 
         Raises
@@ -90,7 +90,7 @@ class Labels:
         self.values.append(label)
 
 
-def _check(given: Any, expected: type | None) -> Label:
+def _check(given: object, expected: type | None) -> Label:
     label = plain(given)
     if type(label) not in _TYPES:
         shown = "NaN" if isinstance(label, float) and math.isnan(label) else repr(label)[:40]

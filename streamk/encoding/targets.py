@@ -15,7 +15,7 @@ from streamk.encoding.fields import kind_of
 from streamk.encoding.rows import LARGEST, RowError
 
 
-def targets(y: Any, rows: int, what: str = "y") -> list[Any]:
+def targets(y: Any, rows: int, what: str = "y") -> list[object]:
     """Return a series, array or sequence as a list of ``rows`` values."""
     values = y
     if not isinstance(y, (list, tuple)):
@@ -50,7 +50,7 @@ def check_target(y: Any) -> float:
     )
 
 
-def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float]:
+def check_targets(values: Sequence[object], weights: Sequence[float]) -> list[float]:
     """Return targets as floats, naming the row of the first that is refused; without weight, None is 0."""
     checked = []
     for row, value in enumerate(values):
@@ -61,14 +61,14 @@ def check_targets(values: Sequence[Any], weights: Sequence[float]) -> list[float
     return checked
 
 
-def without_label(values: Sequence[Any], weights: Array) -> NDArray[np.bool_]:
+def without_label(values: Sequence[object], weights: Array) -> NDArray[np.bool_]:
     """Return which rows have no label, but a weight; they lose it."""
     found = np.array([value is None for value in values], dtype=bool) & (weights > 0.0)
     weights[found] = 0.0
     return found
 
 
-def number(value: Any) -> float:
+def number(value: object) -> float:
     """Return a number as a float, NaN if it is none or has no float."""
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, np.timedelta64):
         return math.nan
@@ -78,7 +78,7 @@ def number(value: Any) -> float:
         return math.nan
 
 
-def check_weight(weight: Any) -> float:
+def check_weight(weight: object) -> float:
     """Return a sample weight as a float, refusing what is not a finite number at least 0."""
     value = number(weight)
     if not 0.0 <= value < math.inf:
@@ -86,7 +86,7 @@ def check_weight(weight: Any) -> float:
     return value
 
 
-def check_weights(w: Any, rows: int, what: str = "w") -> Array:
+def check_weights(w: object, rows: int, what: str = "w") -> Array:
     """Return sample weights of many rows (or models), ones if ``w`` is None."""
     if w is None:
         return np.ones(rows)

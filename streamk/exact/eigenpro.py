@@ -169,7 +169,7 @@ class EigenProLearner(ExactLearner):
         """Return how many events make the centers, without which nothing can be put together."""
         return 0 if self._together else self._gathered
 
-    def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
         self._gathered = _NEVER
         self._pass(X, y, w, names, wanted=False)
         self._gathered = GATHERED * self.centers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -64,7 +64,12 @@ class ExactLearner(Learner):
         """Return how many events with weight may be learned before predictions change."""
 
     def fit(
-        self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None, progress: bool = False
+        self,
+        X: object,
+        y: object,
+        w: object = None,
+        names: Sequence[str] | None = None,
+        progress: bool = False,
     ) -> Self:
         """Forget everything, learn a whole data set, and return the learner.
 
@@ -91,7 +96,7 @@ class ExactLearner(Learner):
         return self
 
     @abstractmethod
-    def _fit(self, X: Any, y: Any, w: Any, names: Sequence[str] | None, progress: bool) -> None:
+    def _fit(self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
         """Learn a whole data set; the learner knows nothing yet."""
 
     @property

@@ -48,7 +48,7 @@ def forward(
     tiles = tiles_of(0, e.width)
     wanted = [expert.required_columns() if learning else [] for expert in experts]
     parts = slices(len(rows.values), max(1, _LOOKED_AT // e.width) if learning else _ROWS)
-    seen: list[list[Any]] = []
+    seen: list[list[object]] = []
     kept: list[list[Floats]] = [
         [np.empty((len(rows.values), w.stop - w.start), dtype=np.float32) for w in asked if w not in tiles]
         for asked in wanted
@@ -59,7 +59,7 @@ def forward(
 
         def of_tile(
             tile: slice, features: Any = features, part: slice = part
-        ) -> tuple[list[Any], Floats | None]:
+        ) -> tuple[list[object], Floats | None]:
             phi = features(tile)
             for asked, into in zip(wanted, kept, strict=True):
                 for w, out in zip([w for w in asked if w not in tiles], into, strict=True):

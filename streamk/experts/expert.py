@@ -13,7 +13,7 @@ average (polynomial decay, Shamir and Zhang 2013). Columns beyond the features i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numba.extending import overload
@@ -31,7 +31,7 @@ ITERATE, FINAL = 0, 1  # of outputs
 _FEW = 0.75  # of the columns: if no more are in use, a model file names them
 
 
-def evaluate(expert: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
+def evaluate(expert: object, phi: object, i: object, outputs: object, e: object) -> None:
     """Fill ``outputs[e]`` ``(2, K)``: the iterate's for row ``i`` of ``phi``, and those to predict with.
 
     In compiled code.
@@ -40,7 +40,15 @@ def evaluate(expert: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
 
 
 def step(
-    expert: Any, phi: Any, i: Any, outputs: Any, e: Any, aim: Any, known: Any, weight: Any, residual: Any
+    expert: object,
+    phi: object,
+    i: object,
+    outputs: object,
+    e: object,
+    aim: object,
+    known: object,
+    weight: object,
+    residual: object,
 ) -> None:
     """Learn the event of row ``i`` of ``phi`` (in compiled code).
 
@@ -146,7 +154,7 @@ class Expert:
         self.coefficients: Floats = np.zeros((2 if average else 1, 1, 0), dtype=np.float32)
 
     @property
-    def record(self) -> Any:
+    def record(self) -> object:
         """The expert as compiled code sees it, until it grows or opens a block."""
         raise NotImplementedError
 

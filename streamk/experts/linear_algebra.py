@@ -99,7 +99,7 @@ def inner_products(a, rows, b, j, length, out, k):
         _one(a, r * length, b, j, length, out, k + r)
 
 
-def _are_flat(*operands: Any) -> bool:
+def _are_flat(*operands: object) -> bool:
     return all(isinstance(x, types.Array) and (x.dtype, x.layout) == (types.float32, "C") for x in operands)
 
 

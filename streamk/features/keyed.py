@@ -118,12 +118,12 @@ def _generate(context, builder, signature, arguments):
     index = ir.IntType(32)
     first_lane = ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
 
-    def place(k: int, row: Any, column: Any) -> Any:
+    def place(k: int, row: object, column: object) -> object:
         array = context.make_array(signature.args[k])(context, builder, arguments[k])
         width = cgutils.unpack_tuple(builder, array.shape)[-1]
         return builder.gep(array.data, [builder.add(builder.mul(row, width), column)])
 
-    def load(pointer: Any) -> Any:
+    def load(pointer: object) -> object:
         return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
 
     i, first, d, f, to = (arguments[k] for k in (1, 3, 4, 6, 8))

@@ -48,7 +48,7 @@ _LANE = ir.IntType(32)
 Value = Any
 
 
-def vector(lanes: int = LANES, kind: Any = FLOAT) -> Any:
+def vector(lanes: int = LANES, kind: object = FLOAT) -> Any:
     """Return the type of a vector."""
     return ir.VectorType(kind, lanes)
 
@@ -142,12 +142,12 @@ def call(b: Any, name: str, *arguments: Value) -> Value:
     return b.call(cgutils.get_or_insert_function(b.module, function, full), arguments)
 
 
-def fma(b: Any, x: Value, y: Value, z: Value) -> Value:
+def fma(b: object, x: Value, y: Value, z: Value) -> Value:
     """Return ``xy + z``, rounded once."""
     return call(b, "fma", x, y, z)
 
 
-def horner(b: Any, x: Value, coefficients: Sequence[float]) -> Value:
+def horner(b: object, x: Value, coefficients: Sequence[float]) -> Value:
     """Return the polynomial of ascending coefficients at ``x``, by fused multiply-adds."""
     *lower, value = (constant(c, x.type.count) for c in coefficients)
     for c in reversed(lower):
@@ -165,7 +165,7 @@ def fold(b: Any, value: Value) -> Value:
     return b.extract_element(value, ir.Constant(_LANE, 0))
 
 
-def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
+def transpose(b: object, rows: Sequence[Value]) -> list[Value]:
     """Return the transpose of as many vectors as they have lanes: sixteen or eight."""
     count = len(rows)
     fours = range(0, count, 4)
@@ -178,7 +178,7 @@ def transpose(b: Any, rows: Sequence[Value]) -> list[Value]:
     return [v[i & 12 | (i & 1) << 1 | (i & 2) >> 1] for i in range(count)]
 
 
-def _exchange(b: Any, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
+def _exchange(b: object, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
     """Exchange lanes of vectors at distance ``half``; return those of ``low``, then the others."""
     out, step = list(v), 4 if half > 2 else 2
     high = [k + step for k in low]

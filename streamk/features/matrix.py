@@ -121,7 +121,7 @@ def empty(rows: int, columns: int) -> Floats:
     return buffer[skip : skip + rows * columns].reshape(rows, columns)
 
 
-def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:
+def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: object, amplitude: np.float32, out: Floats) -> None:
     whole = out.shape[1] == e.width
 
     def work(chunk: slice) -> None:

@@ -11,7 +11,7 @@ those of the block that were 0 before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,7 +233,10 @@ class Sections:
         }
 
     def merge_from(
-        self, others: Sequence[Sections], targets: Sequence[tuple[Sequence[int], Any]], shared: bool = False
+        self,
+        others: Sequence[Sections],
+        targets: Sequence[tuple[Sequence[int], object]],
+        shared: bool = False,
     ) -> None:
         """Merge parts: columns in the order of the parts, pooled relevance, blocks of the first.
 

@@ -6,8 +6,6 @@ for fast transforms, or of :class:`streamk.features.sketch.Sketch`; Numba compil
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
@@ -24,7 +22,13 @@ from streamk.features.structured import add_projections
 
 
 def featurize(
-    source: Any, features: Any, inputs: Any, found: Any, counts: Any, amplitude: Any, phi: Any
+    source: object,
+    features: object,
+    inputs: object,
+    found: object,
+    counts: object,
+    amplitude: object,
+    phi: object,
 ) -> None:
     """Fill ``phi`` with the features of rows of scaled inputs (in compiled code).
 
@@ -45,7 +49,7 @@ def featurize(
     raise NotImplementedError("for compiled code")
 
 
-def room_for_row(source: Any, keys: Any) -> int:
+def room_for_row(source: object, keys: object) -> int:
     """Return the maximum number of frequencies of a row with these keys (in compiled code)."""
     raise NotImplementedError("for compiled code")
 

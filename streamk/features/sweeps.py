@@ -110,7 +110,7 @@ def _vectors(b: Any, base: Value, start: Value, stride: Value, size: int) -> lis
     return [at(b, first, b.mul(stride, index(j))) for j in range(1 << size)]
 
 
-def _reader(b: Any, places: Sequence[Value], lanes: int) -> _Read:
+def _reader(b: object, places: Sequence[Value], lanes: int) -> _Read:
     return lambda i, lane: load(b, at(b, places[i], index(lane)), lanes)
 
 
@@ -128,7 +128,7 @@ def _sign_reader(context: Any, b: Any, signature: Any, arguments: Any, step: Val
 
 
 def _transform(
-    b: Any,
+    b: object,
     registers: Registers,
     read: _Read,
     places: Sequence[Value],
@@ -160,7 +160,7 @@ def _transform(
             fence(b)
 
 
-def _write(b: Any, values: Sequence[Value], places: Sequence[Value], block: range, lane: int) -> None:
+def _write(b: object, values: Sequence[Value], places: Sequence[Value], block: range, lane: int) -> None:
     for i, value in zip(block, values, strict=True):
         store(b, value, at(b, places[i], index(lane)))
 

@@ -45,11 +45,11 @@ class Finish(NamedTuple):
     ``amplitude`` is that of the cosines; 0 writes the angles.
     """
 
-    waves: Any
-    radius: Any
-    copies: Any
-    begin: Any
-    amplitude: Any
+    waves: object
+    radius: object
+    copies: object
+    begin: object
+    amplitude: object
 
 
 class Target(NamedTuple):
@@ -58,9 +58,9 @@ class Target(NamedTuple):
     If lanes start at different features, ``across`` is the stride of their starts.
     """
 
-    out: Any
-    to: Any
-    across: Any
+    out: object
+    to: object
+    across: object
     count: Any
 
 

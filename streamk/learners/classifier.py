@@ -92,7 +92,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
             return next(iter(self._labels.values), None)
         return self._labels.values[out.argmax()]
 
-    def predict_proba_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+    def predict_proba_many(self, X: object, names: Sequence[str] | None = None) -> Any:
         """Return one column of probabilities per known class, in the type that goes with ``X``.
 
         A frame gives a frame, an array an array ``(n, len(labels))``, a list of dicts a list of dicts.
@@ -100,7 +100,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows = batch(X, names)
         return rows.table(self._labels.values, self._predict_labels(rows))
 
-    def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+    def predict_many(self, X: object, names: Sequence[str] | None = None) -> Any:
         """Return the most probable class of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
         return rows.series(self._decide(self._predict_labels(rows)))
@@ -112,7 +112,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
             return np.full((len(out), len(self._labels)), 1.0 / len(self._labels))
         return out[:, : len(self._labels)]
 
-    def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
+    def predict_learn_many(
+        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
+    ) -> Any:
         """Learn many events, and return the class predicted for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
@@ -124,7 +126,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         return rows.series(self._decide(out))
 
     def predict_proba_learn_many(
-        self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None
+        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
     ) -> Any:
         """Learn many events, and return the probabilities given to each *before* it was learned.
 
@@ -134,7 +136,9 @@ class Classifier(Learner, base.MiniBatchClassifier):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.table(self._labels.values, out[:, : len(self._labels)])
 
-    def _predict_learn(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Array:
+    def _predict_learn(
+        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
+    ) -> Array:
         """Learn many events, and return what :meth:`predict_proba_learn_many` does, ``(n, labels)``."""
         return self._pass(X, y, w, names, wanted=True)[1][:, : len(self._labels)]
 

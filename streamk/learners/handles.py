@@ -31,7 +31,7 @@ def _unowned(typing_context, value):
     return value(value), generate
 
 
-def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> object:
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
@@ -76,15 +76,15 @@ structref.define_boxing(HandleType, Handle)
 class ModelView(NamedTuple):
     """Handles for the loop over events: codec, map, experts (handles, too), combiner, tests of fields."""
 
-    coding: Any
-    source: Any
-    features: Any
-    groups: Any
-    combiner: Any
-    exchanges: Any
+    coding: object
+    source: object
+    features: object
+    groups: object
+    combiner: object
+    exchanges: object
 
 
-def _make_handle(value: Any) -> Any:
+def _make_handle(value: object) -> object:
     raise NotImplementedError("for compiled code")
 
 

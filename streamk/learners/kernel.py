@@ -376,7 +376,7 @@ class KernelRegressor(_Kernel, Regressor):
         said, scale = _UNKNOWN if found is None else found.tolist()
         return Interval(*self._around(said, scale, level))
 
-    def predict_interval_many(self, X: Any, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+    def predict_interval_many(self, X: object, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
         """Return ``lower`` and ``upper`` of every row, as a table that goes with ``X``.
 
         A frame gives a frame, an array an array ``(n, 2)``, a list of dicts a list of dicts.

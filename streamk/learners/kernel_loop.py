@@ -11,8 +11,6 @@ rules are three loops.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numba.extending import overload
@@ -46,13 +44,21 @@ from streamk.learners.stale import is_drawn
 DONE, OVERFLOWED, LACKING = -1, -2, -3
 
 
-def evaluate_all(groups: Any, phi: Any, i: Any, outputs: Any, e: Any) -> None:
+def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
     """Let every expert fill its part of ``outputs``, the first being number ``e`` (in compiled code)."""
     raise NotImplementedError("for compiled code")
 
 
 def step_all(
-    groups: Any, phi: Any, i: Any, outputs: Any, e: Any, aim: Any, known: Any, weight: Any, residual: Any
+    groups: object,
+    phi: object,
+    i: object,
+    outputs: object,
+    e: object,
+    aim: object,
+    known: object,
+    weight: object,
+    residual: object,
 ) -> None:
     """Let every expert learn the event of row ``i`` (in compiled code)."""
     raise NotImplementedError("for compiled code")
@@ -86,7 +92,7 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
     return each
 
 
-def count_all(groups: Any) -> int:
+def count_all(groups: object) -> int:
     """Return how many experts there are (in compiled code)."""
     raise NotImplementedError("for compiled code")
 

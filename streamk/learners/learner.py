@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from river import base
@@ -39,7 +39,7 @@ class Learner(base.Estimator):
     _classifies: ClassVar[bool]
     _codec: Codec
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if "_codec" in self.__dict__ and name in self.__dataclass_fields__:  # type: ignore[attr-defined]
             raise AttributeError(
                 f"{name} is fixed once a learner is made; "
@@ -93,7 +93,7 @@ class Learner(base.Estimator):
     def frozen(self) -> Self:
         """Return the model to deploy where no labels come."""
 
-    def learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> None:
+    def learn_many(self, X: object, y: object, w: object = None, names: Sequence[str] | None = None) -> None:
         """Learn many events: the same model as a loop of ``learn_one``, in one compiled loop.
 
         Parameters
@@ -132,7 +132,7 @@ class Learner(base.Estimator):
         """Fields that became categories (True) or numbers (False) lately; another tuple once one more did."""
         return self._codec.inputs.changed
 
-    def save(self, path: str | Path, extra: Any = None) -> int:
+    def save(self, path: str | Path, extra: object = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 
         The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
@@ -200,7 +200,13 @@ class Learner(base.Estimator):
 
     @abstractmethod
     def _pass(
-        self, X: Any, y: Any, w: Any, names: Sequence[str] | None, wanted: bool, scales_only: bool = False
+        self,
+        X: object,
+        y: object,
+        w: object,
+        names: Sequence[str] | None,
+        wanted: bool,
+        scales_only: bool = False,
     ) -> tuple[Batch, Array]:
         """Learn a batch; return it with the predictions made before each row, if ``wanted``.
 

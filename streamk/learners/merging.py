@@ -160,12 +160,12 @@ def check_mergeable(model: Learner, name: str) -> None:
 
 
 @singledispatch
-def check_features(first: Learner, models: Sequence[Any], called: Sequence[str]) -> None:
+def check_features(first: Learner, models: Sequence[object], called: Sequence[str]) -> None:
     """Raise a ValueError, which calls models so, unless coefficients of all of them mean the same."""
 
 
 @singledispatch
-def merge_into(merged: Learner, parts: Sequence[Any], shares: Sequence[float], base: Any) -> None:
+def merge_into(merged: Learner, parts: Sequence[object], shares: Sequence[float], base: object) -> None:
     """Make a learner without events the merge of others.
 
     ``shares`` weigh the parts in means, and sum to 1; ``base`` is what all of them started from, or None.

@@ -61,12 +61,14 @@ class Regressor(Learner, base.MiniBatchRegressor):
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
 
-    def predict_many(self, X: Any, names: Sequence[str] | None = None) -> Any:
+    def predict_many(self, X: object, names: Sequence[str] | None = None) -> Any:
         """Return the prediction of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
         return rows.series(_column(self._predict_batch(rows), len(rows)))
 
-    def predict_learn_many(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Any:
+    def predict_learn_many(
+        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
+    ) -> Any:
         """Learn many events, and return the prediction made for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
@@ -76,7 +78,9 @@ class Regressor(Learner, base.MiniBatchRegressor):
         rows, out = self._pass(X, y, w, names, wanted=True)
         return rows.series(_column(out, len(rows)))
 
-    def _predict_learn(self, X: Any, y: Any, w: Any = None, names: Sequence[str] | None = None) -> Array:
+    def _predict_learn(
+        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
+    ) -> Array:
         """Learn many events, and return what :meth:`predict_learn_many` does, as an array."""
         rows, out = self._pass(X, y, w, names, wanted=True)
         return out[:, 0] if out.size else np.zeros(len(rows))

@@ -528,7 +528,7 @@ class StreamingLearner(Learner):
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, encoded, goal, out)
 
-    def _run_standing(self, e: FeatureMap, rows: Rows, combiner: Any, out: Array) -> None:
+    def _run_standing(self, e: FeatureMap, rows: Rows, combiner: object, out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
         coding, source, record, groups, _ = self._all_but_rows(e)
         if coding.memory is not None:
@@ -688,7 +688,7 @@ class StreamingLearner(Learner):
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
 
 
-def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: Any, combiner: Any) -> Any:
+def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: Any, combiner: Any) -> object:
     """Return a handle of everything that the compiled loop takes beside rows."""
     sections = e.sections
     tests = None if sections is None or not sections.learned else sections.exchange_record
@@ -696,10 +696,10 @@ def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: A
     return make_handle(ModelView(coding, source, features, experts, combiner, tests))
 
 
-def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> Any:
+def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> object:
     """Return the records of experts with other coefficients, the next array for each that has any."""
 
-    def replaced(expert: Any) -> Any:
+    def replaced(expert: Any) -> object:
         coefficients = next(arrays)
         return expert._replace(coefficients=coefficients) if "coefficients" in expert._fields else expert
 

@@ -61,10 +61,10 @@ class Slices(Generic[S]):
         self._sums: dict[str, S] = {}
         self._edges: list[float] | None = None
         self._decided = False
-        self._values: list[Any] = []  # of events not sorted yet
-        self._arrays: list[tuple[Any, ...]] = []
+        self._values: list[object] = []  # of events not sorted yet
+        self._arrays: list[tuple[object, ...]] = []
 
-    def add(self, values: Sequence[Any], *arrays: Any) -> None:
+    def add(self, values: Sequence[object], *arrays: object) -> None:
         """Add events: their values in the column, and the arrays of the sums.
 
         Raises
@@ -98,7 +98,7 @@ class Slices(Generic[S]):
             sums.add(*(array if array is None else array[rows] for array in arrays))
         self._values, self._arrays = [], []
 
-    def _named(self, values: list[Any]) -> list[str]:
+    def _named(self, values: list[object]) -> list[str]:
         if self._edges is None:
             return [value if type(value) is str else _name(value) for value in values]
         groups = groups_of(self._edges)
@@ -179,7 +179,7 @@ class Slices(Generic[S]):
         return slices
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return a value for JSON."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or value == "" or value != value:
@@ -187,11 +187,11 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -201,7 +201,7 @@ def _name(value: Any) -> str:
     return str(value)
 
 
-def _edges(values: list[Any]) -> list[float] | None:
+def _edges(values: list[object]) -> list[float] | None:
     """Return the cuts of a column, None if it has none."""
     known = [value for value in values if value is not None]
     if not all(map(_is_number, known)) or len(set(known)) <= _VALUES:
@@ -227,9 +227,9 @@ def groups_of(edges: list[float]) -> list[str]:
     return [f"≤ {told[0]}", *between, f"> {told[-1]}"]
 
 
-def _joined(chunks: list[tuple[Any, ...]]) -> list[Any]:
+def _joined(chunks: list[tuple[object, ...]]) -> list[Any]:
     """Return arrays of chunks as one, with columns up to the last nonzero one."""
-    found: list[Any] = []
+    found: list[object] = []
     for arrays in zip(*chunks, strict=True):
         if arrays[0] is None or arrays[0].ndim == 1:
             found.append(None if arrays[0] is None else np.concatenate(arrays))

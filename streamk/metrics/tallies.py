@@ -24,7 +24,7 @@ class ClassTally(NamedTuple):
     right: int = 0
 
     @classmethod
-    def of(cls, targets: Sequence[Any], predictions: Sequence[Any]) -> ClassTally:
+    def of(cls, targets: Sequence[object], predictions: Sequence[object]) -> ClassTally:
         """Return the sums of some events."""
         return cls(len(targets), sum(map(bool, map(lambda y, p: y == p, targets, predictions))))
 

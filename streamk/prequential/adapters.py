@@ -17,7 +17,7 @@ from streamk.prequential.chunk import Chunk
 class Table(NamedTuple):
     """Probabilities of some events: a column a label, ``rows`` being ``(n, K)``."""
 
-    labels: Sequence[Any]
+    labels: Sequence[object]
     rows: Array
 
 
@@ -37,7 +37,7 @@ class ModelAdapter(ABC):
     def learn(self, x: Event, y: Any) -> None:
         """Learn one event."""
 
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
+    def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
         """Predict each event, then learn it; return the predictions."""
         answers = []
         for x, y in zip(xs, ys, strict=True):
@@ -45,7 +45,7 @@ class ModelAdapter(ABC):
             self.learn(x, y)
         return answers
 
-    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Array:
+    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
         """Do what :meth:`answer` does, and return a table of probabilities, or an array of numbers."""
         return tabled(self.answer(list(xs.events), list(ys)))
 
@@ -83,20 +83,20 @@ class LearnerAdapter(ModelAdapter):
         """Return what the learner makes of one event."""
         return self._predict(x)
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn one event."""
         self._learn(x, y)
 
-    def check(self, x: Event, y: Any) -> None:
+    def check(self, x: Event, y: object) -> None:
         """Raise the ValueError that learning the event would raise; learn nothing."""
         self._learn(x, y, 0.0)
 
-    def answer(self, xs: list[Event], ys: list[Any]) -> Sequence[Any]:
+    def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
         """Predict and learn through the learner's compiled pass."""
-        result: Sequence[Any] = self._pass(xs, ys)
+        result: Sequence[object] = self._pass(xs, ys)
         return result
 
-    def answer_many(self, xs: Chunk, ys: Sequence[Any]) -> Table | Array:
+    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
         """Predict and learn through the learner's compiled pass, without a dict an event."""
         found: Array
         if xs.matrix is not None:
@@ -106,7 +106,7 @@ class LearnerAdapter(ModelAdapter):
         return Table(self.learner.labels, found) if self._classes else found
 
 
-_TRUTHS: dict[Any, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
+_TRUTHS: dict[object, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
     False: False, True: True, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True,
 }  # fmt: skip
 
@@ -123,8 +123,8 @@ class RiverAdapter(ModelAdapter):
         self.model, self._classes = model, task == TASKS[0]
         self._proba = self._classes and hasattr(model, "predict_proba_one")
         self._binary = self._classes and not getattr(model, "_multiclass", True)
-        self._truths: dict[Any, bool] = {}  # of the labels so far
-        self._labels: dict[bool, Any] = {}
+        self._truths: dict[object, bool] = {}  # of the labels so far
+        self._labels: dict[bool, object] = {}
 
     def predict(self, x: Event) -> Any:
         """Return a dict of probabilities, or a number."""
@@ -145,7 +145,7 @@ class RiverAdapter(ModelAdapter):
         """Return probabilities by the labels of the stream; a class that has not come is a boolean still."""
         return {self._labels.get(truth, truth): p for truth, p in found.items()}
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn one event.
 
         Raises
@@ -155,7 +155,7 @@ class RiverAdapter(ModelAdapter):
         """
         self.model.learn_one(x, self._truth(y) if self._binary else y)
 
-    def _truth(self, y: Any) -> bool:
+    def _truth(self, y: object) -> bool:
         known = self._truths.get(y)
         if known is None:
             if len(self._truths) == 2:
@@ -184,7 +184,7 @@ class Frozen(ModelAdapter):
         """Return what the subject makes of one event."""
         return self.subject.predict(x)
 
-    def learn(self, x: Event, y: Any) -> None:
+    def learn(self, x: Event, y: object) -> None:
         """Learn nothing.
 
         Raises
@@ -205,7 +205,7 @@ class Frozen(ModelAdapter):
         self._fits = True
 
 
-def adapter_of(model: Any, task: str) -> ModelAdapter:
+def adapter_of(model: object, task: str) -> ModelAdapter:
     """Return a model as a subject: a subject as it is, a learner of streamk, or any with river's verbs.
 
     Raises

@@ -66,11 +66,11 @@ class Chunk:
             self._events = self._events()
         return self._events
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> list[object]:
         """Return the values of a field, None where it is absent."""
         if self.matrix is not None and self.names is not None:
             if name not in self.names:
                 return [None] * len(self)
-            found: list[Any] = self.matrix[:, list(self.names).index(name)].tolist()
+            found: list[object] = self.matrix[:, list(self.names).index(name)].tolist()
             return found
         return [x.get(name) for x in self.events]

@@ -29,10 +29,10 @@ class Codes:
         self.labels: dict[Any, int] = {}
         self.last = -1
 
-    def _code(self, label: Any) -> int:
+    def _code(self, label: object) -> int:
         return self.labels.setdefault(label, len(self.labels))
 
-    def of(self, targets: Sequence[Any]) -> Any:
+    def of(self, targets: Sequence[object]) -> Any:
         """Return targets as scores take them."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
@@ -41,12 +41,12 @@ class Codes:
             found[:] = [self._code(label) for label in targets]
         return found
 
-    def came(self, target: Any) -> None:
+    def came(self, target: object) -> None:
         """Take note of a label that has come."""
         if self._classes:
             self.last = self._code(target)
 
-    def of_next(self, targets: Sequence[Any]) -> tuple[Any, Any, Any]:
+    def of_next(self, targets: Sequence[object]) -> tuple[Any, Any, Any]:
         """Return consecutive targets, the last label before each, and how many labels are known with each."""
         count = len(self.labels)
         found = self.of(targets)

@@ -44,11 +44,11 @@ class Scored(NamedTuple):
     """
 
     keys: Sequence[Hashable] | None
-    targets: Sequence[Any]
+    targets: Sequence[object]
     answers: Json
     intervals: Json
-    slices: Sequence[Any] | None
-    last: Sequence[Any] | None
+    slices: Sequence[object] | None
+    last: Sequence[object] | None
 
 
 Listener = Callable[[Scored], None]
@@ -58,10 +58,10 @@ class PendingPrediction(NamedTuple):
     """An event whose target has not come: what every contender said, and the code of the last label then."""
 
     x: Event
-    said: list[Any]
-    ends: list[Any]
+    said: list[object]
+    ends: list[object]
     last: int
-    slice: Any
+    slice: object
     seconds: dict[str, float]  # that contenders took
     key: Hashable
 
@@ -98,7 +98,7 @@ class Contest:
 
     def __init__(
         self,
-        contenders: Mapping[str, Any],
+        contenders: Mapping[str, object],
         task: str,
         interval: int = 1000,
         by: str | None = None,
@@ -120,8 +120,11 @@ class Contest:
         self.tail: FrozenTail | None = None
         self.listener: Listener | None = None
         self._waiting: dict[Hashable, PendingPrediction] = {}
-        self._told: list[tuple[PendingPrediction, Any, int]] = []  # to be scored together
-        self.latest: tuple[Any, Any] = (None, None)  # the last target, and what the first contender said
+        self._told: list[tuple[PendingPrediction, object, int]] = []  # to be scored together
+        self.latest: tuple[object, object] = (
+            None,
+            None,
+        )  # the last target, and what the first contender said
 
     @property
     def active(self) -> list[str]:
@@ -166,7 +169,7 @@ class Contest:
 
     # ---- targets are known
 
-    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[Any]) -> None:
+    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[object]) -> None:
         """Predict, score and learn consecutive events.
 
         Raises
@@ -178,7 +181,7 @@ class Contest:
         while start < len(ys):
             start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
 
-    def _take(self, xs: Chunk, ys: Sequence[Any], before: int) -> int:
+    def _take(self, xs: Chunk, ys: Sequence[object], before: int) -> int:
         given: Json = {}
         refused: RefusedError | None = None
         self._chunks += 1
@@ -222,8 +225,8 @@ class Contest:
         return len(ys)
 
     def _answers(
-        self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[Any], timed: int
-    ) -> tuple[Any, Any, RowError | None]:
+        self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object], timed: int
+    ) -> tuple[object, object, RowError | None]:
         """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
 
         A learner of streamk that refuses an event has then learned those before it, and answered no others.
@@ -242,8 +245,8 @@ class Contest:
                 rest = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
                 stopped = RowError(one_by_one + row, error.reason)
                 return _joined(first, rest) if first or row else None, None, stopped
-        said: list[Any] = []
-        ends: list[Any] = []
+        said: list[object] = []
+        ends: list[object] = []
         odd: RowError | None = None
         for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
             began = time.perf_counter()
@@ -284,8 +287,8 @@ class Contest:
         """
         if key in self._waiting:
             raise ValueError(f"an event of key {key!r} is waiting already")
-        said: list[Any] = []
-        ends: list[Any] = []
+        said: list[object] = []
+        ends: list[object] = []
         found: dict[str, tuple[Any, Any]] = {}
         times: dict[str, float] = {}
         for name in self.active:
@@ -311,7 +314,7 @@ class Contest:
         cut = None if self.by is None else x.get(self.by)
         self._waiting[key] = PendingPrediction(x, said, ends, self.codes.last, cut, times, key)
 
-    def tell(self, key: Hashable, y: Any) -> None:
+    def tell(self, key: Hashable, y: object) -> None:
         """Score and learn the event of a key, whose target has come.
 
         Raises
@@ -385,19 +388,19 @@ def _gives_intervals(subject: ModelAdapter) -> bool:
 class _RefusedRow(Exception):  # noqa: N818
     """An event that a learner refuses when it is asked or taught alone, and the answers before it."""
 
-    def __init__(self, answers: list[Any], reason: RowError) -> None:
+    def __init__(self, answers: list[object], reason: RowError) -> None:
         super().__init__(str(reason))
         self.answers, self.reason = answers, reason
 
 
 def _one_by_one(
-    subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[Any]
-) -> list[Any]:
+    subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object]
+) -> list[object]:
     """Predict and learn events one after the other, as a loop would, and note the time of most of them.
 
     The model is that of a pass over the same events.
     """
-    answers: list[Any] = []
+    answers: list[object] = []
     for row, (x, y) in enumerate(zip(xs.events if len(ys) else (), ys, strict=True)):
         began = time.perf_counter()
         try:

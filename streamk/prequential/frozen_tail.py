@@ -43,7 +43,7 @@ class FrozenTail:
         self.frozen, self.live = (ContenderMetrics(task, interval, False, 0.9) for _ in range(2))
         self.since: int | None = None
         self.error = ""
-        self.answers: Any = None  # of the events that were scored last
+        self.answers: object = None  # of the events that were scored last
 
     def add(
         self, xs: Chunk, targets: Any, found: Array, last: Any, known: Any, codes: Codes, before: int

@@ -21,7 +21,7 @@ def fail(error: ValueError) -> None:
     raise error
 
 
-def tell(contest: Contest, key: Hashable, y: Any, refuse: Refuse) -> None:
+def tell(contest: Contest, key: Hashable, y: object, refuse: Refuse) -> None:
     """Bring a target, or refuse it with a :class:`RefusedError`, which has the key of its event."""
     try:
         contest.tell(key, y)
@@ -34,7 +34,7 @@ class LabelDelay(Protocol):
 
     count: int
 
-    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Bring the targets that come before or with an event, and ask for it.
 
         An event that is refused raises; targets, which are of other events, go to ``refuse``. If that does
@@ -66,9 +66,9 @@ class DelayByCount:
             raise ValueError("delay is 0, which is not late")
         self.delay = delay
         self.count = 0
-        self._due: deque[tuple[int, Any]] = deque()
+        self._due: deque[tuple[int, object]] = deque()
 
-    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Ask for an event; then bring the target that is due."""
         contest.ask(self.count, x)
         self._due.append((self.count, y))
@@ -101,19 +101,19 @@ class DelayByTime:
         If the delay is negative.
     """
 
-    def __init__(self, moment: str | Callable[[Event], Any], delay: float | timedelta) -> None:
+    def __init__(self, moment: str | Callable[[Event], object], delay: float | timedelta) -> None:
         self.moment = moment
         self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
         if not self.delay >= 0.0:
             raise ValueError(f"delay is {delay!r}; it must be at least 0")
         self.count = 0
-        self._due: list[tuple[float, int, Any]] = []  # a heap
+        self._due: list[tuple[float, int, object]] = []  # a heap
 
     def __str__(self) -> str:
         field = f" by {self.moment}" if isinstance(self.moment, str) else ""
         return f"{self.delay:,.6g} seconds late{field}"
 
-    def event(self, contest: Contest, x: Event, y: Any, refuse: Refuse = fail) -> None:
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
         """Bring the targets that have come by the time of an event, and ask for it."""
         now = self.seconds(x)
         if isinstance(self.moment, str):

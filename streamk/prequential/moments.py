@@ -63,7 +63,7 @@ def _day(text: str) -> date | None:
     return None
 
 
-def moments(values: Iterable[Any]) -> list[float]:
+def moments(values: Iterable[object]) -> list[float]:
     """Return many.
 
     >>> moments(["1970-01-02", 60])

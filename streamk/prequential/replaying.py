@@ -22,10 +22,10 @@ _CLASSES = 20  # whole numbers with at most so many values are taken for classes
 
 
 def replay(
-    events: Iterable[tuple[Event, Any]],
-    contenders: Mapping[str, Any],
+    events: Iterable[tuple[Event, object]],
+    contenders: Mapping[str, object],
     metrics: Sequence[str] | None = None,
-    delay: Any = 0,
+    delay: object = 0,
     *,
     task: str | None = None,
     interval: int = 1000,
@@ -106,7 +106,7 @@ def replay(
 
 
 def _take_late(
-    contest: Contest, late: LabelDelay, pairs: Sequence[tuple[Event, Any]] | None, row: int
+    contest: Contest, late: LabelDelay, pairs: Sequence[tuple[Event, object]] | None, row: int
 ) -> None:
     """Hand over events, the first of which is ``row``, or with None the end; a refusal names its event."""
     try:
@@ -122,7 +122,7 @@ def _take_late(
         raise ValueError(f"row {row}: {error}") from None
 
 
-def warm(models: Mapping[str, Any], task: str, pairs: Sequence[tuple[Event, Any]]) -> None:
+def warm(models: Mapping[str, object], task: str, pairs: Sequence[tuple[Event, object]]) -> None:
     """Compile, or load what was compiled, on throw-away learners, so that no time counts it."""
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     for model in models.values():

@@ -64,7 +64,7 @@ class Results:
         return self._contest.models
 
     @property
-    def labels(self) -> list[Any]:
+    def labels(self) -> list[object]:
         """The classes, in the order of the confusion matrix."""
         return list(self._contest.codes.labels)
 
@@ -342,12 +342,12 @@ def finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def plain_label(label: Any) -> Any:
+def plain_label(label: object) -> Any:
     """Return a label that JSON has: as it is, or its text."""
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 
 
-def bytes_of(model: Any) -> int | None:
+def bytes_of(model: object) -> int | None:
     """Return the size of a model: of its file, or of what river finds in memory, None if nobody knows."""
     while isinstance(model, Frozen):
         model = model.subject

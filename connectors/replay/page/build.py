@@ -74,7 +74,7 @@ def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapp
     )
 
 
-def _heading(title: str, task: str, results: Mapping[str, Any], contenders: Rows) -> str:
+def _heading(title: str, task: str, results: Mapping[str, object], contenders: Rows) -> str:
     facts = [task]
     if results.get("target"):
         facts.append(f"target {results['target']}")

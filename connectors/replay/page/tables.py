@@ -262,7 +262,7 @@ def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]
     )
 
 
-def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return a table of texts that are not yet escaped; the first of every row is its header."""
     drawn = [(escape(first), [Cell(escape(value), "text") for value in rest]) for first, *rest in rows]
     return table(key, escape(caption), [escape(name) for name in head], drawn)

@@ -20,12 +20,12 @@ _HIDDEN |= dict.fromkeys([*range(0x2066, 0x206A), *range(0xD800, 0xE000), 0xFFFE
 MISSING = "–"
 
 
-def escape(value: Any) -> str:
+def escape(value: object) -> str:
     """Return a value as text that is only text in HTML, in attributes, too."""
     return html.escape(str(value).translate(_HIDDEN), quote=True)
 
 
-def short(value: Any, most: int = 22) -> str:
+def short(value: object, most: int = 22) -> str:
     """Return a text cut to so many characters, not yet escaped."""
     text = str(value)
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -36,7 +36,7 @@ def metric_name(metric: str) -> str:
     return METRICS[metric].title if metric in METRICS else metric.replace("_", " ")
 
 
-def metric_order(metrics: Iterable[Mapping[str, Any]]) -> list[str]:
+def metric_order(metrics: Iterable[Mapping[str, object]]) -> list[str]:
     """Return the metrics of which a contender has a value, those the page knows first and in its order.
 
     >>> metric_order([{"log_loss": 0.3, "auc": None}, {"accuracy": 0.9, "mine": 1.0, "auc": float("nan")}])
@@ -71,7 +71,7 @@ def number_of(value: Any) -> float:
         return math.nan
 
 
-def decimal(value: Any, digits: int = 4) -> str:
+def decimal(value: object, digits: int = 4) -> str:
     """Return a figure with separators, five digits or more, and so many decimals at most; a dash if unknown.
 
     From 10¹² on it has an exponent, and so has one whose four decimals would all be 0.
@@ -95,7 +95,7 @@ def decimal(value: Any, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
-def count(value: Any) -> str:
+def count(value: object) -> str:
     """Return a whole number with separators, a dash if it is unknown."""
     number = number_of(value)
     return f"{number:,.0f}".replace("-", "−") if math.isfinite(number) else MISSING
@@ -109,7 +109,7 @@ def compact(number: float) -> str:
     return f"{number:,.6g}".replace("-", "−")
 
 
-def size(value: Any) -> str:
+def size(value: object) -> str:
     """Return a number of bytes in the unit that suits it."""
     number = number_of(value)
     if not math.isfinite(number):
@@ -120,7 +120,7 @@ def size(value: Any) -> str:
     return f"{number:.0f} bytes"
 
 
-def duration(microseconds: Any) -> str:
+def duration(microseconds: object) -> str:
     """Return a time in the unit that suits it."""
     number = number_of(microseconds)
     if not math.isfinite(number):
