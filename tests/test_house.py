@@ -2,6 +2,10 @@
 
 import ast
 import functools
+import io
+import re
+import tokenize
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("streamk", "connectors") for path in (ROOT / package).rglob("*.py"))
 MOST_PARAMETERS, MOST_OPTIONS = 12, 32
+SHORTEST, REPEATED = 40, 8  # lines of a module, and of a passage that stands twice
+MOST_ANY, MOST_IGNORED = 575, 30
 ORDER = [  # a room imports those before it and none after it
     {
         "streamk.arrays",
@@ -154,3 +160,66 @@ def test_only_compiled_functions_lack_annotations(path):
     for node in functions:
         if lacks_annotations(node, parents[node]):
             assert is_compiled(node), f"{node.name} lacks annotations"
+
+
+def code_lines(path):
+    """Return the lines of code with their numbers: without docstrings, comments, blanks."""
+    source = path.read_text()
+    strings = {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and ast.get_docstring(node, clean=False) is not None
+        for line in range(node.body[0].lineno, node.body[0].end_lineno + 1)
+    }
+    silent = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER
+    }  # fmt: skip
+    used = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in silent
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    lines = source.splitlines()
+    return [(number, lines[number - 1].strip()) for number in sorted(used - strings)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_modules_are_no_fragments(path):
+    if path.name not in ("__init__.py", "__main__.py"):
+        assert len(path.read_text().splitlines()) >= SHORTEST
+
+
+def test_no_passage_stands_twice():
+    places = {}
+    for path in FILES:
+        imports = {
+            line
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for line in range(node.lineno, node.end_lineno + 1)
+        }
+        lines = [(number, text) for number, text in code_lines(path) if number not in imports]
+        for start in range(len(lines) - REPEATED + 1):
+            passage = tuple(text for _, text in lines[start : start + REPEATED])
+            if sum(map(len, passage)) >= 10 * REPEATED:  # not brackets and short names alone
+                places.setdefault(passage, []).append(f"{path.relative_to(ROOT)}:{lines[start][0]}")
+    twice = [where for where in places.values() if len(where) > 1]
+    assert not twice, "\n".join(map(" and ".join, twice))
+
+
+def test_types_are_named():
+    """``Any`` and ignored errors of mypy mark a missing protocol; their numbers may only fall."""
+    sources = "\n".join(path.read_text() for path in FILES)
+    assert len(re.findall(r"\bAny\b", sources)) <= MOST_ANY
+    assert sources.count("type: ignore") < MOST_IGNORED
+
+
+if __name__ == "__main__":  # lines of code by package
+    counts = Counter()
+    for path in FILES:
+        counts[str(path.parent.relative_to(ROOT))] += len(code_lines(path))
+    for package, count in sorted(counts.items()):
+        print(f"{package:26}{count:8,}")
+    print(f"{'all':26}{counts.total():8,}")

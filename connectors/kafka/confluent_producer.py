@@ -30,6 +30,7 @@ from connectors.kafka.producer import (
     LARGEST,
     LINGER,
     LONGEST,
+    Content,
     Headers,
     Member,
     Offsets,
@@ -203,12 +204,7 @@ class ConfluentProducer:
             self._producer.begin_transaction()
 
     def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
+        self, topic: str, value: Content, key: Content, headers: Headers, partition: int | None = None
     ) -> None:
         """Take a message into the transaction, once the queue has space."""
         place = {} if partition is None else {"partition": partition}

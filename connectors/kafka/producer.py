@@ -28,6 +28,7 @@ LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the
 _WAKE = 100  # milliseconds
 _CLOSING = 5.0  # seconds
 COMPRESSION = "zstd"  # of all that is written; both clients bring it
+Content = bytes | None  # of a value or a key
 Headers = list[tuple[str, str | bytes | None]]
 Offsets: TypeAlias = Mapping[TopicPartition, OffsetAndMetadata]
 Member: TypeAlias = ConsumerGroupMetadata | str  # of a group, or the name of a group
@@ -46,12 +47,7 @@ class Producer(Protocol):
         """Begin a transaction."""
 
     def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
+        self, topic: str, value: Content, key: Content, headers: Headers, partition: int | None = None
     ) -> None:
         """Take a message into the transaction; errors may show as late as :meth:`commit`.
 
@@ -110,12 +106,7 @@ class StandardProducer:
             self._producer.begin_transaction()
 
     def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
+        self, topic: str, value: Content, key: Content, headers: Headers, partition: int | None = None
     ) -> None:
         """Take a message into the transaction."""
         with self._cause():

@@ -1,14 +1,18 @@
-"""Baselines of a replay, which learners should beat; each takes constant time for any strings."""
+"""Baselines of a replay, which learners should beat; each takes constant time for any strings.
+
+**Events as models without a codec of their own take them: river's, and the baselines.**
+"""
 
 from __future__ import annotations
 
 import math
 import zlib
 from collections import Counter
+from datetime import date
 from numbers import Number
 from typing import Any
 
-from connectors.replay.contenders import present
+from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS
 from streamk.prequential import ModelAdapter
@@ -226,3 +230,18 @@ def baselines(choice: str, task: str) -> dict[str, ModelAdapter]:
     else:
         found |= {MEAN: RunningMean(), LINEAR: LinearNumbers()}
     return found | ({TREE: HoeffdingTree(task)} if choice == FULL else {})
+
+
+def present(x: Event) -> dict[object, object]:
+    """Return an event without missing fields, booleans as numbers, and times as calendar inputs.
+
+    >>> present({"a": None, "b": True, "c": "red"})
+    {'b': 1, 'c': 'red'}
+    """
+    fields: dict[Any, Any] = {}
+    for name, value in x.items():
+        if value is not None:
+            fields[name] = int(value) if isinstance(value, bool) else value
+    if any(isinstance(value, date) for value in fields.values()):
+        return dict(with_calendar(fields, scaled=True))
+    return fields

@@ -26,7 +26,7 @@ from connectors.learners import (
     read_parameter,
 )
 from connectors.names import near_file, nearest
-from connectors.replay.contenders import present
+from connectors.replay.baselines import present
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.metrics.metric import TASKS

@@ -34,11 +34,11 @@ class StackedNumbers(NamedTuple):
     shares: Array
     error: Array
     losses: Array
-    pace: float
-    penalty: float
     intervals: Intervening
     level_shift: ShiftState
     reach: Array
+    pace: float
+    penalty: float
 
 
 @njit(**INNER)

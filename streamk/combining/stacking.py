@@ -96,15 +96,11 @@ class Stacking:
     @property
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
-        shared = (
-            self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses, self.pace,
-            self.penalty,
-        )  # fmt: skip
-        return (
-            StackedClasses(*shared, self.logits)
-            if self.intervals is None
-            else StackedNumbers(*shared, self.intervals.record, self.level_shift.record, self.reach)
-        )
+        arrays = self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses
+        if self.intervals is None:
+            return StackedClasses(*arrays, self.pace, self.penalty, self.logits)
+        numbers = self.intervals.record, self.level_shift.record, self.reach
+        return StackedNumbers(*arrays, *numbers, self.pace, self.penalty)
 
     @property
     def has_learned(self) -> bool:

@@ -49,18 +49,11 @@ def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: obj
     raise NotImplementedError("for compiled code")
 
 
-def step_all(
-    groups: object,
-    phi: object,
-    i: object,
-    outputs: object,
-    e: object,
-    aim: object,
-    known: object,
-    weight: object,
-    residual: object,
-) -> None:
-    """Let every expert learn the event of row ``i`` (in compiled code)."""
+def step_all(*arguments: object) -> None:
+    """Let every expert learn the event of row ``i`` (in compiled code).
+
+    Arguments are the records of all experts, in a tuple for each rule, and those of ``step``.
+    """
     raise NotImplementedError("for compiled code")
 
 
