@@ -35,7 +35,7 @@ from rich.progress import track
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from connectors.daemon.run import open_source_and_sinks, settle, start_session
+from connectors.daemon.run import freeze_loaded_objects, open_source_and_sinks, start_session
 from connectors.daemon.session import Session
 from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
@@ -115,7 +115,7 @@ def session(servers: str, producer: str | None = None) -> Iterator[Session]:
             running = start_session(settings, store, source, sinks, Telemetry())
             while not running.processed:
                 running.step()
-            settle()  # as the daemon does
+            freeze_loaded_objects()  # as the daemon does
             yield running
 
 

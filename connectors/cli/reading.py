@@ -100,7 +100,7 @@ def with_format_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def expanded(**arguments: object) -> None:
-        options = {option.name: arguments.pop(option.name) for option in own}
+        options = {option.name: arguments.pop(option.name, option.default) for option in own}
         command(reading=FormatOptions(**options), **arguments)  # type: ignore[arg-type]
 
     expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

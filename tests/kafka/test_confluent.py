@@ -24,7 +24,7 @@ from connectors.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka import confluent_producer
 from connectors.kafka.confluent_producer import configuration, encoded_membership, membership
 from connectors.kafka.sections import Kafka
-from connectors.kafka.sink import TopicSinkSection
+from connectors.kafka.sink import TopicSink
 from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 from connectors.settings_file import load
 
@@ -85,7 +85,7 @@ def test_predictions_and_dead_letters(stand, producer):
 def sink_of(stand, producer, source, topics=("out", "dead"), headers=()):
     kinds = dict(zip((PREDICTIONS, DEAD_LETTERS), map(stand.topic, topics), strict=True))
     kafka = Kafka(servers=[stand.servers], producer=producer)
-    sink = TopicSinkSection(kinds, kafka, stand.name, source, headers)
+    sink = TopicSink(kinds, kafka, stand.name, source, headers)
     try:
         yield sink
     finally:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import streamk
 from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import Store
+from connectors.daemon.state_backend import CheckpointStore
 from connectors.learners import LEARNERS, build
 from streamk.metrics.metric import TASKS
 
@@ -88,7 +88,7 @@ def test_inputs_with_heavy_tails_have_a_median(tmp_path):
 def test_a_checkpoint_of_a_daemon(tmp_path):
     learner = learner_of("kaczmarz", "classification")
     learner.learn_many(*events(50, "classification"))
-    with Store(tmp_path / "kept").locked() as store:
+    with CheckpointStore(tmp_path / "kept").locked() as store:
         store.write(Checkpoint("log", {"model": learner.to_bytes()}))
     (path,) = store.paths()
     found = json.loads(show(path, "--json").stdout)

@@ -132,8 +132,8 @@ def test_settings_that_all_fail_are_named(log, monkeypatch, capsys, events):
     monkeypatch.setattr(tune, "replay", failing)
     with pytest.raises(typer.Exit) as ended:
         tune.tune_command(
-            [str(log)], "y", "kaczmarz", ["features=16|32"], None, events, 0, False, False
-        )  # fmt: skip
+            files=[str(log)], target="y", learner="kaczmarz", grid=["features=16|32"], limit=events
+        )
     assert ended.value.exit_code == 2
     said = "every setting failed: kaczmarz:features=16 at event 7: overflow; kaczmarz:features=32 at"
     assert said in capsys.readouterr().err

@@ -16,8 +16,7 @@ import pytest
 import streamk
 from connectors.cli import run as run_cli
 from connectors.daemon import run as daemon
-from connectors.daemon.run import LiveSettings, RestartLimit, changed_keys
-from connectors.daemon.signals import Requests
+from connectors.daemon.run import LiveSettings, changed_keys
 from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
 from connectors.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
@@ -235,17 +234,18 @@ def test_what_is_applied_on_sighup(stand):
     """Each part of the daemon has the new values, and a table that comes or goes is named."""
     path = settings(stand)
     live, found = LiveSettings(load(path, {}), lambda: load(path, {})), []
-    telemetry, limit = Telemetry(), RestartLimit(300.0, 10)
-    store, requests = CheckpointStore(stand.directory / "c"), Requests()
+    telemetry, store = Telemetry(), CheckpointStore(stand.directory / "c")
+    running = daemon._Daemon(live, store, telemetry)
+    limit, requests = running._limit, running.requests
     settings(
         stand, limits={"restarts": 3}, telemetry={"window": 50, "stall_seconds": 7.0}, checkpoints__keep=9,
         checkpoints__seconds=5.0,
     )  # fmt: skip
     session = SimpleNamespace(adjust=lambda *parts: found.append(parts))
-    daemon._reload(live, store, telemetry, requests, limit, session)
-    assert (found, store.keep) == ([], 3)  # nobody asked
+    running._reload(session)
+    assert (found, store.keep) == ([], 3)  # no signal came
     requests.reload = True
-    daemon._reload(live, store, telemetry, requests, limit, session)
+    running._reload(session)
     assert not requests.reload
     assert (store.keep, limit.restarts) == (9, 3)
     assert (telemetry._losses.shape, telemetry._stall) == ((2, 50), 7.0)
@@ -254,7 +254,7 @@ def test_what_is_applied_on_sighup(stand):
     before = live.current
     settings(stand, dead_letters=None, checkpoints__directory="elsewhere")
     requests.reload = True
-    daemon._reload(live, store, telemetry, requests, limit)
+    running._reload()
     assert changed_keys(live.current, load(path, {})) == [("dead_letters", ""), ("checkpoints", "directory")]
     assert live.current.checkpoints.directory == before.checkpoints.directory
 

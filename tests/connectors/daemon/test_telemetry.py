@@ -514,9 +514,9 @@ def answer(telemetry, path="/healthz"):
 def test_a_loop_that_does_not_advance(clock):
     telemetry = Telemetry(stall=60.0, classes=False)
     clock.now += 60
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     clock.now += 1
-    assert telemetry.ailing() == "the loop has stood still for 61 seconds"
+    assert telemetry.problem() == "the loop has stood still for 61 seconds"
     assert answer(telemetry) == (503, "the loop has stood still for 61 seconds\n")
     telemetry.beat()
     assert answer(telemetry) == (200, "ok\n")
@@ -532,20 +532,20 @@ def test_events_that_wait_and_are_not_read(clock):
 
     telemetry.waiting({"a-0": 4, "a-1": 3})
     turn(60)
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     turn(40)
-    assert telemetry.ailing() == "7 wait, and none has been read for 100 seconds"
+    assert telemetry.problem() == "7 wait, and none has been read for 100 seconds"
     assert answer(telemetry, "/ready")[0] == 503
     work(telemetry, [REFUSED])
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     turn(60)
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     turn(1)
-    assert telemetry.ailing() == "7 wait, and none has been read for 61 seconds"
+    assert telemetry.problem() == "7 wait, and none has been read for 61 seconds"
     telemetry.waiting({"a-0": 0})
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     turn(1000)
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
 
 
 def test_events_that_come_after_a_quiet_time(clock):
@@ -555,40 +555,40 @@ def test_events_that_come_after_a_quiet_time(clock):
         telemetry.beat()
         telemetry.waiting({"a-0": 0})
     telemetry.waiting({"a-0": 5})
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     clock.now += 61
     telemetry.beat()
-    assert "5 wait" in telemetry.ailing()
+    assert "5 wait" in telemetry.problem()
 
 
 def test_sessions_that_restart_without_progress(clock):
     telemetry = Telemetry(stall=60.0, classes=False)
     telemetry.restarted("a topic rejects a message")
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     telemetry.restarted("a topic rejects a message")
     trouble = "2 sessions in a row have ended without progress: a topic rejects a message"
     assert answer(telemetry) == (503, trouble + "\n")
     telemetry.ready = True  # which says nothing of what it will commit
     telemetry.waiting({"a-0": 5})
     telemetry.caught_up()
-    assert telemetry.ailing() == trouble
+    assert telemetry.problem() == trouble
     telemetry.progressed()
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
     telemetry.restarted("a cause")
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
 
 
 def test_absent_brokers_are_healthy_for_a_time(clock):
     telemetry = Telemetry(stall=60.0, classes=False)
     for _ in range(61):
-        assert telemetry.ailing() == ""
+        assert telemetry.problem() == ""
         telemetry.restarted("no broker answers", NO_BROKER)
         clock.now += 1.0
         telemetry.beat()
-    assert telemetry.ailing() == "61 sessions in a row have ended without progress: no broker answers"
+    assert telemetry.problem() == "61 sessions in a row have ended without progress: no broker answers"
     telemetry.waiting({"a-0": 0})
     telemetry.caught_up()
-    assert telemetry.ailing() == ""
+    assert telemetry.problem() == ""
 
 
 def test_readiness():
