@@ -144,8 +144,7 @@ def replay_command(
             for name in names:
                 check_name(name)
             parameters = _parameters(given, names[0], settings or [])
-            if save is not None:
-                _check_saved(save, names[0])
+            _check_saved(save, names[0])
             keep = None
             if checkpoint is not None:
                 identity = identity_of(
@@ -215,8 +214,8 @@ def _check_directory(option: str, path: Path | None) -> None:
         raise ValueError(f"{option} {path}: {there} cannot be written to")
 
 
-def _check_saved(path: Path, name: str) -> None:
-    if name.startswith("river."):
+def _check_saved(path: Path | None, name: str) -> None:
+    if path is not None and name.startswith("river."):
         raise ValueError(
             f"--save {path}: {name} is no learner of streamk, which come as model files; name one of streamk "
             "first"

@@ -132,7 +132,7 @@ def short(data, start, stop, point):
 
 
 @njit(**INNER)
-def number(data, start, stop, point):
+def number(data, start, stop, point):  # noqa: PLR0912  # one compiled loop
     """Return what a decimal between two bytes is, and its value.
 
     It is INT without point and exponent, FLOAT with, and NONE if it is anything but a sign, digits with one
@@ -213,7 +213,7 @@ def room(rows: int, columns: int) -> Cells:
 
 
 @njit(**ENTRY, nogil=True)
-def csv_cells(data, at, last, delimiter, point, out):
+def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one compiled loop
     """Fill in rows of CSV from a byte on; return how many, and where the next begins.
 
     A row ends with a line that no quotes leave open. One without its end is left for when more is there, but
@@ -300,7 +300,7 @@ _TRUE, _FALSE, _NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"fa
 
 
 @njit(**INNER)
-def _value(data, at, stop):
+def _value(data, at, stop):  # noqa: PLR0912  # one compiled loop
     """Return what a JSON value is, its number, where its content begins and stops, and what is after it."""
     if at < stop and data[at] == QUOTE:
         end = at + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,7 @@ def replay(
     if task is not None:
         models(task)  # what is wrong is said before anything is read
     with Interruptible(log) as reading, contextlib.ExitStack() as opened:
-        head: list[Batch] = []
-        while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
-            head.append(batch)
+        head = _read_head(reading)
         records = [record for batch in head for record in batch.records()][:LOOK]
         if not records:
             raise ValueError(reading.error or _nothing(log))
@@ -110,19 +108,11 @@ def replay(
             announce(sentence)
         inferred = None
         if task is None:
-            decision = decide_task(targets, log.target)
-            task = decision.task
-            announce(decision.sentence)
-            inferred = InferredLabels(log.target) if decision.whole else None
+            task, inferred = _infer_task(targets, log, announce)
         if isinstance(late, ByLabels):
             late.task, late.inferred = task, inferred
         found = models(task)
-        pairs: list[Any] = [
-            pair for record in records[:2] if record.target is not None
-            and (pair := _pair(record, log, task)) is not None
-        ]  # fmt: skip
-        if pairs:
-            warm(found, task, pairs)
+        _warm(found, task, records[:2], log)
         found |= {name: model for name, model in baselines(chosen, task).items() if name not in found}
         run = Replay.beginning(task, found, scoring, late)
         if checkpoint is not None:
@@ -131,38 +121,79 @@ def replay(
         file = None
         if scoring.predictions is not None:
             file = opened.enter_context(contextlib.closing(_listening(run, scoring.predictions)))
-        for piece in pieces(chain(head, reading), log, run, limit, refuse, inferred):
-            if run.contest.tail is None and run.share >= _FREEZE:
-                run.contest.freeze()
-            _take(run, piece, log, refuse, file)
-            if refuse.ended:
-                break
-            run.read += piece.read
-            if piece.read:
-                run.share = _share(log, run, limit)
-            run.mark()
+        batches = pieces(chain(head, reading), log, run, limit, refuse, inferred)
+        for piece in _taken(run, batches, log, limit, refuse, file):
             watch(run)
             if checkpoint is not None and piece.read and checkpoint.due():
-                run.written = 0 if file is None else file.length()
-                checkpoint.write(run)
-        stays = refuse.ended or (reading.interrupted and checkpoint is not None)
-        if run.late is not None and not stays:
-            _end_late(run, run.late, log, refuse)
-            if isinstance(run.late, ByLabels) and isinstance(log, KeyedLog):
-                whole = limit is None and not reading.interrupted and not reading.error
-                log.never(run.contest.waiting, run.late.early if whole else [])
+                _save(run, file, checkpoint)
+        if not refuse.ended and not (reading.interrupted and checkpoint is not None):
+            whole = limit is None and not reading.interrupted and not reading.error
+            _end_late(run, log, refuse, whole)
         run.contest.score()
         run.mark(last=not reading.interrupted)
         watch(run)
         run.interrupted = reading.interrupted
         run.error = run.error or reading.error
-        if file is not None:
-            run.written = file.length()
-        if checkpoint is not None and not refuse.ended:
-            checkpoint.write(run)
+        _save(run, file, None if refuse.ended else checkpoint)
     if not run.events and not run.interrupted:
         raise ValueError(run.error or (run.refused and run.examples[0]) or _nothing(log))
     return run
+
+
+def _save(run: Replay, file: PredictionFile | None, checkpoint: Checkpoint | None) -> None:
+    """Note the length of the predictions, and write the checkpoint."""
+    run.written = 0 if file is None else file.length()
+    if checkpoint is not None:
+        checkpoint.write(run)
+
+
+def _read_head(reading: Iterator[Batch]) -> list[Batch]:
+    """Read the batches that the task is inferred from."""
+    head: list[Batch] = []
+    while sum(map(len, head)) < LOOK and (batch := next(reading, None)) is not None:
+        head.append(batch)
+    return head
+
+
+def _infer_task(
+    targets: Sequence[object], log: Log, announce: Callable[[str], None]
+) -> tuple[str, InferredLabels | None]:
+    """Return the task of a log, and the classes if it has whole numbers for them."""
+    decision = decide_task(targets, log.target)
+    announce(decision.sentence)
+    return decision.task, InferredLabels(log.target) if decision.whole else None
+
+
+def _warm(models: Json, task: str, records: Sequence[Record], log: Log) -> None:
+    """Compile what the models need on the first records."""
+    known: list[Any] = []
+    for record in records:
+        if record.target is not None and (pair := _pair(record, log, task)) is not None:
+            known.append(pair)
+    if known:
+        warm(models, task, known)
+
+
+def _taken(
+    run: Replay,
+    batches: Iterable[MicroBatch],
+    log: Log,
+    limit: int | None,
+    refuse: Refusals,
+    file: PredictionFile | None,
+) -> Iterator[MicroBatch]:
+    """Replay micro-batches, and yield each when its records are counted."""
+    for piece in batches:
+        if run.contest.tail is None and run.share >= _FREEZE:
+            run.contest.freeze()
+        _take(run, piece, log, refuse, file)
+        if refuse.ended:
+            return
+        run.read += piece.read
+        if piece.read:
+            run.share = _share(log, run, limit)
+        run.mark()
+        yield piece
 
 
 def _share(log: Log, run: Replay, limit: int | None) -> float:
@@ -250,6 +281,11 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
     return bad
 
 
-def _end_late(run: Replay, late: LabelDelay, log: Places, refuse: Refusals) -> None:
+def _end_late(run: Replay, log: Log, refuse: Refusals, whole: bool) -> None:
+    """Bring the targets that are still on their way; ``whole`` says whether all events were read."""
+    if run.late is None:
+        return
     with contextlib.suppress(ValueError):  # it has ended the replay
-        late.end(run.contest, _of_targets(run, log, refuse))
+        run.late.end(run.contest, _of_targets(run, log, refuse))
+    if isinstance(run.late, ByLabels) and isinstance(log, KeyedLog):
+        log.never(run.contest.waiting, run.late.early if whole else [])

@@ -220,14 +220,10 @@ def _add_rows(out, k, factors, rows):
 
 
 @njit(**INNER)
-def _refresh(expert):
-    """Make the sums the new basis: by Gram and Schmidt, each direction twice, in double precision."""
-    rank, columns = expert.basis.shape
-    basis, sums, schedule = expert.basis, expert.sums, expert.schedule
-    events, begun = expert.clock[EVENTS], schedule[_BEGUN] > 0.0
-    old, direction, kept = np.empty(rank, dtype=np.float32), np.empty(columns), 0
-    overlap, lengths = np.zeros(rank), np.zeros(rank)
-    made = np.zeros((rank, columns))
+def _orthonormal(sums, made, lengths):
+    """Fill ``made`` with orthonormal directions, and their ``lengths``; return how many there are."""
+    rank, columns = sums.shape
+    direction, kept = np.empty(columns), 0
     for j in range(rank):
         before = 0.0
         for f in range(columns):
@@ -248,6 +244,18 @@ def _refresh(expert):
             for f in range(columns):
                 made[kept, f] = direction[f] / lengths[kept]
             kept += 1
+    return kept
+
+
+@njit(**INNER)
+def _refresh(expert):
+    """Make the sums the new basis: by Gram and Schmidt, each direction twice, in double precision."""
+    rank, columns = expert.basis.shape
+    basis, sums, schedule = expert.basis, expert.sums, expert.schedule
+    events, begun = expert.clock[EVENTS], schedule[_BEGUN] > 0.0
+    old, overlap, lengths = np.empty(rank, dtype=np.float32), np.zeros(rank), np.zeros(rank)
+    made = np.zeros((rank, columns))
+    kept = _orthonormal(sums, made, lengths)
     for j in range(rank):
         for f in range(columns):
             sums[j, f] = np.float32(made[j, f])

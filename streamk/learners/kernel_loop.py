@@ -97,7 +97,7 @@ def _count_all(groups):
 
 
 @njit(nogil=True, **ENTRY)
-def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out):
+def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
