@@ -1,6 +1,7 @@
 import contextlib
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from connectors.decoding import EventFormat
 from connectors.errors import USAGE, Failure
+from connectors.files.open_file import decompressed
 from connectors.files.source import FileSource
 
 SOURCES = []
@@ -339,3 +341,14 @@ def test_closing(tmp_path):
         source.close(False)
         source.close(True)
     assert Path(tmp_path / "log").exists()
+
+
+def test_zstd_frames_are_read_again_after_a_seek_to_the_start(tmp_path):
+    parts = [random.Random(k).randbytes(30_000) for k in range(2)]
+    path = tmp_path / "log.zst"
+    path.write_bytes(b"".join(zstandard.ZstdCompressor().compress(part) for part in parts))
+    with path.open("rb") as file:
+        plain = decompressed(file)
+        assert plain.read(20_000) == parts[0][:20_000]  # the second frame is read ahead
+        plain.seek(0)
+        assert plain.read() == b"".join(parts)
