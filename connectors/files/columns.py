@@ -164,12 +164,10 @@ class Assembler:
         # merged again, in order
         builder = BatchBuilder.of(self._decode.format, place)
         at = {row: k for k, row in enumerate(rows.tolist())}
-        moments = whole.times or [None] * len(rows)
+        events, targets, times = whole.events, whole.targets, whole.times or [None] * len(rows)
         for ordinal, row in enumerate(span):
             k = at.get(row)
-            event: Event | str = (
-                others[row] if k is None else Event(whole.events[k], whole.targets[k], None, None, moments[k])
-            )
+            event = others[row] if k is None else Event(events[k], targets[k], None, None, times[k])
             builder.add(ordinal, int(lines[row]), event)
         batch = builder.batch()
         batch.size = size
