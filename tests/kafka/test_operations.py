@@ -240,7 +240,7 @@ def test_quix_1114_a_committed_position_that_has_expired(stand):
         admin.delete_records({TopicPartition(stand.topic("in"), 0): 200})
     daemon = stand.start(path)
     assert daemon.wait(30) == 7
-    assert "is empty, and begins at 200, and the next event to read is 100" in daemon.text()
+    assert "is empty, and starts at 200, and the next event to read is 100" in daemon.text()
     assert command("reset", path, "--to", "earliest").returncode == 0
     stand.send(events(10, 3))
     run_until(stand, path, learned(stand, 110))
@@ -292,7 +292,7 @@ def test_another_directory_and_the_same_group(stand):
     other = stand.settings("other")
     daemon = stand.start(other)
     assert daemon.wait(30) == 4
-    assert "the group has read up to 100, and the model in this checkpoints.directory knows" in daemon.text()
+    assert "the group has read up to 100, and the model in this checkpoints.directory holds" in daemon.text()
     run_until(stand, other, learned(stand, 50, "other"), {"STREAMK_SOURCE__BLANK": "true"})
     assert stand.checkpoint("other").learner().events == 50
     assert offsets(stand) == list(range(150))
@@ -328,7 +328,7 @@ def test_two_daemons_that_share_a_topic_are_left_alone(stand):
     for daemon in daemons:
         daemon.until(lambda daemon=daemon: daemon.text().count("running") >= 2)
     assert [daemon.stop() for daemon in daemons] == [0, 0]
-    assert not any("belong to nobody" in daemon.text() for daemon in daemons)
+    assert not any("have no owner; joining again" in daemon.text() for daemon in daemons)
     found = [stand.checkpoint(name) for name in ("a", "b")]
     assert sum(c.learner().events for c in found) == 400
 
