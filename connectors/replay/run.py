@@ -66,8 +66,8 @@ def replay(
     scoring
         Windows, slices, intervals, and a file for every prediction.
     strict
-        Whether the first record that cannot be taken ends the replay, with no target that is still on its
-        way. Else it is left out and counted, and the first few are kept.
+        Whether the first invalid record ends the replay, without targets that have not arrived. Otherwise
+        invalid records are skipped and counted, with a few examples.
     checkpoint
         Where it goes on from, and what it writes.
     watch
@@ -282,7 +282,7 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
 
 
 def _end_late(run: Replay, log: Log, refuse: Refusals, whole: bool) -> None:
-    """Bring the targets that are still on their way; ``whole`` says whether all events were read."""
+    """Bring the targets that have not arrived; ``whole`` says whether all events were read."""
     if run.late is None:
         return
     with contextlib.suppress(ValueError):  # it has ended the replay
