@@ -3,9 +3,9 @@
     python benchmarks/same.py COMMIT [--data DIRECTORY] [--limit N]
 
 Every learner learns generated events (numbers, strings, missing values, weights) one by one and in a pass;
-its model, frozen model, merged model and predictions are hashed. CSV logs of the directory are replayed with
-the default learner and the baseline, and results are compared without times. The other commit is checked out for
-the time of the run; both use this environment. The exit code is 1 if anything differs.
+its model, frozen model, merged model and predictions are hashed. CSV logs of the directory are replayed, and
+results are compared without times. The other commit is checked out for the time of the run; both use this
+environment. The exit code is 1 if anything differs.
 """
 
 from __future__ import annotations
