@@ -17,8 +17,8 @@ def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
     for n in range(1, events + 1):
         for array in live:
             array[:] = n
-        asked.keep(live, n)
-        asked.keep(live, n)  # asked for twice, taken once
+        asked.record(live, n)
+        asked.record(live, n)  # asked for twice, taken once
     for array in asked.arrays:
         assert array.dtype == (np.float32 if array.ndim == 2 else np.float64)
         assert (array == array.flat[0]).all()
@@ -29,7 +29,7 @@ def test_copies_are_as_old_as_the_delay_and_a_quarter(delay, events):
 def test_they_grow_and_begin():
     asked, live = ParameterHistory(2), [np.ones((1, 1, 3), dtype=np.float32), np.ones((2, 2))]
     asked.grow(live)
-    asked.keep(live, 1)
+    asked.record(live, 1)
     wider = [np.ones((1, 2, 5), dtype=np.float32), live[1]]
     asked.grow(wider)
     assert asked.arrays[0].shape == (1, 2, 5)
@@ -37,11 +37,11 @@ def test_they_grow_and_begin():
     assert asked.arrays[0].ctypes.data % 64 == 0
     asked.begin(wider, 9)
     assert (asked.arrays[0] == 1.0).all()
-    asked.keep([7 * array for array in wider], 9)  # as they were after nine events is known already
-    asked.keep([7 * array for array in wider], 10)
-    asked.keep([8 * array for array in wider], 11)
+    asked.record([7 * array for array in wider], 9)  # as they were after nine events is known already
+    asked.record([7 * array for array in wider], 10)
+    asked.record([8 * array for array in wider], 11)
     assert (asked.arrays[0] == 1.0).all()
-    asked.keep([9 * array for array in wider], 12)
+    asked.record([9 * array for array in wider], 12)
     assert (asked.arrays[0] == 7.0).all()
 
 
