@@ -121,8 +121,8 @@ def _merged_since(models: Sequence[_Learner], weights: Sequence[float] | None, b
     for k, model in enumerate(models):
         if model.events < base.events:
             raise ValueError(
-                f"model {k} has learned {model.events} events and the base {base.events}: it has not gone on "
-                "from the base"
+                f"model {k} has learned {model.events} events and the base {base.events}: it does not "
+                "continue from the base"
             )
     _check_same([base, *models], called)
     chosen = [model for model in models if model.events > base.events]
@@ -294,7 +294,7 @@ def _are_apart(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> b
 
 
 def _counts(k: int, parts: Sequence[StreamingLearner], merged: StreamingLearner) -> list[float]:
-    """Return how often what experts number ``k`` know is added up; the others have gone on from the last one.
+    """Return the counts by which experts number ``k`` are added; the last one is the base of the others.
 
     What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
     forgotten it, and so has one on a block of features under relevance that has, be it under the same one.

@@ -163,7 +163,7 @@ def test_what_is_refused():
     base.learn_one({"a": 2.0}, 1.0)
     less, other = streamk.KaczmarzRegressor(seed=1), streamk.KaczmarzRegressor(seed=2)
     less.learn_one({"a": 1.0}, 1.0)
-    with pytest.raises(ValueError, match="model 1 has learned 1 events and the base 2: it has not gone on"):
+    with pytest.raises(ValueError, match="model 1 has learned 1 events and the base 2: it does not continue"):
         streamk.merge([base, less], base=base)
     with pytest.raises(ValueError, match="leave out weights"):
         streamk.merge([base], [1.0], base)
