@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import streamk
-from connectors.names import DEFAULT, NAMES, SEED, TASKS, suggestion
+from connectors.names import DEFAULT, SEED, TASKS, suggestion
+from streamk import exact, learners
 from streamk.encoding.labels import Label
-from streamk.learners import Learner
 from streamk.learners.classifier import Classifier
+from streamk.learners.learner import Learner
 from streamk.learners.regressor import Regressor
 
 __all__ = [
@@ -27,13 +27,10 @@ __all__ = [
 ]
 
 Model = Classifier | Regressor
-LEARNERS: dict[str, dict[str, type[Model]]] = {
-    name: {
-        task: getattr(streamk, prefix + suffix)
-        for task, suffix in zip(TASKS, ("Classifier", "Regressor"), strict=True)
-    }
-    for name, prefix in NAMES.items()
-}
+LEARNERS: dict[str, dict[str, type[Model]]] = {}
+for _class in (*learners.LEARNERS.values(), *exact.EXACT.values()):
+    if issubclass(_class, Model):
+        LEARNERS.setdefault(_class.family, {})[TASKS[not _class._classifies]] = _class
 
 
 def learner_classes(name: str, where: str = "learner") -> dict[str, type[Model]]:

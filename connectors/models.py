@@ -8,7 +8,7 @@ from pathlib import Path
 
 from connectors.decoding import EventFormat
 from connectors.values import Fields
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.learners.loading import loads_with_extra
 
 _KEYS = "target", "types", "ignore", "features", "missing"

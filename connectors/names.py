@@ -1,4 +1,4 @@
-"""Names of learners and tasks, the default seed, and suggestions for unknown names.
+"""Names of tasks and of the default learner, the default seed, and suggestions for unknown names.
 
 Nothing of streamk is imported here, so that help and usage errors need no compiler.
 """
@@ -10,17 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 TASKS = ("classification", "regression")
-NAMES = {  # what people write: how the names of its two classes begin
-    "kernel": "Kernel",
-    "kaczmarz": "Kaczmarz",
-    "doubly-stochastic": "DoublyStochastic",
-    "matching-pursuit": "MatchingPursuit",
-    "subspace-pursuit": "SubspacePursuit",
-    "kaczmarz-pursuit": "KaczmarzPursuit",
-    "ls-svm": "LSSVM",
-    "low-rank": "LowRankKernel",
-    "eigenpro": "EigenPro",
-}
 DEFAULT = "kernel"  # nothing to tune
 SEED = 0  # of every command and daemon, so that two runs agree and their models can be merged
 

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from connectors.decoding import Decoder, EventFormat, Record, skipped
 from connectors.files.batches import EXAMPLES, ROWS, Batch, Broken
+from streamk.arrays import Json
 
 MOST = 2000  # records a poll
 PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots"
@@ -403,6 +404,6 @@ class Log:
         """Return how many records were skipped, as a sentence; empty if none were."""
         return skipped(self.unreadable, self.unlabelled, f"`{self.target}`")
 
-    def fingerprint(self) -> dict[str, Any]:
+    def fingerprint(self) -> Json:
         """Return the names of its files and, where they have them, sizes and SHA-256."""
         return {"files": [{"name": path} for path in self.paths]}

@@ -6,7 +6,7 @@ Unknown keys are refused, and secrets are never shown.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
 
@@ -18,6 +18,7 @@ from connectors.records import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
 from connectors.registry import AnyPredictions, AnySink, AnySource
 from connectors.sections import FilePath, Section, SinkSection, SourceSection, split_names
 from connectors.values import MISSING
+from streamk.arrays import Json
 
 
 class Events(Section):
@@ -80,7 +81,7 @@ class Learner(Section):
 
     name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
     task: str = Field("classification", description="classification or regression")
-    parameters: dict[str, Any] = Field({}, description="of the learner; seed is 0 if it is not given")
+    parameters: Json = Field({}, description="of the learner; seed is 0 if it is not given")
 
     @model_validator(mode="after")
     def _buildable(self) -> Learner:

@@ -14,7 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -37,6 +37,7 @@ from connectors.settings import (
     Telemetry,
 )  # fmt: skip
 from connectors.values import MISSING
+from streamk.arrays import Json
 
 _TABLE = re.compile(r"\s*#?\s*\[([\w.\"-]+)\]")
 
@@ -175,7 +176,7 @@ class _OnlyKafka(Section):
 Origin = dict[tuple[str, ...], str]
 
 
-def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tuple[dict[str, Any], Origin]:
+def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tuple[Json, Origin]:
     """Return the values of a file and of the environment, and the variable of each key that has one."""
     try:
         values = {} if path is None else tomllib.loads(path.read_text())
@@ -200,7 +201,7 @@ def _values(path: Path | None, environment: Mapping[str, str], warn: Warn) -> tu
 
 
 def _move(
-    values: dict[str, Any],
+    values: Json,
     origin: Origin,
     old: tuple[str, str],
     new: tuple[str, str],
@@ -218,7 +219,7 @@ def _move(
                 origin[new] = variable
 
 
-def _validated(section: type[S], values: dict[str, Any], path: Path, origin: Origin) -> S:
+def _validated(section: type[S], values: Json, path: Path, origin: Origin) -> S:
     try:
         return section.model_validate(values)
     except ValidationError as error:
@@ -262,7 +263,7 @@ def _of_service(name: str, value: str) -> bool:
     return bool(_SERVICE.fullmatch(name) or (name.endswith("_PORT") and _ADDRESS.match(value)))
 
 
-def _sentence(error: dict[str, Any], path: Path, origin: Mapping[tuple[str, ...], str]) -> str:
+def _sentence(error: Json, path: Path, origin: Mapping[tuple[str, ...], str]) -> str:
     """Return what is wrong, and where: the key of the file, or the variable."""
     # the location of a union also names the member, and a list or table its place
     place = [str(part) for part in error["loc"]]

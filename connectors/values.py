@@ -10,9 +10,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from streamk.arrays import Json
+
 Reader = Callable[[str], Any]
 T = TypeVar("T")
-Fields = dict[str, Any]  # of an event by name, as JSON, CSV or Arrow have them
+Fields = Json  # of an event by name, as JSON, CSV or Arrow have them
 Target = bool | int | float | str | None
 Place = str | int | float | bytes | datetime | None  # a key or a time
 _NUMBER = re.compile(r"[+-]?(?!0\d)(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)

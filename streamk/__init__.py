@@ -12,55 +12,14 @@ True
 """
 
 from streamk import code_cache as _first  # noqa: F401  before anything is to be compiled
-from streamk.exact import (
-    EigenProClassifier,
-    EigenProRegressor,
-    LowRankKernelClassifier,
-    LowRankKernelRegressor,
-    LSSVMClassifier,
-    LSSVMRegressor,
-)
-from streamk.learners import (
-    DoublyStochasticClassifier,
-    DoublyStochasticRegressor,
-    KaczmarzClassifier,
-    KaczmarzPursuitClassifier,
-    KaczmarzPursuitRegressor,
-    KaczmarzRegressor,
-    KernelClassifier,
-    KernelRegressor,
-    MatchingPursuitClassifier,
-    MatchingPursuitRegressor,
-    SubspacePursuitClassifier,
-    SubspacePursuitRegressor,
-    merge,
-)
+from streamk import exact, learners
+from streamk.exact import *  # noqa: F403
+from streamk.learners import *  # noqa: F403
 from streamk.learners.loading import load, loads
 from streamk.random_features import RandomFeatures
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "DoublyStochasticClassifier",
-    "DoublyStochasticRegressor",
-    "EigenProClassifier",
-    "EigenProRegressor",
-    "KaczmarzClassifier",
-    "KaczmarzPursuitClassifier",
-    "KaczmarzPursuitRegressor",
-    "KaczmarzRegressor",
-    "KernelClassifier",
-    "KernelRegressor",
-    "LSSVMClassifier",
-    "LSSVMRegressor",
-    "LowRankKernelClassifier",
-    "LowRankKernelRegressor",
-    "MatchingPursuitClassifier",
-    "MatchingPursuitRegressor",
-    "RandomFeatures",
-    "SubspacePursuitClassifier",
-    "SubspacePursuitRegressor",
-    "load",
-    "loads",
-    "merge",
-]
+__all__ = ["RandomFeatures", "load", "loads"]
+__all__ += exact.__all__
+__all__ += learners.__all__

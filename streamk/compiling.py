@@ -31,6 +31,7 @@ from numba.extending import intrinsic
 
 from streamk.arrays import Json
 
+Compiled = Callable[..., Any]  # what compiled code calls, whose types Numba infers
 KNOWN = "0.68."  # version of Numba with the expected internals
 _DEFAULTS: Json = Flags().values()
 
@@ -220,4 +221,4 @@ def _generate(context, builder, signature, arguments):
     return builder.fma(*arguments)
 
 
-fma: Any = _fma  # Numba's annotations count the typing context among the arguments
+fma: Compiled = _fma  # Numba's annotations count the typing context among the arguments

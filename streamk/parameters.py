@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from streamk.arrays import Json
 from streamk.combining.intervals import HIGHEST
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.targets import number
@@ -48,7 +49,7 @@ def directions_of(kernels: tuple[Kernel, ...], directions: str) -> str:
     return "keyed" if directions == AUTO and any(family(k) == CAUCHY for k in kernels) else directions
 
 
-def check_parameters(values: Mapping[str, Any], losses: Sequence[str]) -> None:
+def check_parameters(values: Json, losses: Sequence[str]) -> None:
     """Raise a ValueError that names the first parameter of a learner with a value it cannot have."""
     check_map(values)
     loss = values["loss"]
@@ -68,7 +69,7 @@ def check_parameters(values: Mapping[str, Any], losses: Sequence[str]) -> None:
         )
 
 
-def check_mixture(values: Mapping[str, Any], parts: int) -> None:
+def check_mixture(values: Json, parts: int) -> None:
     """Raise a ValueError that names the first parameter of a mixture with a value it cannot have."""
     whole, features, seed = parts * GROUP, values["features"], values["seed"]
     fits = _whole(features, whole, 2**20 + 1) and features % whole == 0
@@ -81,7 +82,7 @@ def check_mixture(values: Mapping[str, Any], parts: int) -> None:
     )
 
 
-def check_detector(values: Mapping[str, Any], shortest: int) -> None:
+def check_detector(values: Json, shortest: int) -> None:
     """Raise a ValueError that names the first parameter of a drift detector with a value it cannot have.
 
     ``shortest`` is the number of events of its shortest window.
@@ -102,7 +103,7 @@ def check_detector(values: Mapping[str, Any], shortest: int) -> None:
     )
 
 
-def check_exact(values: Mapping[str, Any], **choices: tuple[str, ...]) -> None:
+def check_exact(values: Json, **choices: tuple[str, ...]) -> None:
     """Raise a ValueError that names the first parameter of an exact solver with a value it cannot have.
 
     ``choices`` are the texts that some parameters may be.
@@ -124,7 +125,7 @@ def check_level(level: Any) -> None:
     _require(("level", level, _positive(level) and level <= HIGHEST, f"above 0 and at most {HIGHEST:g}"))
 
 
-def check_map(values: Mapping[str, Any]) -> None:
+def check_map(values: Json) -> None:
     """Raise a ValueError that names the first parameter of a feature map with a value it cannot have."""
     kernels, bandwidth = kernels_of(values["kernel"]), values["bandwidth"]
     scales, features = values["scales"], values["features"]

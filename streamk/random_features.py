@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streamk.arrays import AnyArray, Floats, Integers
+from streamk.arrays import AnyArray, Floats, Integers, Json
 from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
@@ -260,7 +260,7 @@ class RandomFeatures(base.MiniBatchTransformer):
         return self._places[1:]
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         # dates of river's streams are numbers near a million, and nothing is scaled here
         yield {"bandwidth": 100.0, "features": 70, "seed": 7}
         yield {"bandwidth": 100.0, "features": 64, "kernel": "matern:2.5", "directions": "dense", "seed": 7}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +15,7 @@ from connectors.cli.exits import exits
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.state_backend import CheckpointStore
 from connectors.errors import CHECKPOINT, USAGE, Failure
+from streamk.arrays import Json
 
 checkpoints = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Look at checkpoints, and go back to one."
@@ -22,7 +23,7 @@ checkpoints = typer.Typer(
 Directory = Annotated[Path, typer.Argument(help="checkpoints.directory of the settings.")]
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def _describe(path: Path) -> Json:
     try:
         checkpoint = Checkpoint.read(path)
         learner = checkpoint.learner()

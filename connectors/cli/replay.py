@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -37,7 +37,8 @@ from connectors.replay.run import replay
 from connectors.replay.specs import check_name, settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
-from streamk.learners import Learner
+from streamk.arrays import Json
+from streamk.learners.learner import Learner
 from streamk.metrics.metric import TASKS
 from streamk.prequential.results import bytes_of, finite
 
@@ -222,7 +223,7 @@ def _check_saved(path: Path | None, name: str) -> None:
         )
 
 
-def _parameters(given: LearnerSettings, name: str, assigned: list[str]) -> dict[str, Any]:
+def _parameters(given: LearnerSettings, name: str, assigned: list[str]) -> Json:
     """Return more parameters of the first contender: those of the settings are for the learner they name."""
     learner, own = settings_of(name)
     if learner not in LEARNERS:
@@ -234,7 +235,7 @@ def _parameters(given: LearnerSettings, name: str, assigned: list[str]) -> dict[
     return {**known, **assignments(assigned, learner)}
 
 
-def _seed(name: str, parameters: dict[str, Any]) -> int | None:
+def _seed(name: str, parameters: Json) -> int | None:
     """Return the seed of the first contender, as its settings or --set give it."""
     found = parameters.get("seed", settings_of(name)[1].get("seed", SEED))
     seed: int | None = read_parameter(found) if isinstance(found, str) else found
@@ -256,7 +257,7 @@ def _save(run: Replay, path: Path, log: Log) -> int:
     return save_model(model, path, stored_of(log.format))
 
 
-def _found(run: Replay) -> dict[str, Any]:
+def _found(run: Replay) -> Json:
     """Return what ``--json`` prints."""
     results = run.results()
     contenders = {}

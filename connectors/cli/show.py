@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from connectors.cli.exits import exits, usage
-from connectors.names import NAMES
 
 _MOST = 20  # rows of a table; --json has all
 _BAR = 30  # characters of the longest bar
@@ -34,17 +33,13 @@ def show_command(
         from streamk.model_file import FORMAT
 
         size = model.stat().st_size
-        found = describe(streamk.load(model))
-        family = next(name for name, prefix in NAMES.items() if found["class"] in _classes(prefix))
-        about = {"file": str(model), "bytes": size, "format": FORMAT, "learner": family, **found}
+        learner = streamk.load(model)
+        found = describe(learner)
+        about = {"file": str(model), "bytes": size, "format": FORMAT, "learner": learner.family, **found}
         if as_json:
             typer.echo(json.dumps(about))
         else:
             _print(about, Console())
-
-
-def _classes(prefix: str) -> tuple[str, str]:
-    return f"{prefix}Classifier", f"{prefix}Regressor"
 
 
 def _print(about: Mapping[str, Any], console: Console) -> None:

@@ -21,8 +21,8 @@ from connectors.cli.reading import (
     print_line,
     with_format_options,
 )
-from connectors.learners import learner_classes, read_parameter
-from connectors.names import DEFAULT, NAMES, SEED, TASKS, seed_line
+from connectors.learners import LEARNERS, learner_classes, read_parameter
+from connectors.names import DEFAULT, SEED, TASKS, seed_line
 from connectors.replay import report
 from connectors.replay.logs import Reading, opened
 from connectors.replay.page.words import decimal
@@ -44,7 +44,7 @@ def tune_command(
         str | None, typer.Option(help="The field to predict; a .toml has it as events.target.")
     ] = None,
     learner: Annotated[
-        str | None, typer.Option(help=f"{', '.join(NAMES)}; {DEFAULT}, or that of the .toml, by default.")
+        str | None, typer.Option(help=f"{', '.join(LEARNERS)}; {DEFAULT}, or that of the .toml, by default.")
     ] = None,
     grid: Annotated[
         list[str] | None,

@@ -16,7 +16,7 @@ import numpy as np
 
 from streamk import model_file
 from streamk.arrays import Arrays
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL, loads
 
 SUFFIX = ".checkpoint"

@@ -28,7 +28,7 @@ from connectors.learners import labels_of
 from connectors.records import Committed, Positions, read_bound
 from connectors.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
 from connectors.settings import Settings
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL
 
 Edit = Callable[[Checkpoint, Learner], None]

@@ -31,8 +31,8 @@ from connectors.settings import Limits, Settings
 from streamk.encoding.fields import name_of
 from streamk.encoding.names import MOST_CHANGED
 from streamk.encoding.rows import RowError
-from streamk.learners import Learner
 from streamk.learners.classifier import Classifier
+from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL, loads
 
 log = logging.getLogger(__name__)

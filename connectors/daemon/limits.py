@@ -13,7 +13,7 @@ from connectors.names import nearest
 from connectors.settings import Limits
 from connectors.values import Fields, Target
 from streamk.encoding.fields import name_of
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 
 _SHOWN = 20  # fields in a sentence
 

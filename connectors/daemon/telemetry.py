@@ -31,7 +31,7 @@ from connectors.daemon.operator import CAUSES, Processed, Tally
 from connectors.daemon.outputs import Outcome
 from connectors.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.metrics.alarms import Alarms
 from streamk.metrics.metric import loss_and_error
 

@@ -44,11 +44,11 @@ _POWERS = np.array([_power(q) for q in range(_LEAST, _MOST + 1)], dtype=np.uint6
 
 
 @intrinsic
-def _as_double(typingctx: Any, bits: Any) -> Any:
+def _as_double(typing_context, bits):
     """Return the double that has these bits."""
 
-    def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], context.get_value_type(types.float64))
+    def build(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
 
     return types.float64(types.uint64), build
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, NotRequired, TypedDict, cast
+from typing import BinaryIO, NotRequired, TypedDict, cast
 
 from connectors.decoding import Decoder, EventFormat
 from connectors.errors import POSITION, USAGE, Failure
@@ -26,6 +26,7 @@ from connectors.files.messagepack import MessagePackRecords
 from connectors.files.open_file import PARQUET, DamagedError, OpenFile, decompressed
 from connectors.files.records import with_inferred_types
 from connectors.records import MOST, Assigned, Polled, Positions, Raw, RawBatch, Source
+from streamk.arrays import Json
 
 _HEAD = 4096  # bytes by which a log is known
 _FOUND = ("delimiter", "decimal", "encoding", "types")  # of a format, in the mark of a checkpoint
@@ -46,7 +47,7 @@ class Mark(TypedDict):
     sha256: str
     base: int
     node: list[int]
-    format: NotRequired[Mapping[str, Any]]
+    format: NotRequired[Json]
 
 
 class FileSource(Source):
@@ -125,7 +126,7 @@ class FileSource(Source):
             code = POSITION if isinstance(error, DamagedError) else USAGE
             raise Failure(code, f"{path}: {sentence}") from None
 
-    def _dialect(self) -> dict[str, Any]:
+    def _dialect(self) -> Json:
         """Return the dialect of CSV, which later files of the log have too."""
         reader = self._reader
         return reader.dialect._asdict() if isinstance(reader, Lines) and reader.form == "csv" else {}
@@ -287,7 +288,7 @@ class FileSource(Source):
                 f"is another log than the one of the checkpoint: its first bytes differ. {_RESET}"
             )
 
-    def _use_inferred(self, found: Mapping[str, Any]) -> None:
+    def _use_inferred(self, found: Json) -> None:
         """Read by what was found when the log was first read; what is set now stays."""
         given = vars(self._given)
         known = {key: value for key, value in found.items() if given[key] is None}

@@ -7,7 +7,6 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -28,6 +27,7 @@ from connectors.errors import (
 from connectors.kafka.records import UnreadableBatchError
 from connectors.kafka.sections import Kafka
 from connectors.records import Raw
+from streamk.arrays import Json
 
 REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -40,7 +40,7 @@ PATIENCE = 15.0  # seconds for one request
 _AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 _NO_BROKER = (kafka_errors.BrokerNotAvailableError,)  # which the client does not call retriable
-Options = dict[str, Any]  # of a client, by their names in kafka-python
+Options = Json  # of a client, by their names in kafka-python
 # of every consumer: offsets are committed with checkpoints, and what no transaction has committed is not read
 READING: Options = {
     "enable_auto_commit": False, "isolation_level": "read_committed", "allow_auto_create_topics": False,

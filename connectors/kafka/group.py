@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
@@ -28,10 +27,11 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.records import Committed, Positions
+from streamk.arrays import Json
 
 log = logging.getLogger(__name__)
 _MS = int(PATIENCE * 1000)
-Described = dict[str, Any]  # a group or a member, as the client describes it
+Described = Json  # a group or a member, as the client describes it
 
 
 class Group:

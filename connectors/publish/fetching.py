@@ -16,7 +16,7 @@ from connectors.errors import USAGE, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.sections import Kafka
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.learners.loading import loads
 
 PARTITION = 0  # of the topic, which holds all published models

@@ -20,7 +20,7 @@ from connectors.publish.fetching import PARTITION, Place, Version, goes_back, pu
 from connectors.settings import Settings
 from streamk import model_file
 from streamk.distributed.merging import Merging
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.learners.loading import loads, loads_with_extra
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,6 +16,7 @@ from connectors.records import Log
 from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
+from streamk.arrays import Json
 from streamk.metrics.metric import HEADLINES, METRICS, SUMMARIES
 from streamk.prequential.label_delay import DelayByCount
 
@@ -160,7 +160,7 @@ def slices_table(run: Replay) -> Table | None:
     return table
 
 
-def without_labels(frozen: Mapping[str, Any], task: str) -> str:
+def without_labels(frozen: Json, task: str) -> str:
     """Return what a model reached that got no labels at the end of the log, next to the one that did.
 
     >>> found = {"contender": "kernel", "since": 7000, "events": 2500}

@@ -7,16 +7,14 @@ in lanes; the slope is one more row of ``L``, which solves ``L y = slope``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from streamk.compiling import INNER
-from streamk.features.lanes import DOUBLE, at, data, index, load, shape, spread, store, times
+from streamk.compiling import INNER, Compiled
+from streamk.features.lanes import DOUBLE, Builder, Value, at, data, index, load, shape, spread, store, times
 
 SETS = 3  # side by side
 _LANES = 8
@@ -98,14 +96,13 @@ def _solve(typing_context, work):
     return types.void(work), generate
 
 
-def _root(b: Any, number: Any) -> object:
+def _root(b: Builder, number: Value) -> Value:
     kind = ir.FunctionType(DOUBLE, [DOUBLE])
     return b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.sqrt.f64"), [number])
 
 
-# Numba's annotations count the typing context among the arguments
-_factors: Any = _factorise
-_solutions: Any = _solve
+_factors: Compiled = _factorise
+_solutions: Compiled = _solve
 
 
 @njit(**INNER)

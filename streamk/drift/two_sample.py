@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -213,7 +213,7 @@ class KernelTwoSample(base.DriftDetector):
         }
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"false_alarms": 1e-3, "reference": 128, "window": 64, "features": 64, "seed": 7}
 
 

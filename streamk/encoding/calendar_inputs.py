@@ -13,7 +13,7 @@ are whole microseconds; parts of these are cut off.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
@@ -162,7 +162,7 @@ def is_timed(unit: str) -> bool:
     return unit not in _DATES
 
 
-def check_apart(field: str, names: Sequence[str], others: Mapping[str, Any] | set[str]) -> None:
+def check_apart(field: str, names: Sequence[str], others: Collection[str]) -> None:
     """Raise a ValueError if a calendar input of a field has the name of another field."""
     for name in names:
         if name in others:

@@ -19,10 +19,8 @@ EXACT: dict[str, type[ExactLearner]] = {
 }
 
 __all__ = [
-    "EXACT",
     "EigenProClassifier",
     "EigenProRegressor",
-    "ExactLearner",
     "LSSVMClassifier",
     "LSSVMRegressor",
     "LowRankKernelClassifier",

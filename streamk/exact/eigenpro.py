@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.progress import Progress
@@ -40,6 +39,7 @@ class EigenProLearner(ExactLearner):
     subsample: int | None
     rank: int | None
     batch: int | None
+    family = "eigenpro"
 
     def _begin(self) -> None:
         super()._begin()
@@ -276,7 +276,7 @@ class _EigenPro(EigenProLearner):
         self._begin()
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"centers": 30, "seed": 7}
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.progress import Progress
 
-from streamk.arrays import Array, Floats
+from streamk.arrays import Array, Floats, Json
 from streamk.encoding.labels import Label
 from streamk.exact.low_rank_solver import MOVES, Bases, Rules, State, descend, refreshed, start, until_settled
 from streamk.exact.rank_one import Columns, KeptBases, MadeBases
@@ -41,6 +40,7 @@ class _LowRankKernel(ReservoirLearner):
     rows: int = 10_000
     scale_inputs: bool = True
     seed: int | None = None
+    family = "low-rank"
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -107,7 +107,7 @@ class _LowRankKernel(ReservoirLearner):
         return [int(each) for each in np.count_nonzero(self._expansion.coefficients, axis=0)]
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"columns": 50, "rows": 300, "seed": 7}
 
 

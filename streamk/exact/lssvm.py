@@ -6,12 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.progress import Progress
 
-from streamk.arrays import Array, Floats, Places
+from streamk.arrays import Array, Floats, Json, Places
 from streamk.exact.expansion import products
 from streamk.exact.lssvm_solver import SOLVERS, System, solutions
 from streamk.exact.reservoir_learner import ReservoirLearner
@@ -38,6 +37,7 @@ class _LSSVM(ReservoirLearner):
     rows: int = 10_000
     scale_inputs: bool = True
     seed: int | None = None
+    family = "ls-svm"
 
     def __post_init__(self) -> None:
         self._make_plain()
@@ -82,7 +82,7 @@ class _LSSVM(ReservoirLearner):
         return self.committee, self.steps or (1 if sweep == 1 else _SWEEPS * sweep)
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"block": 50, "rows": 300, "seed": 7}
 
 

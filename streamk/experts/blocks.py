@@ -7,7 +7,6 @@ the tiles, so no number depends on how many threads there are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def forward(
         features = features_by_tile(e, rows.select(part), statistics)
 
         def of_tile(
-            tile: slice, features: Any = features, part: slice = part
+            tile: slice, features: Callable[[slice], Floats] = features, part: slice = part
         ) -> tuple[list[object], Floats | None]:
             phi = features(tile)
             for asked, into in zip(wanted, kept, strict=True):

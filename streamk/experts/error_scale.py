@@ -17,7 +17,7 @@ changes them, and labels are not among them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from numba.extending import overload
 
@@ -25,7 +25,7 @@ from streamk.arrays import Array, Floats
 from streamk.compiling import INNER
 from streamk.encoding.codec import Unit
 from streamk.experts.expert import Columns, Counts, Shares, step
-from streamk.experts.least_squares import Fitting, LeastSquares
+from streamk.experts.least_squares import LeastSquares
 
 _PENALTY = 20.0  # of a squared coefficient, in units of one event
 _FORGETTING = 0.9995
@@ -36,7 +36,7 @@ class ErrorScaling(NamedTuple):
 
     first: int
     coefficients: Floats
-    fitting: Fitting
+    fitting: object
     response: Array
 
 
@@ -58,7 +58,7 @@ class ErrorScale(LeastSquares):
         self.response = response
 
     @property
-    def record(self) -> Any:
+    def record(self) -> object:
         """The expert as compiled code sees it."""
         return ErrorScaling(self.first, self.coefficients, super().record, self.response)
 

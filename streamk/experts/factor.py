@@ -17,7 +17,6 @@ of ``U`` above the diagonal stand one after the other, each filled up with zeros
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -26,12 +25,13 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streamk.arrays import Array
-from streamk.compiling import INNER, both
+from streamk.compiling import INNER, Compiled, both
 from streamk.features.lanes import (
     DOUBLE,
     HERE,
     LANES,
     NARROW,
+    Builder,
     Value,
     at,
     data,
@@ -90,7 +90,7 @@ def _turn_column(typing_context, factor, start, gain, vectors, back, g):
     return types.void(factor, n, gain, n, number, number), generate
 
 
-def _inner_products(b: Any, columns: Sequence[Value], x: Value, vectors: Value) -> Value:
+def _inner_products(b: Builder, columns: Sequence[Value], x: Value, vectors: Value) -> Value:
     """Return a vector of the inner products of eight columns, each as of a column by itself."""
     zero = ir.Constant(vector(_SWEPT, DOUBLE), [0.0] * _SWEPT)
     swept = []
@@ -105,7 +105,7 @@ def _inner_products(b: Any, columns: Sequence[Value], x: Value, vectors: Value) 
     return _folded(b, [_halved(b, list(parts)) for parts in zip(*swept, strict=True)])
 
 
-def _halved(b: Any, parts: list[Value]) -> Value:
+def _halved(b: Builder, parts: list[Value]) -> Value:
     """Return sixteen lanes in one register, halves added."""
     if len(parts) == 1:
         half = LANES // 2
@@ -116,7 +116,7 @@ def _halved(b: Any, parts: list[Value]) -> Value:
     return parts[0]
 
 
-def _folded(b: Any, totals: list[Value]) -> Value:
+def _folded(b: Builder, totals: list[Value]) -> Value:
     """Return a vector of the sums of the lanes of eight vectors: of all of them, halves are added at once."""
     size = totals[0].type.count
     while size > 1:
@@ -132,7 +132,7 @@ def _folded(b: Any, totals: list[Value]) -> Value:
 
 
 def _turn_all(
-    b: Any,
+    b: Builder,
     columns: Sequence[Value],
     gains: Value,
     k: Value,
@@ -157,12 +157,12 @@ def _turn_all(
     store(b, gain, at(b, gains, k))
 
 
-def _numbers(b: Any, value: Value) -> list[Value]:
+def _numbers(b: Builder, value: Value) -> list[Value]:
     """Return the numbers of a vector."""
     return [b.extract_element(value, ir.Constant(ir.IntType(32), c)) for c in range(value.type.count)]
 
 
-def _gathered(b: Any, numbers: Sequence[Value]) -> Value:
+def _gathered(b: Builder, numbers: Sequence[Value]) -> Value:
     """Return a vector of some numbers."""
     value = ir.Constant(vector(len(numbers), DOUBLE), ir.Undefined)
     for c, number in enumerate(numbers):
@@ -206,10 +206,9 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
     return number(diagonal, factor, x, gain, n, n, n, number), generate
 
 
-# Numba's annotations count the typing context among the arguments
-inner_product: Any = _inner_product
-turn_column: Any = _turn_column
-update_columns: Any = _update_columns
+inner_product: Compiled = _inner_product
+turn_column: Compiled = _turn_column
+update_columns: Compiled = _update_columns
 
 
 _JITTER = 1e-12  # of the trace

@@ -18,14 +18,18 @@ With the logistic loss an event is an equation of what Newton's method asks for 
 squares): a residual ``([k = y] − p_k)/κ`` of weight ``κ w``, ``κ`` being the curvature along expected steps
 (:func:`streamk.losses.curvature_along`), which makes one matrix do for all classes.
 
-A column joins when it first holds a number, so room for inputs that never come costs nothing. Two experts
-merge by information: exactly, if nothing was forgotten.
+A column joins when it first holds a number, so room for inputs that never come costs nothing.
+
+**Merging**: information adds up. An expert knows ``A = penalty I + Σ λ… φ φᵀ`` and ``A α``, ``α`` being its
+coefficients. Experts that learned apart know ``penalty I + Σ (A_e − penalty I)``, and ``Σ A_e α_e``: exactly
+what one expert of all events knows. Those that continued from one, the last of them, which counts ``1 − n``
+times then, count once what it knew. With forgetting, means are taken instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from llvmlite import ir
@@ -35,9 +39,10 @@ from numba.extending import intrinsic, overload
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed
-from streamk.compiling import INNER
+from streamk.compiling import INNER, Compiled
 from streamk.experts import change, factor
 from streamk.experts.expert import (
+    EVENTS,
     ITERATE,
     LARGEST_COEFFICIENT,
     Columns,
@@ -47,11 +52,11 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
-from streamk.experts.merging import evidence, told_by
 from streamk.features.lanes import (
     DOUBLE,
     INDEX,
     LANES,
+    Builder,
     Value,
     at,
     data,
@@ -156,7 +161,7 @@ def _moved(typing_context, weights, k, gain, length, coefficients, variables, co
     return types.void(weights, n, gain, number, coefficients, variables, n), generate
 
 
-def _columns_from(b: Any, variables: Value, j: Value) -> tuple[Value, Value]:
+def _columns_from(b: Builder, variables: Value, j: Value) -> tuple[Value, Value]:
     """Return the columns of sixteen variables, and whether they follow one another."""
     columns = b.load(b.bitcast(at(b, variables, j), vector(kind=INDEX).as_pointer()), align=8)
     first = spread(b, b.load(at(b, variables, j)))
@@ -166,10 +171,9 @@ def _columns_from(b: Any, variables: Value, j: Value) -> tuple[Value, Value]:
     return columns, b.icmp_unsigned("==", other, word(0))
 
 
-# Numba's annotations count the typing context among the arguments
-_is_any_new: Any = _any_new
-_gather: Any = _gathered
-_move: Any = _moved
+_is_any_new: Compiled = _any_new
+_gather: Compiled = _gathered
+_move: Compiled = _moved
 
 
 @njit(**INNER)
@@ -270,7 +274,7 @@ class LeastSquares(Expert):
         self.watched, self.watch = watch, change.empty_watch()
 
     @property
-    def record(self) -> Fitting:
+    def record(self) -> object:
         """The expert as compiled code sees it."""
         return Fitting(
             self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
@@ -366,13 +370,13 @@ class LeastSquares(Expert):
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
-        known, moved = told_by(experts, shares, columns, counts, joined, len(self.weights))
+        known, moved = _told_by(experts, shares, columns, counts, joined, len(self.weights))
         with one_blas_thread():
             solved = (
                 cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
             )
         for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
-            change.merge_from(self.watch, expert.watch, evidence(experts, k, share, counts))
+            change.merge_from(self.watch, expert.watch, _evidence(experts, k, share, counts))
         self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
     def state_dict(self) -> Arrays:
@@ -418,6 +422,59 @@ class LeastSquares(Expert):
         self.variables[0], self.variables[1 : 1 + count] = count, joined
         self.places[joined] = np.arange(1, count + 1)
         self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
+
+
+def _told_by(
+    experts: Sequence[LeastSquares],
+    shares: Shares,
+    columns: Columns,
+    counts: Counts,
+    joined: Integers,
+    outputs: int,
+) -> tuple[Array, Array]:
+    """Return ``A`` ``(d, d)`` of experts on the columns ``joined``, and ``A α`` ``(outputs, d)``."""
+    where = {int(column): k for k, column in enumerate(joined)}
+    penalty = experts[0].penalty * np.eye(len(joined))
+    adds = experts[0].forgetting == 1.0  # the evidence of events; what fades is averaged
+    known = penalty.copy() if adds else np.zeros_like(penalty)
+    moved = np.zeros((outputs, len(joined)))
+    for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
+        at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
+        told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
+        told[np.ix_(at, at)] = expert.information()
+        weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
+        if unit.offset:  # targets around another mean: the constant takes the difference
+            weights[:, joined == 0] += unit.offset / expert.constant
+        times = _evidence(experts, k, share, counts)
+        apart = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
+        if adds and apart and expert.restarts:
+            told -= _least(told, expert.penalty) * penalty
+            moved[rows] += times * (weights @ told) + share * expert.penalty * weights
+            known += times * told
+        else:
+            moved[rows] += times * (weights @ told)
+            known += times * (told - penalty if adds else told)
+    return known, moved
+
+
+def _evidence(experts: Sequence[LeastSquares], k: int, share: float, counts: Counts) -> float:
+    """Return how often what expert ``k`` knows counts.
+
+    By its ``share``, that is as many of all events, if nothing is said of it; by the share alone if it fades.
+    """
+    expert = experts[k]
+    if expert.forgetting < 1.0:
+        return share
+    if counts is not None:
+        return counts[k]
+    events = sum(other.clock[EVENTS] for other in experts)
+    return float(share * events / max(expert.clock[EVENTS], 1.0))
+
+
+def _least(told: Array, penalty: float) -> float:
+    """Return the part of the penalty that is within what an expert knows."""
+    with one_blas_thread():
+        return float(np.clip(np.linalg.eigvalsh(told)[0] / penalty, 0.0, 1.0)) if len(told) else 1.0
 
 
 @overload(step, jit_options=INNER)

@@ -17,14 +17,28 @@ place ``i`` on. Lengths are multiples of 32.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
-from streamk.compiling import both
-from streamk.features.lanes import Value, at, data, fma, fold, index, load, spread, store, times, vector
+from streamk.compiling import Compiled, both
+from streamk.features.lanes import (
+    Builder,
+    Value,
+    Values,
+    at,
+    data,
+    fma,
+    fold,
+    index,
+    load,
+    spread,
+    store,
+    times,
+    vector,
+)
 
 LANES = 32
 _FOUR = 4
@@ -43,7 +57,7 @@ def _inner_product(typing_context, a, i, b, j, length):
     return types.float32(a, n, b, n, n), generate
 
 
-def _storing(count: int) -> Any:
+def _storing(count: int) -> Compiled:
     @intrinsic
     def products(typing_context, a, i, b, j, length, out, k):
         """Set ``out[k + r]`` to the inner product of row ``r < count`` of ``a, i`` with ``b, j``."""
@@ -83,9 +97,8 @@ def _add_scaled(typing_context, out, i, factor, values, j, length):
     return types.void(out, n, types.float32, values, n, n), generate
 
 
-# Numba's annotations count the typing context among the arguments
-inner_product: Any = _inner_product
-add_scaled: Any = _add_scaled
+inner_product: Compiled = _inner_product
+add_scaled: Compiled = _add_scaled
 _four, _one = _storing(_FOUR), _storing(1)
 
 
@@ -103,7 +116,9 @@ def _are_flat(*operands: object) -> bool:
     return all(isinstance(x, types.Array) and (x.dtype, x.layout) == (types.float32, "C") for x in operands)
 
 
-def _products(context: Any, b: Any, signature: Any, arguments: Any, count: int) -> list[Value]:
+def _products(
+    context: BaseContext, b: Builder, signature: Signature, arguments: Values, count: int
+) -> list[Value]:
     """Return the inner products of ``count`` rows of ``a`` with one of ``b``."""
     length = arguments[4]
     first = at(b, data(context, b, signature, arguments, 0), arguments[1])

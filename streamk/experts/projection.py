@@ -11,7 +11,7 @@ residuals ``R`` (``m × K``) on a row block ``Φ`` (``m × F``) it is, in the pr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -91,9 +91,8 @@ class Projection(Expert):
         """Project onto a block of rows by their Gram matrix."""
         residual = residuals_of(self.loss, lesson)
         solve = margin_multipliers if self.loss == MARGIN else multipliers
-        project_block(
-            self, self.required_columns(), lesson.kept, residual, ridges(self, lesson.weights), solve
-        )
+        rho = ridges(self, self.rho, self.memory, lesson.weights)
+        project_block(self, self.required_columns(), lesson.kept, residual, rho, solve)
         self.count_block(len(lesson.aims))
 
 
@@ -157,9 +156,9 @@ def _residuals(loss, outputs, aims, known, out):
         residuals(loss, outputs[i, :known], aims[i], out[i, :known])
 
 
-def ridges(expert: Any, weights: Array) -> Array:
+def ridges(expert: Expert, rho: float, memory: float, weights: Array) -> Array:
     """Return ``ρ_t F/w`` of every row, for an expert that projects."""
-    rho = regularization_at(expert.rho, expert.memory, expert.clock[EVENTS]) * expert.features
+    rho = regularization_at(rho, memory, expert.clock[EVENTS]) * expert.features
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         return np.asarray(np.where(weights > 0.0, np.minimum(rho / weights, LARGEST_RIDGE), LARGEST_RIDGE))
 

@@ -164,7 +164,8 @@ class Recursion(Expert):
             np.clip(self.weights + move.T, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=self.weights)
             self.coefficients[ITERATE, :, self._block] = self.weights
         if len(lesson.kept) > 1:
-            left, rho = residual - opened @ move, ridges(self, lesson.weights)
+            left = residual - opened @ move
+            rho = ridges(self, self.rho, self.memory, lesson.weights)
             project_block(
                 self, self.required_columns()[1:], list(self._others(lesson)), left, rho, multipliers
             )

@@ -5,8 +5,8 @@ What they say is the least that any other expert must be better than; on some st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba.extending import overload
@@ -14,7 +14,7 @@ from numba.extending import overload
 from streamk.arrays import Array, padded
 from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
-from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, Field, evaluate, step
+from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, Field, Shares, evaluate, step
 
 _PRIOR = 1.0  # events that a class is given beside its own
 _HEAVIEST = 1e9
@@ -81,7 +81,9 @@ class Prior(Expert):
         super().grow(outputs, features, width)
         self.counts = padded(self.counts, (outputs,))
 
-    def merge_from(self, experts: Any, shares: Any, columns: Columns, counts: Counts = None) -> None:
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
         """Become the merge: counts add up."""
         times = counts or [1.0] * len(experts)
         for expert, count, (rows, _) in zip(experts, times, columns, strict=True):

@@ -19,13 +19,14 @@ does not affect central moments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numba import njit
 
-from streamk.arrays import Array, Arrays, typed
+from streamk.arrays import AnyArray, Array, Arrays, typed
 from streamk.compiling import INNER
+from streamk.encoding.codec import Unit
 from streamk.features.plain import column_of
 from streamk.features.spans import add_products_to
 from streamk.threads import one_blas_thread
@@ -106,7 +107,7 @@ class CrossMoments:
         return found
 
     def merge_from(
-        self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Any
+        self, other: Self, columns: tuple[list[int], list[int]], targets: Sequence[int], unit: Unit
     ) -> None:
         """Add the sums of another learner.
 
@@ -163,7 +164,7 @@ def _mirrored(sums: Array) -> Array:
     return sums + np.tril(sums, -1).transpose(0, 2, 1)
 
 
-def _shrunk(values: Array, by: Any) -> Array:
+def _shrunk(values: Array, by: AnyArray | float) -> Array:
     return np.asarray(np.sign(values) * np.maximum(abs(values) - by, 0.0))
 
 

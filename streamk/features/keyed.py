@@ -18,8 +18,6 @@ Frequencies are stored in panels: panel ``p`` holds features ``16p … 16p + 15`
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba import njit
@@ -27,7 +25,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streamk.arrays import Floats
-from streamk.compiling import ENTRY, both, fma
+from streamk.compiling import ENTRY, Compiled, both, fma
 
 PHASES = 0
 _TILE = 256  # features processed at once: their frequencies fit the first-level cache
@@ -108,7 +106,7 @@ def _intrinsic(typing_context, inputs, i, panels, first, d, phases, f, phi, to):
     return types.void(inputs, n, panels, n, n, phases, n, phi, n), _generate
 
 
-_angles: Any = _intrinsic  # Numba's annotations count the typing context among the arguments
+_angles: Compiled = _intrinsic
 
 
 def _generate(context, builder, signature, arguments):

@@ -30,13 +30,15 @@ takes twice as long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.base import BaseContext
 from numba.core.registry import cpu_target
+from numba.core.typing.templates import Signature
 
 from streamk.arrays import Array, Floats
 from streamk.compiling import both
@@ -45,10 +47,12 @@ LANES = 16
 LINE = 64  # bytes of a cache line
 FLOAT, DOUBLE, INDEX = ir.FloatType(), ir.DoubleType(), ir.IntType(64)
 _LANE = ir.IntType(32)
-Value = Any
+Builder: TypeAlias = ir.IRBuilder
+Value: TypeAlias = ir.Value
+Values = Sequence[Value]
 
 
-def vector(lanes: int = LANES, kind: object = FLOAT) -> Any:
+def vector(lanes: int = LANES, kind: ir.Type = FLOAT) -> ir.VectorType:
     """Return the type of a vector."""
     return ir.VectorType(kind, lanes)
 
@@ -68,25 +72,25 @@ def index(value: int) -> Value:
     return ir.Constant(INDEX, value)
 
 
-def data(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> Value:
+def data(context: BaseContext, b: Builder, signature: Signature, arguments: Values, k: int) -> Value:
     """Return the pointer to the data of array argument ``k``."""
     return context.make_array(signature.args[k])(context, b, arguments[k]).data
 
 
-def shape(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
+def shape(context: BaseContext, b: Builder, signature: Signature, arguments: Values, k: int) -> list[Value]:
     """Return the shape of array argument ``k``."""
     array = context.make_array(signature.args[k])(context, b, arguments[k])
     return list(cgutils.unpack_tuple(b, array.shape))
 
 
-def members(context: Any, b: Any, signature: Any, arguments: Sequence[Value], k: int) -> list[Value]:
+def members(context: BaseContext, b: Builder, signature: Signature, arguments: Values, k: int) -> list[Value]:
     """Return the members of tuple argument ``k``."""
     values = cgutils.unpack_tuple(b, arguments[k])
     kinds = zip(values, signature.args[k].types, strict=True)
     return [context.make_array(t)(context, b, v) if isinstance(t, types.Array) else v for v, t in kinds]
 
 
-def at(b: Any, pointer: Value, *offsets: Value) -> Value:
+def at(b: Builder, pointer: Value, *offsets: Value) -> Value:
     """Return a pointer moved by the sum of some offsets."""
     total = offsets[0]
     for offset in offsets[1:]:
@@ -94,24 +98,24 @@ def at(b: Any, pointer: Value, *offsets: Value) -> Value:
     return b.gep(pointer, [total])
 
 
-def times(b: Any, value: Value, factor: int) -> Value:
+def times(b: Builder, value: Value, factor: int) -> Value:
     """Return an index times a number."""
     return b.mul(value, index(factor))
 
 
-def load(b: Any, pointer: Value, lanes: int = LANES) -> Value:
+def load(b: Builder, pointer: Value, lanes: int = LANES) -> Value:
     """Return the vector at a pointer, aligned or not."""
     number = pointer.type.pointee
     whole = b.bitcast(pointer, vector(lanes, number).as_pointer())
     return b.load(whole, align=4 if number == FLOAT else 8)
 
 
-def store(b: Any, value: Value, pointer: Value) -> None:
+def store(b: Builder, value: Value, pointer: Value) -> None:
     """Store a vector at a pointer, aligned or not."""
     b.store(value, b.bitcast(pointer, value.type.as_pointer()), align=4)
 
 
-def fetch(b: Any, pointer: Value, lanes: int) -> None:
+def fetch(b: Builder, pointer: Value, lanes: int) -> None:
     """Prefetch so many numbers from a pointer on; it may be beyond the end of an array."""
     byte, number = ir.IntType(8).as_pointer(), pointer.type.pointee
     step = LINE // (4 if number == FLOAT else 8)
@@ -122,19 +126,19 @@ def fetch(b: Any, pointer: Value, lanes: int) -> None:
         b.call(function, [b.bitcast(at(b, pointer, index(k)), byte), read, soon, numbers])
 
 
-def spread(b: Any, number: Value, lanes: int = LANES) -> Value:
+def spread(b: Builder, number: Value, lanes: int = LANES) -> Value:
     """Return a vector of one number in every lane."""
     none = ir.Constant(vector(lanes, number.type), ir.Undefined)
     one = b.insert_element(none, number, ir.Constant(_LANE, 0))
     return shuffle(b, one, one, [0] * lanes)
 
 
-def shuffle(b: Any, x: Value, y: Value, lanes: Sequence[int]) -> Value:
+def shuffle(b: Builder, x: Value, y: Value, lanes: Sequence[int]) -> Value:
     """Return the vector of some lanes of ``x`` and then ``y``."""
     return b.shuffle_vector(x, y, ir.Constant(vector(len(lanes), _LANE), list(lanes)))
 
 
-def call(b: Any, name: str, *arguments: Value) -> Value:
+def call(b: Builder, name: str, *arguments: Value) -> Value:
     """Return LLVM's function of vectors, such as ``fma``, lane by lane."""
     kind = arguments[0].type
     function = ir.FunctionType(kind, [kind] * len(arguments))
@@ -142,12 +146,12 @@ def call(b: Any, name: str, *arguments: Value) -> Value:
     return b.call(cgutils.get_or_insert_function(b.module, function, full), arguments)
 
 
-def fma(b: object, x: Value, y: Value, z: Value) -> Value:
+def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
     """Return ``xy + z``, rounded once."""
     return call(b, "fma", x, y, z)
 
 
-def horner(b: object, x: Value, coefficients: Sequence[float]) -> Value:
+def horner(b: Builder, x: Value, coefficients: Sequence[float]) -> Value:
     """Return the polynomial of ascending coefficients at ``x``, by fused multiply-adds."""
     *lower, value = (constant(c, x.type.count) for c in coefficients)
     for c in reversed(lower):
@@ -155,7 +159,7 @@ def horner(b: object, x: Value, coefficients: Sequence[float]) -> Value:
     return value
 
 
-def fold(b: Any, value: Value) -> Value:
+def fold(b: Builder, value: Value) -> Value:
     """Return the sum of the lanes, halves added until one is left."""
     half = value.type.count // 2
     while half:
@@ -165,7 +169,7 @@ def fold(b: Any, value: Value) -> Value:
     return b.extract_element(value, ir.Constant(_LANE, 0))
 
 
-def transpose(b: object, rows: Sequence[Value]) -> list[Value]:
+def transpose(b: Builder, rows: Sequence[Value]) -> list[Value]:
     """Return the transpose of as many vectors as they have lanes: sixteen or eight."""
     count = len(rows)
     fours = range(0, count, 4)
@@ -178,7 +182,7 @@ def transpose(b: object, rows: Sequence[Value]) -> list[Value]:
     return [v[i & 12 | (i & 1) << 1 | (i & 2) >> 1] for i in range(count)]
 
 
-def _exchange(b: object, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
+def _exchange(b: Builder, v: Sequence[Value], half: int, low: Sequence[int]) -> list[Value]:
     """Exchange lanes of vectors at distance ``half``; return those of ``low``, then the others."""
     out, step = list(v), 4 if half > 2 else 2
     high = [k + step for k in low]
@@ -221,12 +225,12 @@ _COEFFICIENTS = (
 )
 
 
-def sine_quarter(b: Any, v: Value) -> Value:
+def sine_quarter(b: Builder, v: Value) -> Value:
     """Return ``sin 2πv`` for ``|v| ≤ ¼``."""
     return b.fmul(v, horner(b, b.fmul(v, v), _COEFFICIENTS))
 
 
-def cosine_turns(b: Any, p: Value) -> Value:
+def cosine_turns(b: Builder, p: Value) -> Value:
     """Return ``cos 2πp``."""
     u = b.fsub(p, call(b, "rint", p))
     return sine_quarter(b, b.fsub(constant(0.25, p.type.count), call(b, "fabs", u)))
@@ -253,7 +257,7 @@ def registers_of(name: str, features: str) -> Registers:
 HERE = registers_of(*cpu_target.target_context.codegen().magic_tuple()[1:])
 
 
-def fence(b: Any) -> None:
+def fence(b: Builder) -> None:
     """Prevent the compiler from keeping numbers in registers across this point.
 
     It would otherwise forward stored numbers to later loads, and need more registers than exist.

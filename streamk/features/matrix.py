@@ -7,8 +7,6 @@ columns.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
@@ -74,7 +72,7 @@ def _featurize_tiles(source, features, inputs, found, counts, amplitude, phi):
     return 0
 
 
-def fill_here(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, phi: Floats) -> None:
+def fill_here(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, phi: Floats) -> None:
     """Fill ``phi`` (n, width) with the features of rows, on this thread with the map's cache."""
     scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     while room := _featurize_tiles(e.source, e.record, scaled, found, counts, amplitude, phi):
@@ -121,7 +119,7 @@ def empty(rows: int, columns: int) -> Floats:
     return buffer[skip : skip + rows * columns].reshape(rows, columns)
 
 
-def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: object, amplitude: np.float32, out: Floats) -> None:
+def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats) -> None:
     whole = out.shape[1] == e.width
 
     def work(chunk: slice) -> None:
@@ -137,26 +135,30 @@ def _fill_by_rows(e: FeatureMap, rows: Rows, statistics: object, amplitude: np.f
         on_threads(work, slices(len(out), _ROWS))
 
 
-def _fill_by_columns(e: FeatureMap, rows: Rows, statistics: Any, amplitude: np.float32, out: Floats) -> None:
+def _fill_by_columns(
+    e: FeatureMap, rows: Rows, statistics: Array, amplitude: np.float32, out: Floats
+) -> None:
     scaled, found, counts = scale_rows(rows, statistics, e.exponents)
     keys, place = np.unique(found, return_inverse=True)
     where = place.reshape(found.shape).astype(np.int32)
     e.hold_frequencies(keys)
-    for tile in _tiles(e.width, len(keys)):
+
+    def fill(tile: slice) -> None:
         frequencies = np.ascontiguousarray(e.frequencies(keys, slice(None), tile))
         waves = np.ascontiguousarray(e.waves[:, tile])
         runs = e.runs_in(tile)
         used = min(e.features, tile.stop) - tile.start
 
-        def work(
-            chunk: slice, f: Any = frequencies, w: Any = waves, r: Any = runs, u: int = used, t: slice = tile
-        ) -> None:
-            phi = np.empty((chunk.stop - chunk.start, w.shape[1]), dtype=np.float32)
-            fill_angles(scaled[:, chunk], where[chunk], counts[chunk], f, w, r, phi)
-            activate(e.kind, amplitude, phi, len(phi), u)
-            out[chunk, t.start : t.start + u] = phi[:, :u]
+        def work(chunk: slice) -> None:
+            phi = np.empty((chunk.stop - chunk.start, waves.shape[1]), dtype=np.float32)
+            fill_angles(scaled[:, chunk], where[chunk], counts[chunk], frequencies, waves, runs, phi)
+            activate(e.kind, amplitude, phi, len(phi), used)
+            out[chunk, tile.start : tile.start + used] = phi[:, :used]
 
         on_threads(work, slices(len(out), _ROWS))
+
+    for tile in _tiles(e.width, len(keys)):
+        fill(tile)
 
 
 def _fill_alike(e: FeatureMap, rows: Rows, amplitude: np.float32, out: Floats) -> None:
@@ -167,19 +169,23 @@ def _fill_alike(e: FeatureMap, rows: Rows, amplitude: np.float32, out: Floats) -
     factor = np.float64(scale_of(len(keys), e.exponents[0]))
     inputs[: len(out)] = rows.values[:, order].astype(np.float32) * factor
     e.hold_frequencies(keys)
-    for tile in _tiles(e.width, len(keys)):
+
+    def fill(tile: slice) -> None:
         panels = pack(e.frequencies(keys, slice(None), tile))
         phases = np.ascontiguousarray(e.phases[tile])
         used = min(e.features, tile.stop) - tile.start
 
-        def work(chunk: slice, p: Any = panels, q: Any = phases, u: int = used, t: slice = tile) -> None:
+        def work(chunk: slice) -> None:
             count = chunk.stop - chunk.start
-            phi = np.empty((count + -count % ROWS, len(q)), dtype=np.float32)
-            fill_panel_angles(inputs, chunk.start, chunk.stop, p, q, phi)
-            activate(e.kind, amplitude, phi, count, u)
-            out[chunk, t.start : t.start + u] = phi[:count, :u]
+            phi = np.empty((count + -count % ROWS, len(phases)), dtype=np.float32)
+            fill_panel_angles(inputs, chunk.start, chunk.stop, panels, phases, phi)
+            activate(e.kind, amplitude, phi, count, used)
+            out[chunk, tile.start : tile.start + used] = phi[:count, :used]
 
         on_threads(work, slices(len(out), _ROWS))
+
+    for tile in _tiles(e.width, len(keys)):
+        fill(tile)
 
 
 def _tiles(width: int, inputs: int) -> list[slice]:

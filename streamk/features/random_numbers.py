@@ -23,15 +23,15 @@ the other 31 the angle, and the tangent is a quotient of two sines::
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from streamk.compiling import Compiled
 from streamk.features.lanes import (
     LANES,
+    Builder,
     Value,
     at,
     call,
@@ -63,7 +63,7 @@ _LOGARITHM = (
 )
 
 
-def log_unit(b: Any, u: Value) -> Value:
+def log_unit(b: Builder, u: Value) -> Value:
     """Return ``ln u`` of a vector, ``0 < u < 1`` (relative error below 5·10⁻⁷).
 
     ``u = 2ᵉ (1 + t)`` with ``1 + t`` in [√½, √2); the polynomial gives ``ln(1 + t)/t``.
@@ -74,7 +74,7 @@ def log_unit(b: Any, u: Value) -> Value:
     return fma(b, b.sitofp(e, u.type), constant(np.log(2.0)), b.fmul(t, horner(b, t, _LOGARITHM)))
 
 
-def counter_words(b: Any, low: Value, high: Value, first: int) -> Value:
+def counter_words(b: Builder, low: Value, high: Value, first: int) -> Value:
     """Return the words of counters ``first … first + 15``: ``bits32`` of the counter, in lanes."""
     golden = ir.Constant(_WORDS, [(first + lane) * 0x9E3779B9 & 0xFFFFFFFF for lane in range(LANES)])
     x = b.add(golden, low)
@@ -83,7 +83,7 @@ def counter_words(b: Any, low: Value, high: Value, first: int) -> Value:
     return b.xor(x, b.lshr(x, whole(15)))
 
 
-def halves(b: Any, key: Value) -> tuple[Value, Value]:
+def halves(b: Builder, key: Value) -> tuple[Value, Value]:
     """Return the lower and the upper word of a stream key, in every lane."""
     word = ir.IntType(32)
     return spread(b, b.trunc(key, word)), spread(b, b.trunc(b.lshr(key, index(32)), word))
@@ -114,13 +114,13 @@ def _fill_normals(typing_context, key, out, row, start):
     return types.void(types.uint64, out, n, n), generate
 
 
-def _unit(b: Any, words: Value) -> Value:
+def _unit(b: Builder, words: Value) -> Value:
     """Return ``(word + ½) · 2⁻¹⁶``."""
     return fma(b, b.sitofp(words, constant(0.0).type), constant(2.0**-16), constant(2.0**-17))
 
 
 _WORDS = whole(0).type
-fill_normals: Any = _fill_normals  # Numba's annotations count the typing context among the arguments
+fill_normals: Compiled = _fill_normals
 
 
 _MOST = 0x7FFFFFFF
@@ -147,9 +147,9 @@ def _fill_cauchy(typing_context, key, out, row, start):
     return types.void(types.uint64, out, n, n), generate
 
 
-def _sine(b: Any, part: Value) -> Value:
+def _sine(b: Builder, part: Value) -> Value:
     """Return ``sin 2π(part + ½)2⁻³³``."""
     return sine_quarter(b, fma(b, b.sitofp(part, constant(0.0).type), constant(2.0**-33), constant(2.0**-34)))
 
 
-fill_cauchy: Any = _fill_cauchy  # Numba's annotations count the typing context among the arguments
+fill_cauchy: Compiled = _fill_cauchy

@@ -7,7 +7,7 @@ stored.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -144,7 +144,7 @@ class EventSample:
         self.put(Sampled(rows, labels, goal, said))
 
 
-def _arrays(inputs: Any) -> list[AnyArray]:
+def _arrays(inputs: Rows | SampleRecord) -> list[AnyArray]:
     return [inputs.slots, inputs.keys, inputs.values]
 
 

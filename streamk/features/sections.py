@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, Floats, Integers, Places, typed
+from streamk.encoding.codec import Unit
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
 from streamk.features.plain import (
@@ -235,7 +236,7 @@ class Sections:
     def merge_from(
         self,
         others: Sequence[Sections],
-        targets: Sequence[tuple[Sequence[int], object]],
+        targets: Sequence[tuple[Sequence[int], Unit]],
         shared: bool = False,
     ) -> None:
         """Merge parts: columns in the order of the parts, pooled relevance, blocks of the first.

@@ -6,12 +6,11 @@ functions take offsets in the flat arrays, and every product and every sum is ro
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from streamk.compiling import Compiled
 from streamk.features.lanes import DOUBLE, FLOAT, LANES, at, data, index, load, spread, store, times, vector
 
 _BYTES = 4  # of a float32 number
@@ -96,8 +95,7 @@ def _add_products(typing_context, sums, start, values, last, factor):
     return types.void(sums, _INDEX, values, _INDEX, types.float64), generate
 
 
-# Numba's annotations count the typing context among the arguments
-copy: Any = _copy
-clear: Any = _clear
-add_rows: Any = _add_rows
-add_products_to: Any = _add_products
+copy: Compiled = _copy
+clear: Compiled = _clear
+add_rows: Compiled = _add_rows
+add_products_to: Compiled = _add_products

@@ -8,15 +8,19 @@ number is the same sum in the same order on every machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from numba import types
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
+from streamk.compiling import Compiled
 from streamk.features.lanes import (
     LANES,
+    Builder,
     Registers,
     Value,
+    Values,
     at,
     data,
     fence,
@@ -31,7 +35,7 @@ from streamk.features.lanes import (
 _Read = Callable[[int, int], Value]  # of a vector's index and of the first lane of a part
 
 
-def opening(size: int, registers: Registers) -> Any:
+def opening(size: int, registers: Registers) -> Compiled:
     """Return the sweep that reads inputs into a tile."""
     lanes = registers.lanes
 
@@ -61,7 +65,7 @@ def opening(size: int, registers: Registers) -> Any:
     return sweep
 
 
-def plain(size: int, registers: Registers) -> Any:
+def plain(size: int, registers: Registers) -> Compiled:
     """Return the sweep that only transforms."""
 
     @intrinsic
@@ -79,7 +83,7 @@ def plain(size: int, registers: Registers) -> Any:
     return sweep
 
 
-def turning(size: int, registers: Registers) -> Any:
+def turning(size: int, registers: Registers) -> Compiled:
     """Return the sweep that transforms, multiplies by signs, and transforms again."""
 
     @intrinsic
@@ -104,17 +108,19 @@ def turning(size: int, registers: Registers) -> Any:
     return sweep
 
 
-def _vectors(b: Any, base: Value, start: Value, stride: Value, size: int) -> list[Value]:
+def _vectors(b: Builder, base: Value, start: Value, stride: Value, size: int) -> list[Value]:
     """Return the offsets of the vectors of a sweep."""
     first = at(b, base, start)
     return [at(b, first, b.mul(stride, index(j))) for j in range(1 << size)]
 
 
-def _reader(b: object, places: Sequence[Value], lanes: int) -> _Read:
+def _reader(b: Builder, places: Sequence[Value], lanes: int) -> _Read:
     return lambda i, lane: load(b, at(b, places[i], index(lane)), lanes)
 
 
-def _sign_reader(context: Any, b: Any, signature: Any, arguments: Any, step: Value, lanes: int) -> _Read:
+def _sign_reader(
+    context: BaseContext, b: Builder, signature: Signature, arguments: Values, step: Value, lanes: int
+) -> _Read:
     """Return a reader of signs, arguments 3 and 4 of a sweep, at coordinates with stride ``step``."""
     pointer, first = data(context, b, signature, arguments, 3), arguments[4]
 
@@ -128,7 +134,7 @@ def _sign_reader(context: Any, b: Any, signature: Any, arguments: Any, step: Val
 
 
 def _transform(
-    b: object,
+    b: Builder,
     registers: Registers,
     read: _Read,
     places: Sequence[Value],
@@ -160,12 +166,12 @@ def _transform(
             fence(b)
 
 
-def _write(b: object, values: Sequence[Value], places: Sequence[Value], block: range, lane: int) -> None:
+def _write(b: Builder, values: Sequence[Value], places: Sequence[Value], block: range, lane: int) -> None:
     for i, value in zip(block, values, strict=True):
         store(b, value, at(b, places[i], index(lane)))
 
 
-def _butterflies(b: Any, v: Sequence[Value], half: int = 1) -> list[Value]:
+def _butterflies(b: Builder, v: Sequence[Value], half: int = 1) -> list[Value]:
     v = list(v)
     while half < len(v):
         for i in range(len(v)):
@@ -175,7 +181,7 @@ def _butterflies(b: Any, v: Sequence[Value], half: int = 1) -> list[Value]:
     return v
 
 
-def _signed(b: Any, v: Sequence[Value], signs: Sequence[Value]) -> list[Value]:
+def _signed(b: Builder, v: Sequence[Value], signs: Sequence[Value]) -> list[Value]:
     """Return the transform of ``v_i · signs_i``; the signs cost half an operation per vector."""
     w = []
     for i in range(0, len(v), 2):

@@ -8,13 +8,14 @@ is written once and a projection never.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from streamk.compiling import Compiled
 from streamk.features.lanes import (
     FLOAT,
     HERE,
@@ -53,7 +54,7 @@ class Finish(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Destination of features: feature ``f`` of lane ``l < count`` at ``out[to + l · across + f]`` (flat).
+    """Destination of features: feature ``f`` of lane ``l < lanes`` at ``out[to + l · across + f]`` (flat).
 
     If lanes start at different features, ``across`` is the stride of their starts.
     """
@@ -61,10 +62,10 @@ class Target(NamedTuple):
     out: object
     to: object
     across: object
-    count: Any
+    lanes: object
 
 
-def gathering(registers: Registers) -> Any:
+def gathering(registers: Registers) -> Compiled:
     """Return the intrinsic that writes rows into a tile."""
     lanes = registers.lanes
 
@@ -106,7 +107,7 @@ def gathering(registers: Registers) -> Any:
     return gather
 
 
-def emitting(finished: bool, registers: Registers) -> Any:
+def emitting(finished: bool, registers: Registers) -> Compiled:
     """Return the intrinsic that converts a tile to features, or adds to angles."""
     lanes = registers.lanes
 
@@ -177,7 +178,6 @@ def _cosines(typing_context, angles, i, f, amplitude):
     return types.void(angles, n, n, types.float32), generate
 
 
-# Numba's annotations count the typing context among the arguments
-cosines: Any = _cosines
+cosines: Compiled = _cosines
 gather = gathering(HERE)
 emit_angles, emit_cosines = emitting(False, HERE), emitting(True, HERE)

@@ -4,7 +4,6 @@ from streamk.learners.doubly_stochastic import DoublyStochasticClassifier, Doubl
 from streamk.learners.kaczmarz import KaczmarzClassifier, KaczmarzRegressor
 from streamk.learners.kaczmarz_pursuit import KaczmarzPursuitClassifier, KaczmarzPursuitRegressor
 from streamk.learners.kernel import KernelClassifier, KernelRegressor
-from streamk.learners.learner import Learner
 from streamk.learners.matching_pursuit import MatchingPursuitClassifier, MatchingPursuitRegressor
 from streamk.learners.merging import merge
 from streamk.learners.streaming import StreamingLearner
@@ -17,19 +16,18 @@ LEARNERS: dict[str, type[StreamingLearner]] = {
         KernelRegressor,
         KaczmarzClassifier,
         KaczmarzRegressor,
-        MatchingPursuitClassifier,
-        MatchingPursuitRegressor,
-        KaczmarzPursuitClassifier,
-        KaczmarzPursuitRegressor,
-        SubspacePursuitClassifier,
-        SubspacePursuitRegressor,
         DoublyStochasticClassifier,
         DoublyStochasticRegressor,
+        MatchingPursuitClassifier,
+        MatchingPursuitRegressor,
+        SubspacePursuitClassifier,
+        SubspacePursuitRegressor,
+        KaczmarzPursuitClassifier,
+        KaczmarzPursuitRegressor,
     )
 }
 
 __all__ = [
-    "LEARNERS",
     "DoublyStochasticClassifier",
     "DoublyStochasticRegressor",
     "KaczmarzClassifier",
@@ -38,10 +36,8 @@ __all__ = [
     "KaczmarzRegressor",
     "KernelClassifier",
     "KernelRegressor",
-    "Learner",
     "MatchingPursuitClassifier",
     "MatchingPursuitRegressor",
-    "StreamingLearner",
     "SubspacePursuitClassifier",
     "SubspacePursuitRegressor",
     "merge",

@@ -6,9 +6,11 @@ Every step learns a batch of events with a fresh block of features, and visits o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from streamk.arrays import Json
 from streamk.experts.gradient import Gradient
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -37,6 +39,7 @@ class _DoublyStochastic(StreamingLearner):
     directions: str = "keyed"
     seed: int | None = None
     quantile = 0.5  # a parameter of the regressor
+    family = "doubly-stochastic"
     _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
         True: ("logistic", "squared", "hinge", "smoothed_hinge"),
         False: ("squared", "huber", "epsilon_insensitive", "quantile"),
@@ -120,7 +123,7 @@ class DoublyStochasticClassifier(_DoublyStochastic, Classifier):
     """
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "batch_size": 128, "seed": 7}
         yield {"features": 64, "batch_size": 16, "precondition": False, "loss": "hinge", "seed": 7}
 
@@ -172,6 +175,6 @@ class DoublyStochasticRegressor(_DoublyStochastic, Regressor):
     scale_target: bool = True
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "batch_size": 128, "seed": 7}
         yield {"features": 64, "batch_size": 16, "precondition": False, "loss": "quantile", "seed": 7}

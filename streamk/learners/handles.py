@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core.base import BaseContext
 from numba.experimental import structref
 from numba.extending import intrinsic, overload
 
-from streamk.compiling import ENTRY, INNER
+from streamk.compiling import ENTRY, INNER, Compiled
+from streamk.features.lanes import Value
 
 
 @intrinsic
@@ -31,7 +33,7 @@ def _unowned(typing_context, value):
     return value(value), generate
 
 
-def _without_counts(context: Any, builder: Any, kind: Any, value: Any) -> object:
+def _without_counts(context: BaseContext, builder: ir.IRBuilder, kind: Any, value: Value) -> Value:
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
@@ -53,9 +55,8 @@ def _keep_alive(typing_context, value):
     return types.void(value), lambda context, builder, signature, arguments: context.get_dummy_value()
 
 
-# Numba's annotations count the typing context among the arguments
-unowned: Any = _unowned
-keep_alive: Any = _keep_alive
+unowned: Compiled = _unowned
+keep_alive: Compiled = _keep_alive
 
 
 class _HandleType(types.StructRef):

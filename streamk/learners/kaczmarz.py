@@ -13,9 +13,11 @@ pass ends near the ridge solution, where a constant ``ρ`` follows a stream that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from streamk.arrays import Json
 from streamk.experts.projection import Projection
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -42,6 +44,7 @@ class _Kaczmarz(StreamingLearner):
     scale_inputs: bool = True
     directions: str = "keyed"
     seed: int | None = None
+    family = "kaczmarz"
     _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
         True: ("squared", "margin"),
         False: ("squared", "huber", "epsilon_insensitive"),
@@ -133,7 +136,7 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
     """
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 128, "seed": 7}
         yield {"features": 128, "loss": "margin", "memory": 0, "average": True, "seed": 7}
 
@@ -184,6 +187,6 @@ class KaczmarzRegressor(_Kaczmarz, Regressor):
     scale_target: bool = True
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 128, "seed": 7}
         yield {"features": 128, "loss": "huber", "memory": 0, "average": True, "seed": 7}

@@ -6,9 +6,10 @@ projected onto all others (Kaczmarz-MP in Andrecut 2016).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from streamk.arrays import Json
 from streamk.experts.recursion import Recursion
 from streamk.learners.classifier import Classifier
 from streamk.learners.matching_pursuit import MatchingPursuit
@@ -22,6 +23,7 @@ class _KaczmarzPursuit(MatchingPursuit):
 
     regularization: float = 0.3
     memory: int | None = None
+    family = "kaczmarz-pursuit"
 
     def __post_init__(self) -> None:
         rho, memory = self.regularization, self.memory
@@ -69,7 +71,7 @@ class KaczmarzPursuitClassifier(_KaczmarzPursuit, Classifier):
     """
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "seed": 7}
 
 
@@ -115,5 +117,5 @@ class KaczmarzPursuitRegressor(_KaczmarzPursuit, Regressor):
     scale_target: bool = True
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "seed": 7}

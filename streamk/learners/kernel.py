@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,6 +49,7 @@ class _Kernel(StreamingLearner):
     relevance: bool = True
     delay: int = 0
     seed: int | None = None
+    family = "kernel"
     kernel = ("laplacian", "gaussian")
     bandwidth = None
     scales = COARSE  # of the first section
@@ -241,7 +242,7 @@ class _Kernel(StreamingLearner):
         return bool(sections.grown and not grown)
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 768, "seed": 7}
         yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
 

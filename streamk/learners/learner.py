@@ -35,6 +35,7 @@ class Learner(base.Estimator):
     the rest.
     """
 
+    family: ClassVar[str]  # its name in settings and commands, together with a task
     seed: int | None
     _classifies: ClassVar[bool]
     _codec: Codec

@@ -8,9 +8,11 @@ the next one, it is frozen to its coefficients: a greedy expansion by whole bloc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from streamk.arrays import Json
 from streamk.experts.recursion import Recursion
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -36,6 +38,7 @@ class MatchingPursuit(StreamingLearner):
     scale_inputs: bool = True
     directions: str = "keyed"
     seed: int | None = None
+    family = "matching-pursuit"
     _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
         True: ("squared",),
         False: ("squared", "huber", "epsilon_insensitive"),
@@ -101,7 +104,7 @@ class MatchingPursuitClassifier(MatchingPursuit, Classifier):
     """
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "seed": 7}
 
 
@@ -149,5 +152,5 @@ class MatchingPursuitRegressor(MatchingPursuit, Regressor):
     scale_target: bool = True
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 64, "seed": 7}

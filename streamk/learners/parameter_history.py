@@ -13,8 +13,7 @@ their place it would trust the new block like the old one (log loss on Elec2, de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -89,7 +88,7 @@ class ParameterHistory:
             found |= {f"asked{k}.values": whole[..., used], f"asked{k}.used": used}
         return found
 
-    def _with(self, live: Live) -> Any:
+    def _with(self, live: Live) -> Iterator[tuple[AnyArray, AnyArray, AnyArray]]:
         return zip(self.arrays, self._copies, live, strict=True)
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:

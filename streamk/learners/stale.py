@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from streamk.arrays import AnyArray, Arrays, Integers, padded, typed, unpacked, used_columns
+from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed, unpacked, used_columns
 from streamk.combining.stacking import Stacking
 from streamk.compiling import INNER
 from streamk.experts.expert import LARGEST_COEFFICIENT
@@ -83,7 +82,7 @@ class StaleExperts:
         """Let ``count`` events without a label have come after the last of so many that were learned."""
         self._unlabelled, self._at = count, events
 
-    def share(self, unlabelled: Any) -> Any:
+    def share(self, unlabelled: int | Integers) -> Array:
         """Return the part of a prediction that is this combiner's, after so many events without a label."""
         trusted = not self.combiner.has_learned
         return np.where(trusted, 0.0, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED))

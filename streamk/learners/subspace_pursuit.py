@@ -7,9 +7,11 @@ features matter more than exact least squares on some hundreds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from streamk.arrays import Json
 from streamk.experts.subspace import Subspace
 from streamk.learners.classifier import Classifier
 from streamk.learners.regressor import Regressor
@@ -33,6 +35,7 @@ class _SubspacePursuit(StreamingLearner):
     directions: str = "auto"
     seed: int | None = None
     average = False
+    family = "subspace-pursuit"
     _losses: ClassVar[dict[bool, tuple[str, ...]]] = {
         True: ("squared", "margin"),
         False: ("squared", "huber", "epsilon_insensitive"),
@@ -90,7 +93,7 @@ class SubspacePursuitClassifier(_SubspacePursuit, Classifier):
     """
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 128, "rank": 16, "seed": 7}
 
 
@@ -133,5 +136,5 @@ class SubspacePursuitRegressor(_SubspacePursuit, Regressor):
     scale_target: bool = True
 
     @classmethod
-    def _unit_test_params(cls) -> Any:
+    def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 128, "rank": 16, "seed": 7}

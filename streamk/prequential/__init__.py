@@ -8,6 +8,7 @@ own compiled pass, whose predictions are those of a loop over events; other mode
 import warnings
 from typing import Any
 
+from streamk.arrays import Json
 from streamk.prequential.adapters import (
     Frozen,
     LearnerAdapter,
@@ -38,7 +39,7 @@ __all__ = [
     "tabled",
 ]
 
-_RENAMED: dict[str, Any] = {
+_RENAMED: Json = {
     "ByCount": DelayByCount,
     "ByTime": DelayByTime,
     "LearnerSubject": LearnerAdapter,

@@ -10,7 +10,7 @@ from typing import Any
 from rich.progress import Progress
 
 from streamk.encoding.fields import Event
-from streamk.learners import Learner
+from streamk.learners.learner import Learner
 from streamk.prequential.adapters import LearnerAdapter
 from streamk.prequential.chunk import Chunk
 from streamk.prequential.contest import CHUNK, Contest, RefusedError

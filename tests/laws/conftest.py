@@ -1,8 +1,8 @@
 import pytest
 
-from streamk.exact import ExactLearner
-from streamk.learners import StreamingLearner
+from streamk.exact.learner import ExactLearner
 from streamk.learners.classifier import Classifier
+from streamk.learners.streaming import StreamingLearner
 
 from .subjects import LEARNERS, build
 

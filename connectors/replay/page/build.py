@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import Any
 
 from connectors.replay.page import tables
 from connectors.replay.page.sections import (
@@ -17,12 +16,13 @@ from connectors.replay.page.sections import (
     summary_section,
 )
 from connectors.replay.page.words import count, decimal, escape, headline, metric_name
+from streamk.arrays import Json
 
 __all__ = ["Curve", "page"]
 _SIDE_BY_SIDE = 4  # classes of a confusion matrix that leave room for another beside it
 
 
-def page(results: Mapping[str, Any], curves: Mapping[str, Curve], measured: Mapping[str, Any]) -> str:
+def page(results: Json, curves: Mapping[str, Curve], measured: Json) -> str:
     """Return the page that shows a replay.
 
     Parameters
@@ -113,10 +113,10 @@ def _metrics(task: str, contenders: Rows) -> list[str]:
     return [*failed, tables.metrics_table("metrics", task, worked)] if worked else failed
 
 
-def _comparisons(results: Mapping[str, Any]) -> str:
+def _comparisons(results: Json) -> str:
     found = results.get("comparisons") or []
-    pairs = [each for each in found if isinstance(each, Mapping)]
-    sentences = [each for each in found if not isinstance(each, Mapping)]
+    pairs = [each for each in found if isinstance(each, dict)]
+    sentences = [each for each in found if not isinstance(each, dict)]
     if pairs:  # the sentences of the best; the table has all pairs
         sentences += [each["words"] for each in pairs if pairs[0]["first"] in (each["first"], each["second"])]
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
@@ -142,7 +142,7 @@ def _slices(by: str, task: str, contenders: Rows) -> str:
     return section(f"Results by {by}", tables.slices_table("slices", by, task, contenders))
 
 
-def _left_out(left: Mapping[str, Any]) -> str:
+def _left_out(left: Json) -> str:
     known = {name: left.get(name) or 0 for name in ("unreadable", "unlabelled", "refused")}
     examples = left.get("examples") or []
     if not any(known.values()) and not examples:
@@ -157,7 +157,7 @@ def _left_out(left: Mapping[str, Any]) -> str:
     )
 
 
-def _again(results: Mapping[str, Any]) -> str:
+def _again(results: Json) -> str:
     """Return what is needed to get the same page again: command, log, versions, seed."""
     parts = []
     if results.get("command"):

@@ -20,11 +20,11 @@ from connectors.replay.page.words import (
     second,
     size,
 )
-from streamk.arrays import Array
+from streamk.arrays import Array, Json
 from streamk.metrics.metric import TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Json]
 
 
 class Curve(Protocol):
@@ -88,7 +88,7 @@ def curves_section(task: str, contenders: Rows, curves: Mapping[str, Curve]) -> 
     return section("Metrics over events", *parts)
 
 
-def _line(place: int, contender: Mapping[str, Any], curve: Curve, metric: str, first: str) -> Line:
+def _line(place: int, contender: Json, curve: Curve, metric: str, first: str) -> Line:
     windows = np.asarray(curve.rows, dtype=float)[:, curve.columns.index(metric)]
     events = np.arange(1, len(windows) + 1, dtype=float) * curve.interval
     total = number_of(contender.get("events"))
@@ -128,7 +128,7 @@ def _floats(values: Any) -> Array:
     return np.array([number_of(value) for value in ([] if values is None else values)], dtype=float)
 
 
-def costs_section(contenders: Rows, measured: Mapping[str, Any]) -> str:
+def costs_section(contenders: Rows, measured: Json) -> str:
     """Return speed, memory and latency, as a table and as pictures."""
     found = [
         (k, str(contender["name"]), measured.get(str(contender["name"])) or {})
@@ -186,7 +186,7 @@ def summary_section(contenders: Rows) -> str:
     return section("Experts and relevance of inputs", *parts)
 
 
-def _expert(expert: Mapping[str, Any], place: int) -> Bar:
+def _expert(expert: Json, place: int) -> Bar:
     weight = number_of(expert.get("weight"))
     note = decimal(weight, 3)
     if expert.get("error") is not None:

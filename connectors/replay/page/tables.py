@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +22,12 @@ from connectors.replay.page.words import (
     number_of,
     size,
 )
+from streamk.arrays import Json
 
 _MOST_CLASSES = 12  # of a confusion matrix; the rarer ones beyond are one row and column
 _MOST_ROWS = 100
 _SHADE = 0.42  # of the deepest cell: text on it stays readable
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Json]
 
 
 class Cell(NamedTuple):
@@ -128,7 +129,7 @@ def pairs_table(key: str, pairs: Rows) -> str:
     return table(key, caption, ["", *map(escape, names)], rows)
 
 
-def _pair(name: str, sign: float, pair: Mapping[str, Any]) -> Cell:
+def _pair(name: str, sign: float, pair: Json) -> Cell:
     """Return one contender's advantage over another."""
     if pair.get("diverged"):
         return Cell("diverged" if pair["diverged"] == name else "<b>leads</b>")
@@ -143,7 +144,7 @@ def _pair(name: str, sign: float, pair: Mapping[str, Any]) -> Cell:
     return Cell(decimal(mean, 3) + ends, "faint" if pair.get("leader") is None else "")
 
 
-def confusion_table(key: str, name: str, classes: Mapping[str, Any]) -> str:
+def confusion_table(key: str, name: str, classes: Json) -> str:
     """Return what was predicted for every label: rows are the labels, columns the predictions."""
     labels = [str(label) for label in classes.get("labels") or []]
     matrix = np.asarray(classes.get("confusion") or np.zeros((0, 0)), dtype=float)
@@ -202,7 +203,7 @@ def _rarer_as_one(
     return [*(labels[k] for k in kept), f"other ({count(len(labels) - len(kept))} classes)"], folded
 
 
-def _of_classes(classes: Mapping[str, Any], part: str, labels: list[str], shown: list[str]) -> list[str]:
+def _of_classes(classes: Json, part: str, labels: list[str], shown: list[str]) -> list[str]:
     """Return a figure of the labels shown; of those that were put together there is none."""
     found = dict(zip(labels, classes.get(part) or [], strict=False))
     together = len(shown) < len(labels)
@@ -214,7 +215,7 @@ def _of_classes(classes: Mapping[str, Any], part: str, labels: list[str], shown:
 def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
     """Return the headline metric of every slice, contenders beside each other."""
     metric = headline(task)
-    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    found: dict[str, dict[int, Json]] = {}
     for place, contender in enumerate(contenders):
         for part in contender.get("slices") or []:
             found.setdefault(str(part.get("value")), {})[place] = part
@@ -235,7 +236,7 @@ def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
     return table(key, caption, [escape(by), "events", *names], rows)
 
 
-def costs_table(key: str, contenders: Sequence[str], measured: Mapping[str, Any]) -> str:
+def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:
     """Return how fast contenders were and how much they keep."""
     found = [measured.get(name) or {} for name in contenders]
     rows: list[tuple[str, Sequence[Cell]]] = []

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import streamk
 from connectors import names
 from connectors.cli import COMMANDS, app, load
+from connectors.learners import LEARNERS
 from streamk.metrics.metric import TASKS
 
 HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings"
@@ -75,10 +76,11 @@ def test_the_version():
     assert run("--version").output == f"streamk {streamk.__version__}\n"
 
 
-def test_the_names_of_learners_are_those_of_streamk():
+def test_commands_name_every_learner():
     assert tuple(TASKS) == names.TASKS
-    for prefix in names.NAMES.values():
-        assert {f"{prefix}Classifier", f"{prefix}Regressor"} <= set(streamk.__all__)
+    found = {cls.__name__ for classes in LEARNERS.values() for cls in classes.values()}
+    assert found == {name for name in streamk.__all__ if name.endswith(("Classifier", "Regressor"))}
+    assert all(list(classes) == list(TASKS) for classes in LEARNERS.values())
 
 
 @pytest.fixture

@@ -1,0 +1,182 @@
+"""A new update rule and its learners are one file of an expert and one of learners, and nothing else changes.
+
+The rule here is the perceptron's with a fixed step, ``A ← A + η r φ/F``, and the sum of its steps is state of
+its own. It obeys the laws of all learners: passes, files, copies, growth, merging, river's checks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pytest
+from numba.core.caching import NullCache
+from numba.extending import overload
+from river.checks import yield_checks
+
+import streamk
+from streamk.arrays import Array, Floats
+from streamk.compiling import INNER
+from streamk.experts.expert import ITERATE, Expert, Field, count_step, step
+from streamk.experts.linear_algebra import add_scaled
+from streamk.learners import loading, streaming
+from streamk.learners.classifier import Classifier
+from streamk.learners.regressor import Regressor
+from streamk.learners.streaming import StreamingLearner
+from streamk.losses import residuals
+from streamk.schedules import Growth
+from tests.laws.subjects import events
+from tests.laws.test_same_model import looped, prequential
+
+
+class Nudging(NamedTuple):
+    """The expert as compiled code sees it."""
+
+    first: int
+    features: int
+    coefficients: Floats
+    clock: Array
+    loss: int
+    gain: float
+    nudged: Array
+
+
+class Nudge(Expert):
+    """A step of fixed length along the residual."""
+
+    rule = "nudge"
+
+    def __init__(self, loss: int, gain: float) -> None:
+        super().__init__(loss)
+        self.gain, self.nudged = gain, np.zeros(1)
+
+    @property
+    def record(self) -> Nudging:
+        return Nudging(
+            self.first, self.features, self.coefficients, self.clock, self.loss, self.gain, self.nudged
+        )
+
+    def fields(self) -> Iterator[Field]:
+        yield Field("nudged", "sum of steps is", 0.0, 1e300)
+
+    def merge_from(self, experts, shares, columns, counts=None):
+        super().merge_from(experts, shares, columns, counts)
+        self.nudged[:] = sum(expert.nudged for expert in experts)
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
+    if expert.instance_class is not Nudging:
+        return None
+
+    def nudge(expert, phi, i, outputs, e, aim, known, weight, residual):
+        residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        columns = expert.coefficients.shape[2]
+        for k in range(known):
+            amount = np.float32(expert.gain * weight * residual[k] / expert.features)
+            add_scaled(
+                expert.coefficients, k * columns, amount, phi, i * phi.shape[1] + expert.first, columns
+            )
+            expert.nudged[0] += abs(residual[k])
+        count_step(expert.clock, expert.coefficients)
+
+    return nudge
+
+
+@dataclass(eq=False, repr=False)
+class _Nudged(StreamingLearner):
+    kernel: str | tuple[str, ...] = "gaussian"
+    bandwidth: float | None = None
+    scales: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5)
+    features: int = 128
+    growth: str = "fixed"
+    period: int = 1000
+    max_features: int = 16384
+    loss: str = "squared"
+    regularization: float = 0.3  # the step
+    average: bool = False
+    scale_inputs: bool = True
+    directions: str = "keyed"
+    seed: int | None = None
+    family = "nudged"
+    _losses: ClassVar[dict[bool, tuple[str, ...]]] = {True: ("squared",), False: ("squared",)}
+
+    def __post_init__(self) -> None:
+        growth = Growth(self.growth, self.period, self.features, self.max_features)
+        self._begin([Nudge(self._check(), self.regularization)], growth)
+
+    @classmethod
+    def _unit_test_params(cls):
+        yield {"seed": 7}
+
+
+@dataclass(eq=False, repr=False)
+class NudgedClassifier(_Nudged, Classifier):
+    """A classifier by the rule."""
+
+
+@dataclass(eq=False, repr=False)
+class NudgedRegressor(_Nudged, Regressor):
+    """A regressor by the rule."""
+
+    scale_target: bool = True
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch):
+    """Register the learners, and keep a rule of a test out of the shared cache of compiled code."""
+    for cls in (NudgedClassifier, NudgedRegressor):
+        monkeypatch.setitem(loading._CLASSES, cls.__name__, cls)
+    monkeypatch.setattr(streaming.compiled, "_cache", NullCache())
+
+
+@pytest.fixture(params=[NudgedClassifier, NudgedRegressor])
+def make(request):
+    return lambda **settings: request.param(**{"seed": 3, **settings})
+
+
+def test_it_learns():
+    pairs = events(600, seed=4)
+    found = looped(NudgedClassifier(seed=3), pairs)
+    decided = [max(p, key=p.get) if p else None for p in found]
+    right = sum(guess == y for guess, (_, y) in zip(decided[300:], pairs[300:], strict=True))
+    commonest = max(sum(y == label for _, y in pairs[300:]) for label in {y for _, y in pairs})
+    assert right > commonest + 30
+
+
+def test_passes_files_copies_and_growth(make):
+    settings = {"features": 64, "growth": "linear", "period": 50, "max_features": 192, "average": True}
+    one, many = make(**settings), make(**settings)
+    pairs = events(classifies=one._classifies)
+    xs, ys = map(list, zip(*pairs, strict=True))
+    looped(one, pairs)
+    prequential(many, xs, ys)
+    assert one.to_bytes() == many.to_bytes()
+    again = streamk.loads(one.to_bytes())
+    assert again._experts[0].nudged == one._experts[0].nudged > 0.0
+    assert looped(again, pairs) == looped(one, pairs)
+    assert again.to_bytes() == one.to_bytes()
+
+
+def test_a_file_with_impossible_state_is_refused(make):
+    learner = make()
+    looped(learner, events(20, classifies=learner._classifies))
+    learner._experts[0].nudged[:] = np.nan
+    with pytest.raises(ValueError, match="sum of steps is impossible"):
+        streamk.loads(learner.to_bytes())
+
+
+def test_merging(make):
+    halves = make(scale_inputs=False), make(scale_inputs=False)
+    pairs = events(classifies=halves[0]._classifies)
+    for half, some in zip(halves, (pairs[:60], pairs[60:]), strict=True):
+        looped(half, some)
+    merged = streamk.merge(halves)
+    assert merged.events == 120
+    assert merged._experts[0].nudged == pytest.approx(sum(half._experts[0].nudged[0] for half in halves))
+
+
+@pytest.mark.parametrize("cls", [NudgedClassifier, NudgedRegressor])
+def test_checks_of_river(cls):
+    for check in yield_checks(cls(seed=3)):
+        check(cls(seed=3))
