@@ -158,10 +158,11 @@ def test_passes_files_copies_and_growth(make):
     assert again.to_bytes() == one.to_bytes()
 
 
-def test_a_file_with_impossible_state_is_refused(make):
+@pytest.mark.parametrize("impossible", [np.nan, -1.0, 1e301])
+def test_a_file_with_impossible_state_is_refused(make, impossible):
     learner = make()
     looped(learner, events(20, classifies=learner._classifies))
-    learner._experts[0].nudged[:] = np.nan
+    learner._experts[0].nudged[:] = impossible
     with pytest.raises(ValueError, match="sum of steps is impossible"):
         streamk.loads(learner.to_bytes())
 
