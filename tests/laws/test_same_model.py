@@ -188,6 +188,16 @@ def test_a_copy_goes_on_as_the_original(make, copied):
     assert twin.to_bytes() == original.to_bytes()
 
 
+@pytest.mark.parametrize("how", ["closed", "averaged"])
+def test_a_copy_shares_nothing_with_the_original(make_kernel, how):
+    pairs = events(classifies=make_kernel.classifies)
+    original = make_kernel()
+    looped(original, pairs[:60])
+    before = original.to_bytes()
+    looped(getattr(original, how)(), pairs[60:])
+    assert original.to_bytes() == before
+
+
 def test_a_learner_without_a_seed_keeps_the_one_it_drew(make):
     pairs = events(classifies=make.classifies)
     learner = make(seed=None)
