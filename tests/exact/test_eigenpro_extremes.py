@@ -1,5 +1,6 @@
 """Nothing that is accepted makes these learners fail later, or predict what is not a number."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -11,15 +12,20 @@ from streamk.exact.eigenpro_solver import EigenPro, Settings
 from streamk.kernels import kernel
 
 from ..laws import test_extremes as extremes
-from ..laws.test_extremes import STREAMS, WEIGHTS
+from ..laws.test_extremes import STREAMS, WEIGHTS, pairs
 
 AUTOMATIC = Settings("exact", None, None, None)
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize("projection", ["exact", "inexact", "delayed"])
-@pytest.mark.parametrize("kernel", ["laplace", "gaussian", "arc-cosine:2", "polynomial:3"])
+SETTINGS = itertools.product(
+    ["laplace", "gaussian", "arc-cosine:2", "polynomial:3"], ["exact", "inexact", "delayed"]
+)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "projection", "stream", "weights"),
+    [(*setting, *pair) for k, setting in enumerate(SETTINGS) for pair in pairs(k)],
+)
 def test_predictions_stay_numbers(kernel, projection, stream, weights):
     settings = {"kernel": kernel, "projection": projection, "centers": 15, "batch": 6, "seed": 1}
     for cls, y in ((streamk.EigenProClassifier, extremes.Y), (streamk.EigenProRegressor, extremes.T)):

@@ -1,5 +1,7 @@
 """Exchange tests: what they find of fields, what one test computes, and what the pool holds."""
 
+import functools
+
 import numpy as np
 import pytest
 from numba import njit
@@ -181,28 +183,36 @@ NOISE = {
 }
 
 
+@functools.cache
+def without_noise(classifies, n=5000):
+    """A stream of three inputs: targets, events, and the error of a learner without other columns."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(n, 3))
+    y = np.sin(2.0 * z[:, 0]) + 0.6 * z[:, 1] * z[:, 2] + 0.1 * rng.normal(size=n)
+    xs = [dict(zip("abc", row, strict=True)) for row in z.tolist()]
+    return y, xs, error_on(xs, y, classifies)[0]
+
+
+def error_on(xs, y, classifies, **parameters):
+    """The error of a learner on the second half of a stream, and the learner."""
+    half = len(xs) // 2
+    targets = (y > 0.0).tolist() if classifies else y
+    cls = streamk.KernelClassifier if classifies else streamk.KernelRegressor
+    learner = cls(features=768, seed=3, **parameters)
+    found = np.array(learner.predict_learn_many(xs, targets))[half:]
+    wrong = found != np.array(targets)[half:] if classifies else (found - y[half:]) ** 2 / y.var()
+    return wrong.mean(), learner
+
+
 @pytest.mark.parametrize("classifies", [True, False])
 @pytest.mark.parametrize("kind", NOISE)
 def test_a_column_that_says_nothing_costs_next_to_nothing(kind, classifies):
     """Against the same stream without it, and with relevance that is not learned."""
-    rng, n = np.random.default_rng(5), 5000
-    z = rng.normal(size=(n, 3))
-    y = np.sin(2.0 * z[:, 0]) + 0.6 * z[:, 1] * z[:, 2] + 0.1 * rng.normal(size=n)
-    targets = (y > 0.0).tolist() if classifies else y
-    plain = [dict(zip("abc", row, strict=True)) for row in z.tolist()]
-    columns = NOISE[kind](np.random.default_rng(6), n)
+    y, plain, alone = without_noise(classifies)
+    columns = NOISE[kind](np.random.default_rng(6), len(plain))
     noisy = [x | {name: column[i] for name, column in columns.items()} for i, x in enumerate(plain)]
-    cls = streamk.KernelClassifier if classifies else streamk.KernelRegressor
-
-    def error(xs, **parameters):
-        learner = cls(features=768, seed=3, **parameters)
-        found = np.array(learner.predict_learn_many(xs, targets))[n // 2 :]
-        wrong = found != np.array(targets)[n // 2 :] if classifies else (found - y[n // 2 :]) ** 2 / y.var()
-        return wrong.mean(), learner
-
-    alone, _ = error(plain)
-    found, learner = error(noisy)
-    fixed, _ = error(noisy, relevance=False)
+    found, learner = error_on(noisy, y, classifies)
+    fixed, _ = error_on(noisy, y, classifies, relevance=False)
     assert found < alone + 0.03
     assert found < fixed + 0.01
     relevance = learner.summary()["relevance"]

@@ -1,5 +1,6 @@
 """Nothing that is accepted makes a learner fail later, or predict what is not a number."""
 
+import itertools
 import json
 import warnings
 
@@ -49,9 +50,16 @@ def settings():
         yield "EigenProRegressor", {**exact, "centers": 20, "projection": "inexact"}
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("stream", STREAMS)
-@pytest.mark.parametrize(("name", "parameters"), list(settings()))
+def pairs(index):
+    """Half of the streams with weights, the other half for the next index: each stream, and all weights."""
+    every = itertools.product(enumerate(STREAMS), enumerate(WEIGHTS))
+    return [(stream, weights) for (i, stream), (j, weights) in every if (i + j + index) % 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "stream", "weights"),
+    [(*setting, *pair) for k, setting in enumerate(settings()) for pair in pairs(k)],
+)
 def test_predictions_stay_numbers(name, parameters, stream, weights):
     learner = (LEARNERS | EXACT)[name](**parameters, scale_inputs=stream != "huge")
     xs = [STREAMS[stream](x) for x in X]
