@@ -108,7 +108,7 @@ def test_another_format_is_refused(monkeypatch):
 
 
 def test_another_class_is_refused():
-    with pytest.raises(ValueError, match="'Popen', which this streamk does not know"):
+    with pytest.raises(ValueError, match="'Popen', which this version of streamk does not have"):
         streamk.loads(tampered(**{"class": "Popen"}))
 
 

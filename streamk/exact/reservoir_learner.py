@@ -32,7 +32,7 @@ class ReservoirLearner(ExactLearner):
     def _begin(self) -> None:
         super()._begin()
         self._reservoir: Reservoir | None = None
-        self._solved = 0  # events that the expansion knows
+        self._solved = 0  # events of the last solution
 
     @abstractmethod
     def _solve(

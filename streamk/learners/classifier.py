@@ -1,4 +1,4 @@
-"""The river face of a classifier: labels in, labels and probabilities out."""
+"""River's methods of a classifier: labels in, labels and probabilities out."""
 
 from __future__ import annotations
 

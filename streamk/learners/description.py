@@ -70,7 +70,7 @@ def _inputs(learner: Learner) -> list[Json]:
         if inputs.scaled:
             row |= _scale(inputs.statistics[slot])
         if name in inputs.transforms:
-            row |= {"mean": None, "deviation": None}  # of the scores, which nobody knows
+            row |= {"mean": None, "deviation": None}  # those of the scores mean nothing to users
             row["median"] = float(inputs.transforms[name].invert(np.zeros(1))[0])
         found.append(row)
     return found

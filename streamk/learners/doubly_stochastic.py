@@ -86,13 +86,13 @@ class DoublyStochasticClassifier(_DoublyStochastic, Classifier):
         True fits a block to the gradients of each batch, False takes gradient steps. Algorithm 1 of the paper
         is ``precondition=False, revisits=0, growth="linear"`` while there are fewer than ``max_features``.
     regularization
-        ``ν``: with ``precondition`` it damps the solution, ``νF_b`` beside ``ΦᵀΦ/m`` of diagonal 1;
-        without, it is the weight of ``½‖f‖²`` beside the mean loss. Above 0.
+        ``ν``, above 0. With ``precondition`` it damps the solution: ``νF_b`` is added to the diagonal of
+        ``ΦᵀΦ/m``, which is 1. Without, it is the weight of ``½‖f‖²`` relative to the mean loss.
     step
         ``θ`` of Algorithm 1; ``1/ν`` by default, so ``θν = 1``. Does nothing if ``precondition``.
     revisits
-        Old blocks visited at every step beside the new one, in turn, oldest first; a step without a new one
-        visits one more. It is more work for every batch, whose features are made in any case.
+        Old blocks visited at every step in addition to the new one, in turn, oldest first; a step without a
+        new block visits one more. Each visit adds work to a batch; its features are computed in any case.
     batch_size
         Events of a step. They wait until there are so many, always as many, whether they come one by one
         or in tables; predictions never wait (:meth:`flush` takes a shorter step at once). With

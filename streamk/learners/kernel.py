@@ -78,15 +78,18 @@ class _Kernel(StreamingLearner):
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
     def summary(self) -> Json:
-        """Return what the learner knows of itself, as values that JSON takes.
+        """Return a summary of the learner's state, as values that JSON takes.
 
-        ``events``; ``features``; ``bytes`` of the model file; ``experts``, each with its name, the weight of
-        its outputs, and its mean squared ``error`` over the last thousand events (of standardised targets,
-        or of outputs that should be 1 for the class and 0 for others; of logits, of their softmax), and of
-        those that do so the ``restarts``, how often they began anew since their error had risen;
-        ``relevance``, for every input that has one, in the two blocks of features
-        (:mod:`streamk.features.relevance`); and the names ``transformed``, inputs with heavy tails, and
-        whether it is ``robust`` to errors with heavy tails (:mod:`streamk.learners.tails`).
+        Returns
+        -------
+        dict
+            ``events``; ``features``; ``bytes`` of the model file. ``experts``: for each its name, the
+            ``weight`` of its outputs, and its mean squared ``error`` over the last thousand events (for
+            numbers of standardised targets; for classes of outputs, or of the softmax of logits, whose target
+            is 1 for the class and 0 for others); for experts that restart when their error rises, also their
+            number of ``restarts``. ``relevance`` of every input that has one, in the two blocks of features
+            (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy tails, and
+            ``robust``: whether the learner limits errors with heavy tails (:mod:`streamk.learners.tails`).
         """
         stacking = self._combiner
         weights = stacking.mean_weights
@@ -108,7 +111,7 @@ class _Kernel(StreamingLearner):
         }
 
     def _relevance(self) -> dict[str, list[float]]:
-        """Return the relevance of inputs by name; of a category whose name is not at hand, by its key."""
+        """Return the relevance of inputs by name; for a category whose name is not in memory, by its key."""
         inputs = self._codec.inputs
         names = {inputs.entry(name)[1]: name for name in inputs.numbers}
         names |= {key: "=".join(pair) for pair, key in inputs.known_categories()}
@@ -123,17 +126,17 @@ class _Kernel(StreamingLearner):
         return Sections(self.features, self.relevance, grows=self.relevance and not self._classifies)
 
     def _may_learn_apart(self, copies: int) -> float:
-        """Return how many events come before the next block under relevance of their own."""
+        """Return how many events remain until the next block under relevance opens."""
         return self._growth.until_next(self.events)
 
     def _pass_by(self, counts: bool) -> None:
         if counts and self._map is not None and not self._is_frozen:
-            stale = self._standing
+            stale = self._stale_experts
             stale.count_unlabelled(stale.unlabelled(self.events) + 1, self.events)
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
-        """Learn rows one by one; a target that is NaN is none."""
-        stale, unlabelled = self._standing, np.isnan(goal[0])
+        """Learn rows one by one; a row whose target is NaN has no label."""
+        stale, unlabelled = self._stale_experts, np.isnan(goal[0])
         before = stale.unlabelled(self.events)
         if not before and not unlabelled.any():
             super()._learn_rows(rows, goal, learned, out)
@@ -153,7 +156,7 @@ class _Kernel(StreamingLearner):
         stale.count_unlabelled(int(counts[-1]), self.events)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
-        if not self._standing.unlabelled(self.events):
+        if not self._stale_experts.unlabelled(self.events):
             return super()._predict_event(x, out)
         found = self._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and found.size:
@@ -161,23 +164,23 @@ class _Kernel(StreamingLearner):
         return found[0] if found.size else None
 
     def _predict_rows(self, rows: Rows, out: Array, shares: Any = None) -> None:
-        """Fill ``out`` with predictions, ``shares`` of which are those of experts that stand still."""
+        """Fill ``out`` with predictions; ``shares`` are the parts that the combiner of stale experts has."""
         super()._predict_rows(rows, out)
-        stale = self._standing
+        stale = self._stale_experts
         if shares is None:
             shares = np.full(len(out), stale.share(stale.unlabelled(self.events)))
         if self._map is not None and shares.any():
-            standing = np.zeros_like(out)
-            self._run_standing(self._map, rows, stale.combiner.record, standing)
-            out += shares[:, None] * (standing - out)
+            by_stale = np.zeros_like(out)
+            self._run_stale(self._map, rows, stale.combiner.record, by_stale)
+            out += shares[:, None] * (by_stale - out)
 
     @property
-    def _standing(self) -> StaleExperts:
+    def _stale_experts(self) -> StaleExperts:
         assert self._stale is not None
         return self._stale
 
     def _learned(self) -> None:
-        """Look at the tails of inputs and errors when that is due, once; keep copies."""
+        """Check the tails of inputs and errors once when that is due; copy coefficients."""
         events = self.events
         if (events == EARLY or self._growth.due(events)) and events > self._looked:
             self._looked = events
@@ -195,7 +198,7 @@ class _Kernel(StreamingLearner):
         return min(until, EARLY - events) if events < EARLY else until
 
     def _open_due(self) -> None:
-        """Begin the block anew whose turn it is, under the relevance that was found."""
+        """Restart the block whose turn it is, under the current relevance."""
         growth = self._growth
         if self._map is None or not growth.due(self._codec.counts[EVENTS]):
             return
@@ -215,7 +218,7 @@ class _Kernel(StreamingLearner):
         self._arguments = None
 
     def _freeze(self, learner: _Kernel) -> None:
-        """Take the weights and intervals for experts that stand still, and the mean of the label memory."""
+        """Use the weights and intervals for stale experts, and the mean of the label memory."""
         assert learner._stale is not None
         stale = learner._stale.combiner
         if stale.has_learned:
@@ -231,7 +234,7 @@ class _Kernel(StreamingLearner):
         return [self._names.index(f"least squares, {name}") for name in RELEVANT]
 
     def _grows(self) -> bool:
-        """Let blocks under relevance grow if that pays; return whether they have grown just now."""
+        """Grow the blocks under relevance if that pays; return whether they grew in this call."""
         assert self._map is not None
         assert self._map.sections is not None
         losses, sections = self._combiner.losses, self._map.sections
@@ -264,14 +267,14 @@ class KernelClassifier(_Kernel, Classifier):
     features
         Number of random features, a multiple of 768: a budget of time and memory.
     label_memory
-        Whether labels that have arrived are inputs of the events after them: the last one, and how often each
-        came of late (:mod:`streamk.encoding.label_history`). Neighbours often resemble each other; where they
-        do not, it does no harm.
+        Whether recent labels are inputs of the next events: the last label, and the recent frequency of each
+        (:mod:`streamk.encoding.label_history`). Successive events often have like labels; where they do not,
+        these inputs do no harm.
     relevance
-        Whether features follow what the inputs are found to be worth (:mod:`streamk.features.relevance`).
+        Whether features follow the learned relevance of inputs (:mod:`streamk.features.relevance`).
     delay
-        How many events late labels arrive. An event is then learned with the labels that were known when it
-        was to be predicted, and experts are weighed by what they said then
+        How many events late labels arrive. An event is then learned with the labels that had arrived at its
+        prediction, and experts are weighed by their outputs at that time
         (:mod:`streamk.learners.parameter_history`). The open model is half as large again with two classes,
         and two to three times as large with ten.
     seed
@@ -286,8 +289,8 @@ class KernelClassifier(_Kernel, Classifier):
 
     Notes
     -----
-    Probabilities are calibrated: they are what the weights of the experts are learned for.
-    A learner is not for use by several threads at once.
+    Probabilities are calibrated: the weights of the experts minimise their log loss.
+    A learner must not be used by several threads at once.
 
     References
     ----------
@@ -374,8 +377,8 @@ class KernelRegressor(_Kernel, Regressor):
         """
         check_level(level)
         found = self._predict_event(x, np.empty((1, 2)))
-        said, scale = _UNKNOWN if found is None else found.tolist()
-        return Interval(*self._around(said, scale, level))
+        predicted, scale = _UNKNOWN if found is None else found.tolist()
+        return Interval(*self._around(predicted, scale, level))
 
     def predict_interval_many(self, X: object, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
         """Return ``lower`` and ``upper`` of every row, as a table that goes with ``X``.
@@ -386,10 +389,10 @@ class KernelRegressor(_Kernel, Regressor):
         rows = batch(X, names)
         found = self._predict_batch(rows, 1)
         pairs = found.tolist() if found.size else [_UNKNOWN] * len(rows)
-        ends = [self._around(said, scale, level) for said, scale in pairs]
+        ends = [self._around(predicted, scale, level) for predicted, scale in pairs]
         return rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
 
-    def _around(self, said: float, scale: float, level: float) -> tuple[float, float]:
+    def _around(self, predicted: float, scale: float, level: float) -> tuple[float, float]:
         """Return the ends of the interval of a prediction, in the units of the target.
 
         Errors are expected to be ``scale`` times as large as they usually are with such predictions.
@@ -399,12 +402,12 @@ class KernelRegressor(_Kernel, Regressor):
         unit = self._codec.target
         deviation = float(spread(unit, 0))
         if deviation == 0.0:
-            return said, said
-        standard = (said - unit[0, MEAN]) / deviation
-        stale, own = self._standing, self._standing.combiner.intervals
+            return predicted, predicted
+        standard = (predicted - unit[0, MEAN]) / deviation
+        stale, own = self._stale_experts, self._stale_experts.combiner.intervals
         below, above = self._combiner.intervals.around(standard, level, scale)
         if own is not None and (share := float(stale.share(stale.unlabelled(self.events)))):
             still_below, still_above = own.around(standard, level, scale)
             below += share * (still_below - below)
             above += share * (still_above - above)
-        return said - deviation * below, said + deviation * above
+        return predicted - deviation * below, predicted + deviation * above

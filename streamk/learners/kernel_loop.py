@@ -1,12 +1,12 @@
-"""The way of an event, compiled: codec → map → experts → combiner.
+"""The compiled loop over events: codec → map → experts → combiner.
 
-One function serves ``predict_one``, ``learn_one``, their many-row forms and the prequential pass, so they
-cannot drift apart: a pass over rows *is* the loop over events, to the last bit. Rows are handled in small
-tiles only so that frequencies are found in the processor's cache; no result depends on the tile. So a tile
-ends with a row whose inputs get columns, since these decide how the rows after it are transformed.
+One function serves ``predict_one``, ``learn_one``, their many-row forms and the prequential pass, so all of
+them give the same bits: a pass over rows *is* the loop over events. Rows are processed in small tiles, which
+keeps frequencies in the processor's cache; no result depends on the size of a tile. A tile therefore ends
+with a row whose inputs get columns, since these columns change how later rows are transformed.
 
-Experts come in *groups* of one type each, and Numba compiles a loop for each group: twelve experts of three
-rules are three loops.
+Experts are passed in *groups* of one type each, and Numba compiles one loop per group: twelve experts of
+three rules are three loops.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from streamk.features.sources import featurize, room_for_row, rows_at_once
 from streamk.learners.handles import keep_alive, unowned
 from streamk.learners.stale import is_drawn
 
-DONE, OVERFLOWED, LACKING = -1, -2, -3
+DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
 
 
 def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
@@ -115,20 +115,21 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
         :mod:`streamk.features.sources`), whose frequency cache never changes a result, records of experts, in
         a tuple for each rule, and of the combiner; changed by learning.
     before
-        The same as it was when the event that is learned was asked for; ``handle`` unless labels come late.
+        The same with the parameters of the time when the learned event was predicted; ``handle`` itself
+        unless labels come late.
     stale
-        The same with copied coefficients and the combiner of these (:mod:`streamk.learners.stale`).
+        The same with copied coefficients and their combiner (:mod:`streamk.learners.stale`).
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
-        ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted. Of numbers predicted and not learned
-        there may be a second column, which stacked experts fill with the size of errors.
+        ``(n, K)`` float64, or ``(0, K)`` if predictions are not wanted. For numbers that are predicted and
+        not learned there may be a second column, which stacked experts fill with the size of errors.
 
     Returns
     -------
     int
-        ``DONE``, or ``OVERFLOWED`` (done, and the frequency cache would like to grow), or, when nothing was
-        changed: ``LACKING − r`` if the cache must have room for ``r`` frequencies, or the flat index of the
+        ``DONE``, or ``OVERFLOWED`` (done, and a larger frequency cache would be faster), or, if nothing was
+        changed: ``TOO_SMALL − r`` if the cache must hold at least ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
     rows, goal, out = unowned(rows), unowned(goal), unowned(out)
@@ -141,10 +142,10 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
     width, most = features.waves.shape[1], out.shape[1] if coding.classes else 1
     columns = columns_for(features.sections, width)
     kinds = coding.exponents.shape[0] * inputs_for(features.sections)
-    room = room_for_row(source, rows.keys)
-    if room > features.frequencies.shape[0]:
-        return LACKING - room
-    tile = max(1, min(n, rows_at_once(room, rows.keys, features.frequencies)))
+    needed = room_for_row(source, rows.keys)
+    if needed > features.frequencies.shape[0]:
+        return TOO_SMALL - needed
+    tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
     scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
@@ -173,8 +174,8 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
             _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
-                came, said = target, 0.0 if coding.classes else given[0]
-                target = limit(unowned(handle.combiner), coding, given, came)
+                actual, predicted = target, 0.0 if coding.classes else given[0]
+                target = limit(unowned(handle.combiner), coding, given, actual)
                 unit = scale_of(widths[i], coding.exponents[0])
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
@@ -184,7 +185,7 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _adapt(handle, before, outputs, mixed, given, came, weight)
+                _adapt(handle, before, outputs, mixed, given, actual, weight)
                 if late:
                     _answer(handle, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
                 if is_learned(coding, target):
@@ -197,8 +198,8 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
                         coding.counts[EVENTS],
                         target,
                         weight,
-                        said,
-                        0.0 if coding.classes else came,
+                        predicted,
+                        0.0 if coding.classes else actual,
                     )
                 _learn(handle, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
         start += size
@@ -239,13 +240,13 @@ def _answer(handle, when, phi, i, outputs, mixed, out):
 @njit(**CALLED)
 def _adapt(handle, before, outputs, mixed, given, target, weight):
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
-    combiner, asked = unowned(handle.combiner), unowned(before.combiner)
-    adapt(combiner, asked, unowned(handle.coding), outputs, mixed, given, target, weight)
+    combiner, earlier = unowned(handle.combiner), unowned(before.combiner)
+    adapt(combiner, earlier, unowned(handle.coding), outputs, mixed, given, target, weight)
 
 
 @njit(**CALLED)
 def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residual):
-    """Let relevance and the experts learn row ``i`` of ``count`` inputs, of which they said ``outputs``."""
+    """Let relevance and the experts learn row ``i`` of ``count`` inputs; ``outputs`` are the experts'."""
     coding = unowned(handle.coding)
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
@@ -257,7 +258,7 @@ def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residu
 
 @njit(**CALLED)
 def _take_products(handle, inputs, found, count, i, aim, weight):
-    """Let relevance learn what the target of row ``i`` has to do with every two inputs."""
+    """Let relevance learn how the target of row ``i`` depends on each pair of inputs."""
     coding, features = unowned(handle.coding), unowned(handle.features)
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
@@ -300,7 +301,7 @@ def _take_gradients(handle, inputs, found, of, count, i, given, weight):
         value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
         step = 0.0 if slots[0, j] <= CATEGORY else step_of(features.sections, keys[0, j], value)
         if step == 0.0:
-            continue  # it stays 0: nothing is known of what this input does
+            continue  # the slope stays 0: this input has no step yet
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
@@ -311,7 +312,7 @@ def _take_gradients(handle, inputs, found, of, count, i, given, weight):
 
 @njit(**CALLED)
 def _take_test(handle, exchanges, inputs, found, of, count, i, given, target, weight):
-    """Let relevance see whether a field of row ``i`` helps to predict its target, if its turn comes."""
+    """Let relevance test whether a field of row ``i`` helps to predict its target, if a test is due."""
     if exchanges is not None:
         _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight)
 
@@ -366,7 +367,7 @@ def combine_many(coding, combiner, outputs, out):
 
 @njit(**ENTRY)
 def adapt_many(coding, combiner, outputs, targets, weights, aims):
-    """Let the combiner learn from a block; fill ``aims``, and take the weight of strays."""
+    """Let the combiner learn from a block; fill ``aims``, and set the weight of outliers to 0."""
     experts, _, rows, most = outputs.shape
     mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
     given = np.empty(most)

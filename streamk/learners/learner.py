@@ -1,4 +1,4 @@
-"""What every learner is to those who use it: fixed parameters, many events at once, and a model file."""
+"""The base class of learners: fixed parameters, batches of events, and model files."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _NOTHING = np.zeros(0)
 class Learner(base.Estimator):
     """A river estimator with parameters, a codec and parts that a model file holds.
 
-    A public learner is a dataclass of parameters, which are fixed once it is made: another value is another
-    learner (:meth:`clone`). How events are learned and predicted is left to whom it is the base of; a
-    :class:`~streamk.learners.classifier.Classifier` or a :class:`~streamk.learners.regressor.Regressor` does
-    the rest.
+    A public learner is a dataclass of parameters, which are fixed at construction: another value needs
+    another learner (:meth:`clone`). Subclasses implement learning and prediction of encoded events;
+    :class:`~streamk.learners.classifier.Classifier` and :class:`~streamk.learners.regressor.Regressor` add
+    river's methods.
     """
 
     family: ClassVar[str]  # its name in settings and commands, together with a task
@@ -74,21 +74,21 @@ class Learner(base.Estimator):
     @property
     @abstractmethod
     def _has_begun(self) -> bool:
-        """Whether it knows anything that merging would have to heed."""
+        """Whether it holds any state that merging must use."""
 
     def _must_lead(self) -> int:
-        """Return how many events one copy must learn alone before others can learn apart from it."""
+        """Return how many events one copy must learn alone before copies can learn in parallel."""
         return 0
 
     def _may_learn_apart(self, copies: int) -> float:
-        """Return how many events each copy may learn before what all know should be put together."""
+        """Return how many events each copy may learn before all copies should be merged."""
         return math.inf
 
     def _settle(self) -> None:
         """Do what is due after merging."""
 
     def _pass_by(self, counts: bool) -> None:
-        """Take note of an event without a label, if it ``counts``."""
+        """Record an event without a label, if it ``counts``."""
 
     @abstractmethod
     def frozen(self) -> Self:
@@ -118,26 +118,26 @@ class Learner(base.Estimator):
 
     @property
     def number_names(self) -> list[str] | None:
-        """Names of the numbers that it knows, None if it needs no names (``scale_inputs=False``)."""
+        """Names of its numbers, None if it needs no names (``scale_inputs=False``)."""
         inputs = self._codec.inputs
         return list(inputs.numbers) if inputs.registers else None
 
     @property
     def has_inputs(self) -> bool:
-        """Whether it knows any input by name; never with ``scale_inputs=False`` and no strings."""
+        """Whether it has any named input; never with ``scale_inputs=False`` and no strings."""
         inputs = self._codec.inputs
         return bool(inputs.numbers or inputs.known_categories())
 
     @property
     def _changed_fields(self) -> tuple[tuple[str, bool], ...]:
-        """Fields that became categories (True) or numbers (False) lately; another tuple once one more did."""
+        """Fields that became categories (True) or numbers (False); a new tuple after each change."""
         return self._codec.inputs.changed
 
     def save(self, path: str | Path, extra: object = None) -> int:
         """Write the model to ``path`` and return its size in bytes.
 
-        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written beside
-        ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
+        The file is safetensors with a JSON header (:mod:`streamk.model_file`); it is written next
+        to ``path`` and renamed, so a crash leaves the old file or the new one. Events waiting for
         their block are saved too.
 
         Parameters
@@ -156,7 +156,7 @@ class Learner(base.Estimator):
         return model_file.pack(*self._to_parts())
 
     def _get_params(self) -> Json:
-        """Return the parameters; river finds the same by inspecting the signature, each time anew."""
+        """Return the parameters, without river's inspection of the signature at every call."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     def _parameters(self) -> Json:
@@ -169,7 +169,7 @@ class Learner(base.Estimator):
 
     @classmethod
     def _with_parameters(cls, parameters: Json) -> Self:
-        """Return a learner that knows nothing, of the parameters that :meth:`_parameters` gave."""
+        """Return an untrained learner with the parameters that :meth:`_parameters` returned."""
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters.items()})
 
     def _draw_seed(self) -> int:
@@ -177,18 +177,18 @@ class Learner(base.Estimator):
         return secrets.randbits(63) if self.seed is None else self.seed
 
     def _copied(self, header: Json, arrays: Arrays) -> Self:
-        """Return the learner of these parts, which it does not share, closed."""
+        """Return the closed learner of a copy of these parts."""
         return self._from_parts(header, {name: array.copy() for name, array in arrays.items()}, closed=True)
 
     def _check_whole(self, header: Json, arrays: Arrays) -> None:
-        """Raise a ValueError if a model file holds more than what this learner, made from it, keeps."""
+        """Raise a ValueError if a model file has parts that this learner, made from it, would not save."""
         if model_file.pack(*self._to_parts()) != model_file.pack(header, arrays):
             raise ValueError("it has parts that do not belong to it")
 
     def _check_labels(self, targets: Iterable[float]) -> None:
-        """Raise a ValueError if a target of an event that was kept is the code of no label."""
+        """Raise a ValueError if a target of a stored event is the code of no label."""
         if self._codec.labels is not None and not set(targets) <= set(range(len(self._codec.labels))):
-            raise ValueError("an event that it kept has no label")
+            raise ValueError("an event that it stores has no label")
 
     @abstractmethod
     def _to_parts(self) -> tuple[Json, Arrays]:
@@ -220,7 +220,7 @@ class Learner(base.Estimator):
 
     @abstractmethod
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
-        """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+        """Learn one event whose target has been checked; nothing changes if ``x`` is invalid."""
 
     @abstractmethod
     def _learn_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:

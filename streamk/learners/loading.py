@@ -20,7 +20,7 @@ def load(path: str | Path) -> Learner:
     Raises
     ------
     ValueError
-        If the file is not a model file, is damaged, or holds a learner this version does not know.
+        If the file is not a model file, is damaged, or holds a learner that this version does not have.
     FileNotFoundError
         If there is no such file.
 
@@ -44,7 +44,7 @@ def loads(data: bytes, source: str = "the model") -> Learner:
 
 
 def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, Any]:
-    """Return the learner in the bytes of a model file, and what was saved beside it as ``extra``."""
+    """Return the learner in the bytes of a model file, and the ``extra`` saved with it."""
     header, arrays = model_file.unpack(data, source)
     extra = header.pop("extra", None)
     if not header and MODEL in arrays:
@@ -52,7 +52,7 @@ def loads_with_extra(data: bytes, source: str = "the model") -> tuple[Learner, A
     name = header.get("class")
     learner = _CLASSES.get(name) if isinstance(name, str) else None
     if learner is None:
-        raise ValueError(f"{source} holds a {name!r}, which this streamk does not know")
+        raise ValueError(f"{source} holds a {name!r}, which this version of streamk does not have")
     try:
         return learner._from_parts(header, arrays), extra
     except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:

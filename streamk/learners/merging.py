@@ -1,10 +1,10 @@
-"""Merging learners: several that learned parts of a stream become one.
+"""Merging: several learners that learned parts of a stream become one.
 
-:func:`merge` decides which models count, and how much. Each kind of learner registers how its state is merged
-(:func:`merge_into`). Of streaming learners, each of the four values merges by its own rule: the codec pools
-names, scales and labels; the map is the same; experts merge coefficients (first order: their weighted mean;
-second order: by information, exactly); the combiner averages its calibration. Outputs are matched by label,
-features by name; what a model lacks is 0.
+:func:`merge` checks the models and chooses their weights. Each kind of learner registers how its state is
+merged (:func:`merge_into`). The four values of a streaming learner each have their own rule: the codec pools
+names, scales and labels; the map is the same; experts merge coefficients (first order: the weighted mean;
+second order: exactly, by information); the combiner averages its calibration. Outputs are matched by label,
+features by name; coefficients that a model does not have are 0.
 """
 
 from __future__ import annotations
@@ -39,36 +39,35 @@ def merge(
     weights: Sequence[float] | None = None,
     base: _Learner | None = None,
 ) -> _Learner:
-    """Return one learner that knows what several know together.
+    """Return one learner that combines the state of several; they are not changed.
 
-    If numbers and targets are not scaled (``scale_inputs=False``, ``scale_target=False``), the outputs of
-    Kaczmarz and doubly stochastic learners are the weighted mean of the models' outputs, and an open block of
-    least squares is that of one learner which saw all events, but for rounding. Running scales differ from
-    model to model; they are pooled, and the merged model is as close as the scales are to one another. Of
-    learners that keep a sample of events, the samples become a uniform one of all events, which is solved if
-    there are half as many again as were solved. Of EigenPro, which must have the same centers, the
-    coefficients become their mean. The learners must have the same parameters and the same seed; they are
-    left as they are.
+    The learners must have the same parameters and the same seed. If numbers and targets are not scaled
+    (``scale_inputs=False``, ``scale_target=False``), the outputs of merged Kaczmarz and doubly stochastic
+    learners are the weighted mean of the models' outputs, and a merged open block of least squares is that of
+    one learner of all events, up to rounding. Running scales differ between models; they are pooled, and
+    these equalities hold as closely as the scales agree. For learners that store a sample of events, the
+    samples become a uniform sample of all events, which is solved if there are 1.5 times as many events as
+    were solved before. For EigenPro, whose centers must be the same, the coefficients become their mean.
 
     Parameters
     ----------
     models
-        Learners of one class. One that has learned nothing adds nothing.
+        Learners of one class. A model without events has no effect.
     weights
-        How much each counts, at least 0 and not all 0; by default the number of events it learned. One of
-        weight 0 is left out.
+        One number for each model, at least 0 and not all 0; by default the number of events it learned. A
+        model of weight 0 is skipped.
     base
-        What all of them knew before they learned apart: each is a copy of it that has learned on. What it
-        knows is then counted once, and what adds up is ``base + Σ (model − base)``; means are weighed by the
-        events learned since. Merged models of the same base can be merged again.
+        The common ancestor: each model is a copy of it that has learned more events. The state of the base
+        then counts once: sums become ``base + Σ (model − base)``, and means are weighted by the events
+        learned since. Merged models of one base can be merged again.
 
     Raises
     ------
     ValueError
-        If the models are of different classes, parameters or seeds, if events wait for their block in one of
-        them, if a learner was closed that then forgets what merging needs, if positions of numbers differ
-        where directions are tied to them, if a model has learned less than ``base``, if there are both
-        weights and a base, or weights of samples.
+        If the models have different classes, parameters or seeds; if events of a model wait for their block;
+        if a model was closed and so lost the state that merging needs; if positions of numbers differ where
+        directions depend on them; if a model has learned fewer events than ``base``; if both weights and a
+        base are given; or if learners that store samples are given weights.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def merge(
 def joined(
     models: Sequence[_Learner], weights: Sequence[float] | None = None, base: _Learner | None = None
 ) -> _Learner:
-    """Return what :func:`merge` does, but for what is then due: the merged model may be merged again."""
+    """Return the merged model without the work that is due after merging: it may be merged again."""
     if base is not None:
         return _merged_since(models, weights, base)
     shares, called = _shares(models, weights), [f"model {k}" for k in range(len(models))]
@@ -110,7 +109,7 @@ def joined(
 def _merged_since(models: Sequence[_Learner], weights: Sequence[float] | None, base: _Learner) -> _Learner:
     if weights is not None:
         raise ValueError(
-            "models that have learned on from a base are weighed by the events since; leave out weights"
+            "models that continue from a base are weighted by events; give a base or weights, not both"
         )
     if not isinstance(base, Learner):
         raise ValueError("the base must be a streamk learner that can be merged")
@@ -156,25 +155,26 @@ def _shares(models: Sequence[Learner], weights: Sequence[float] | None) -> list[
 
 @singledispatch
 def check_mergeable(model: Learner, name: str) -> None:
-    """Raise a ValueError, which calls the model ``name``, if it lacks what merging needs."""
+    """Raise a ValueError, which calls the model ``name``, if it has lost state that merging needs."""
 
 
 @singledispatch
 def check_features(first: Learner, models: Sequence[object], called: Sequence[str]) -> None:
-    """Raise a ValueError, which calls models so, unless coefficients of all of them mean the same."""
+    """Raise a ValueError, with the names in ``called``, unless the models have the same features."""
 
 
 @singledispatch
 def merge_into(merged: Learner, parts: Sequence[object], shares: Sequence[float], base: object) -> None:
     """Make a learner without events the merge of others.
 
-    ``shares`` weigh the parts in means, and sum to 1; ``base`` is what all of them started from, or None.
+    ``shares`` are the weights of the parts in means, and sum to 1; ``base`` is their common ancestor, or
+    None.
     """
     raise TypeError(f"{type(merged).__name__} cannot be merged")
 
 
 def _check_alike(models: Sequence[Learner], called: Sequence[str]) -> None:
-    """Raise a ValueError, which calls models so, unless they have the same parameters and can be merged."""
+    """Raise a ValueError, with the names in ``called``, unless parameters are equal and models mergeable."""
     first, name_of_first = models[0], called[0]
     for model, name in zip(models, called, strict=True):
         if type(model) is not type(first):
@@ -193,7 +193,7 @@ def _check_alike(models: Sequence[Learner], called: Sequence[str]) -> None:
 
 
 def _check_codecs(models: Sequence[Learner], called: Sequence[str]) -> None:
-    """Raise a ValueError, which calls models so, unless labels are of one type and given scales the same."""
+    """Raise a ValueError, with the names in ``called``, unless types of labels and given scales are equal."""
     first = models[0]._codec
     for model, name in zip(models[1:], called[1:], strict=True):
         known = [codec.labels for codec in (first, model._codec)]
@@ -249,15 +249,15 @@ def merge_streaming(
     if not all(expert.is_open for expert in merged._experts):
         merged._growth.open_again()
     merged._combiner.merge_from([part._combiner for part in parts], shares, counts)
-    apart = base is None and _are_apart(parts, merged)
-    if apart:
+    refits = base is None and _need_refit(parts, merged)
+    if refits:
         pool = pooled(merged, parts, shares, columns)
         refit(merged, parts, shares, columns, pool)
         share_sample(merged, pool, shares)
         merged._growth.count(merged._growth.openings_at(merged.events))
     if merged._history is not None:
         merged._history.begin(merged._live(), merged.events)
-    if merged._stale is not None and not apart:
+    if merged._stale is not None and not refits:
         combiners = [part._stale.combiner for part in parts if part._stale is not None]
         if any(combiner.has_learned for combiner in combiners):
             merged._stale.combiner.merge_from(combiners, shares, counts)
@@ -267,9 +267,10 @@ def merge_streaming(
 def _share_memory(
     merged: StreamingLearner, parts: Sequence[StreamingLearner], shares: Sequence[float], columns: Columns
 ) -> None:
-    """Let the label memory begin as the mean of what the parts have in it on average.
+    """Set the label memory to the weighted mean of the parts' mean label memories.
 
-    Experts have never seen an empty one: of classes, it would be an event of no class.
+    Experts have never been trained with an empty label memory: for classes, it stands for an event without a
+    class.
     """
     memory = merged._codec.memory
     for part, share, (codes, unit) in zip(parts, shares, columns, strict=True):
@@ -284,8 +285,8 @@ def _share_memory(
                 memory[:, [code, SHARED + code]] += share * mean[[k, SHARED + k]]
 
 
-def _are_apart(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> bool:
-    """Return whether blocks under relevance of some parts are different, and all have samples of events."""
+def _need_refit(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> bool:
+    """Return whether the parts differ in their blocks under relevance, and all have samples of events."""
     if merged._map is None or merged._map.sections is None:
         return False
     ours, theirs = _sections(merged), [_sections(part) for part in parts]
@@ -294,27 +295,28 @@ def _are_apart(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> b
 
 
 def _counts(k: int, parts: Sequence[StreamingLearner], merged: StreamingLearner) -> list[float]:
-    """Return the counts by which experts number ``k`` are added; the last one is the base of the others.
+    """Return the counts by which experts number ``k`` are added; the last part is the base of the others.
 
-    What the last one knows is in each of the others, and counts once. But an expert that has begun anew has
-    forgotten it, and so has one on a block of features under relevance that has, be it under the same one.
+    The state of the base is part of each model that continues from it, and must count once in total. Experts
+    that have restarted since do not contain it, nor do experts whose block under relevance has restarted,
+    even with the same relevance.
     """
     assert merged._map is not None
     *models, base = parts
-    still = [m._experts[k].goes_on_from(base._experts[k]) for m in models]
+    continues = [m._experts[k].goes_on_from(base._experts[k]) for m in models]
     if merged._map.sections is not None:
         sections, before = merged._map.sections, _sections(base)
         for block in range(BLOCKS):
             if merged._experts[k].within(sections.columns_of_part(1 + block)):
-                still = [
-                    goes_on and not _begun_anew(block, m, base) and before.has_block_of(_sections(m), block)
-                    for goes_on, m in zip(still, models, strict=True)
+                continues = [
+                    same and not _has_restarted(block, m, base) and before.has_block_of(_sections(m), block)
+                    for same, m in zip(continues, models, strict=True)
                 ]
-    return [*[1.0] * len(models), float(any(still)) - sum(still)]
+    return [*[1.0] * len(models), float(any(continues)) - sum(continues)]
 
 
-def _begun_anew(block: int, part: StreamingLearner, base: StreamingLearner) -> bool:
-    """Return whether a block under relevance has begun anew since a learner went on from another."""
+def _has_restarted(block: int, part: StreamingLearner, base: StreamingLearner) -> bool:
+    """Return whether a block under relevance of a learner has restarted since the base."""
     return any(opening % BLOCKS == block for opening in part._growth.since(base._growth, base.events))
 
 
@@ -325,7 +327,7 @@ def _sections(part: StreamingLearner) -> Sections:
 
 
 def _moved(expert: Expert, places: Integers) -> Expert:
-    """Return an expert whose columns have moved, a copy if any has."""
+    """Return an expert with its columns moved to ``places``: itself if none moves, else a copy."""
     if np.array_equal(places, np.arange(len(places))):
         return expert
     copied = copy.deepcopy(expert)
@@ -334,9 +336,9 @@ def _moved(expert: Expert, places: Integers) -> Expert:
 
 
 def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
-    """Return where the columns of a part's map stand in the merged learner's, −1 for nowhere.
+    """Return the place of each column of a part's map in the merged learner's map, −1 for none.
 
-    Features under another relevance than the merged learner's are other features: it knows nothing of them.
+    Features under another relevance than the merged learner's are other features, which it does not have.
     """
     ours, theirs = _sections(merged), _sections(part)
     columns = {key: column for column, key in enumerate(in_use(ours.keys), 1)}
@@ -350,7 +352,7 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
             for first in (LINEAR, LINEAR + SHARED):
                 moved[first + k] = first + row if row < SHARED else -1
     plain = np.arange(PLAIN)
-    if any(column != place for column, place in moved.items()):  # what is not in use has no place
+    if any(column != place for column, place in moved.items()):  # unused columns have no place
         plain[:] = -1
         plain[list(moved)] = list(moved.values())
     places = np.arange(ours.width)
@@ -363,23 +365,23 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
 
 
 def _places(part: StreamingLearner, merged: StreamingLearner) -> tuple[list[int], Unit]:
-    """Return where the outputs of a part go, and the unit of its targets."""
+    """Return the merged learner's output for each output of a part, and the unit of the part's targets."""
     codec = merged._codec
     return part._codec.label_codes_in(codec)[: part._outputs], part._codec.unit_in(codec)
 
 
 @check_mergeable.register
 def _check_closed(model: StreamingLearner, name: str) -> None:
-    """Raise a ValueError if the learner forgot how well it knows its coefficients."""
+    """Raise a ValueError if the learner has lost the information matrix of its least squares."""
     if any(_is_closed(expert) for expert in model._experts):
         raise ValueError(
-            f"{name} was closed, and does not know any more how well it knows its coefficients; "
+            f"{name} was closed, and has no information matrix of its coefficients any more; "
             "merge models as they were before closed()"
         )
 
 
 def _is_closed(expert: Expert) -> bool:
-    """Return whether least squares have coefficients, and no knowledge of how well these are known."""
+    """Return whether least squares have coefficients but no information matrix."""
     return isinstance(expert, LeastSquares) and not len(expert.joined) and bool(expert.coefficients.any())
 
 
@@ -399,8 +401,8 @@ def _check_maps(first: StreamingLearner, models: Sequence[StreamingLearner], cal
             shared = min(len(numbers), len(model._codec.inputs.numbers))
             if numbers[:shared] != list(model._codec.inputs.numbers)[:shared]:
                 raise ValueError(
-                    f"{name} met its numbers in another order than {called[0]}, and "
-                    f"{ours['directions']} directions are tied to their positions; use directions='keyed'"
+                    f"{name} learned its numbers in another order than {called[0]}, and "
+                    f"{ours['directions']} directions depend on their positions; use directions='keyed'"
                 )
 
 

@@ -1,21 +1,22 @@
-"""The mixture: which experts stand on which columns of one map.
+"""The mixture: the experts of ``Kernel…`` learners, and the columns of the map that each of them uses.
 
-The right gain, scale, loss, memory and order of a learner differ between streams by factors of a hundred, and
-features cost more than experts. So one map feeds them all:
+The best gain, scale, loss, memory and order differ between streams by factors of a hundred, and features cost
+more than experts. So all experts share one map:
 
-* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine ones and on both; on features
-  with the memory of labels; and on inputs alone. Numbers are followed on everything, too; classes are asked
-  for by their margin, on features under learned relevance too, and once by the squared loss;
-* one whose gain falls as events come (squared loss);
-* recursive least squares on inputs and memory of labels, once forgetting nothing and once with a factor of
-  0.998, for classes by the logistic loss; and on each of two blocks of features under learned relevance, with
-  inputs and memory beside them, beginning anew when the error rises;
+* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine features and on both; on
+  features and the label memory; and on inputs alone. For numbers there is one on all columns, too. For
+  classes their loss is the margin loss; there are two more on each block of features under learned relevance,
+  and one with the squared loss;
+* one projection whose gain falls with the number of events (squared loss);
+* recursive least squares on inputs and label memory, once without forgetting and once with a factor of 0.998,
+  for classes with the logistic loss; and on each of two blocks of features under learned relevance, together
+  with inputs and label memory. The latter restart when their error rises;
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
-* the label that came last, and how often each class came.
+* the last label, and for classes their frequencies.
 
-On some stream each of them is the best; what they say is weighed by :mod:`streamk.combining.stacking`.
-For numbers, one more expert learns the size of errors, for intervals; it has no weight in predictions.
+Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights. For numbers,
+one more expert learns the size of errors, for intervals; it has no weight in predictions.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ RELEVANT = "first block under relevance", "second block under relevance"
 
 
 def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[str, Expert]:
-    """Return the experts by name, those of one rule side by side."""
+    """Return the experts by name, grouped by update rule."""
     kind = "class" if classes else "number"
     squared = CODES[kind, "squared"]
     loss = CODES["class", "margin"] if classes else squared
@@ -57,7 +58,7 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
         "inputs and labels": slice(0, PLAIN),
     }
     relevant = {name: sections.columns_of_part(1 + part) for part, name in enumerate(RELEVANT)}
-    columns |= {name: slice(at.start + PLAIN, at.stop) for name, at in relevant.items()}
+    columns |= {name: slice(part.start + PLAIN, part.stop) for name, part in relevant.items()}
     gains: dict[str, tuple[float, ...]] = {"fine": (0.3,), "inputs": (0.1,)}
     if classes:
         gains |= {"coarse": (1.0, 0.1), **dict.fromkeys(RELEVANT, (1.0, 0.1))}
@@ -81,8 +82,8 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
         experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
         )
-    for name, at in relevant.items():
-        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, at, amplitude, watch=True)
+    for name, part in relevant.items():
+        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, part, amplitude, watch=True)
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if label_memory:
@@ -93,5 +94,5 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
 
 
 def error_scale(response: Array) -> Expert:
-    """Return the expert for the size of errors, which stands after those that are weighed."""
+    """Return the expert for the size of errors, which comes after the experts with weights."""
     return ErrorScale(CODES["number", "squared"], _SMOOTH, response)

@@ -1,14 +1,15 @@
-"""What a learner knew when it was asked, if labels come late.
+"""Earlier parameters of a learner, for labels that come late.
 
-The label of an event arrives ``delay`` events after it was asked for. By then experts have learned from its
-neighbours, and say of it what they could not have said before; a combiner that learned from that would trust
-them far too much. So it learns from what experts say with the coefficients of that time, and weighs its sets
-of weights by what they said with the weights of that time.
+The label of an event arrives ``delay`` events after its prediction. By then the experts have learned from the
+events around it, and predict it better than they could at request time; a combiner that learned from these
+outputs would give the experts far too much weight. So the combiner learns from outputs computed with earlier
+coefficients, and updates the shares of its sets of weights by predictions with earlier weights.
 
-Copies are taken every quarter of the delay, so what is used is between one delay and one and a half old. When
-a block of features begins anew, what its experts said before is lost. Their old coefficients then say nothing
-of use, and so the combiner waits until the new block has been seen to be right. With silence in
-their place it would trust the new block like the old one (log loss on Elec2, delay 1,000: 0.57, and 0.50 so).
+Coefficients and weights are copied every quarter of the delay, so those used are between one delay and one
+and a half old. When a block of features restarts, its earlier outputs are lost: the copied coefficients
+belong to other features and predict nothing useful. The combiner therefore trusts the new block only after
+the block has predicted well. With zeros in place of the copies, the combiner would trust the new block like
+the old one (log loss on Elec2 with a delay of 1,000: 0.57 instead of 0.50).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Live = Sequence[AnyArray]
 
 
 class ParameterHistory:
-    """Copies of some arrays as they were ``delay`` events ago or a little earlier.
+    """Copies of arrays, ``delay`` events old or a little older.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class ParameterHistory:
     period
         Events between two copies.
     arrays : list
-        What the arrays were when the event that is learned next was asked for.
+        The arrays at the time when the event that is learned next was predicted.
     """
 
     def __init__(self, delay: int) -> None:
@@ -49,7 +50,7 @@ class ParameterHistory:
         self._taken = 0
 
     def begin(self, live: Live, events: int) -> None:
-        """Take arrays as what they have been for long, after so many events."""
+        """Fill all copies with the live arrays, after so many events."""
         self.arrays = [_copy(array) for array in live]
         self._copies = [np.array([array] * self._count) for array in live]
         self._taken = events // self.period
@@ -64,26 +65,26 @@ class ParameterHistory:
                 self._copies[k] = padded(self._copies[k], (self._count, *array.shape))
 
     def until(self, events: float) -> float:
-        """Return after how many more events copies are due."""
+        """Return the number of events until copies are due."""
         return self.period - events % self.period
 
     def record(self, live: Live, events: int) -> None:
-        """Copy the live arrays after so many events, if that is due and not done yet."""
+        """Copy the live arrays after so many events, if a copy is due and not taken yet."""
         number, more = divmod(events, self.period)
         if more or number == self._taken:
             return
         self._taken, oldest = number, number % self._count
-        for array, asked, copies in zip(live, self.arrays, self._copies, strict=True):
-            asked[:] = copies[oldest]
+        for array, earlier, copies in zip(live, self.arrays, self._copies, strict=True):
+            earlier[:] = copies[oldest]
             copies[oldest] = array
 
     def state_dict(self, live: Live) -> Arrays:
-        """Return the arrays that a model file keeps: none if all is as it is now."""
-        if all((asked == now).all() and (copies == now).all() for asked, copies, now in self._with(live)):
+        """Return the arrays to store in a model file: none if all copies equal the live arrays."""
+        if all((earlier == now).all() and (copies == now).all() for earlier, copies, now in self._with(live)):
             return {}
         found: Arrays = {}
-        for k, (asked, copies, _) in enumerate(self._with(live)):
-            whole = np.concatenate([asked[None], copies])
+        for k, (earlier, copies, _) in enumerate(self._with(live)):
+            whole = np.concatenate([earlier[None], copies])
             used = used_columns(whole)
             found |= {f"asked{k}.values": whole[..., used], f"asked{k}.used": used}
         return found
@@ -92,7 +93,7 @@ class ParameterHistory:
         return zip(self.arrays, self._copies, live, strict=True)
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
-        """Take the arrays of a model file; without any, the live arrays."""
+        """Load the arrays of a model file; without any, copy the live arrays."""
         self.begin(live, events)
         for k, now in enumerate(live if "asked0.values" in arrays else ()):
             like = np.empty((1 + self._count, *now.shape), dtype=now.dtype)

@@ -1,22 +1,23 @@
-"""Rows outside the loop over events: their columns, what every expert says of them, and the predictions.
+"""Refitting of a merged learner whose parts have different relevance, on the events that the parts sampled.
 
-**Blocks under relevance of a merged learner, fitted to the events that its parts have sampled.**
-
-Learners that began apart have different relevance, so their blocks hold different features, and least squares
-on them do not add up. But their relevance does, and so the blocks of the merged learner are put under the
-relevance of all events. Least squares are then fitted on the pooled samples
-(:mod:`streamk.features.sample`), twice: to the targets ``z``, and to what the parts predict, of every event
-the mean of those that have not learned it. What is used is the mixture of the two that errs least::
+Learners trained separately have different relevance, so their blocks under relevance hold different features,
+and the information of least squares on them does not add up. The moments behind their relevance do add up, so
+the blocks of the merged learner use the relevance of all events. Least squares on them are fitted to the
+pooled samples (:mod:`streamk.features.sample`) twice: to the targets ``z``, and to the predictions of the
+parts, for each event the mean over the parts that have not learned it. The fit used is the mixture of the two
+with the least squared error::
 
     α = τ α_z + (1 − τ) α_p          τ minimises Σ w (z − τ φᵀα_z − (1 − τ) φᵀα_p)²
 
-where ``φᵀα_z`` is the prediction of an event without its own target (leave one out). Many events for few
-sampled ones speak for the parts, few for the targets. The combiner then learns its weights from predictions
-of experts that have not learned the events, or it would trust those that remember them.
-Blocks grow if the errors that it finds ask for it.
+where ``φᵀα_z`` is the prediction of an event without its own target (leave-one-out). The more events the
+parts have learned for each sampled one, the smaller ``τ`` is. The combiner then learns its weights from
+outputs of experts that have not learned the events; otherwise it would prefer experts that memorise events.
+If the resulting errors show that more features pay, the blocks grow and are fitted again.
 
-Rows are put in the order of a hash of what they hold, so that no result depends on the order of the parts but
-by rounding.
+Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
+
+:func:`answers` and :func:`columns_of` compute expert outputs, predictions and columns of rows outside the
+loop over events, with given label memory.
 """
 
 from __future__ import annotations
@@ -47,16 +48,16 @@ from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
 from streamk.learners.handles import unowned
-from streamk.learners.kernel_loop import DONE, LACKING, adapt_many, count_all, evaluate_all
+from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, count_all, evaluate_all
 from streamk.threads import one_blas_thread
 
-_ROWS = 256  # whose columns are in memory at once, if they are not asked for
+_ROWS = 256  # whose columns are in memory at once, where only outputs are returned
 
 
 def answers(model: Any, rows: Rows, labels: Floats) -> tuple[Floats, Array]:
-    """Return what a learner with sections makes of rows, with the label memory as it is given.
+    """Return the outputs ``(E, 2, n, K)`` of all experts for rows, and the predictions ``(n, K)``.
 
-    The outputs ``(E, 2, n, K)`` of all experts, and the predictions ``(n, K)``.
+    The learner has sections; ``labels`` is the label memory of each row.
     """
     out = np.zeros((len(labels), model._outputs))
     found = [_fill(model, rows.select(part), labels[part], out[part])[1] for part in slices(len(out), _ROWS)]
@@ -74,7 +75,7 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
     outputs: Floats = np.zeros((len(model._experts), 2, *out.shape), dtype=np.float32)
     labels = np.ascontiguousarray(labels)
     while (code := _answer_rows(model._handles_of(e)[1], rows, labels, phi, outputs, out)) != DONE:
-        e.make_room(LACKING - code)
+        e.make_room(TOO_SMALL - code)
     return phi, outputs
 
 
@@ -86,7 +87,7 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
     n, w = rows.values.shape
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
-        return LACKING - room
+        return TOO_SMALL - room
     kinds = coding.exponents.shape[0] * inputs_for(sections)
     inputs, found = np.empty((kinds, 1, w), dtype=np.float32), np.empty((1, w), dtype=np.uint64)
     of, widths = np.empty((1, w), dtype=np.int32), np.empty(1, dtype=np.int64)
@@ -116,8 +117,8 @@ _MOST = 4096  # events that blocks are fitted to
 class Pool(NamedTuple):
     """Sampled events of all parts, in terms of the merged learner.
 
-    ``source`` is the part that each is from, ``weights`` those of events in a fit, ``1`` in the mean;
-    ``wanted`` ``(n, K)`` the targets, as experts see them.
+    ``source`` is the index of the part that each event comes from, ``weights`` the weights of events in a
+    fit, with mean 1; ``wanted`` ``(n, K)`` the targets of the experts.
     """
 
     events: Sampled
@@ -127,7 +128,7 @@ class Pool(NamedTuple):
 
 
 def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns) -> Pool:
-    """Return as many events of every part, and the same of its sample, in an order of their own."""
+    """Return equally many sampled events of every part, those with the first hashes, sorted by hash."""
     sampled, sources, weights = [], [], []
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         own = part._map.sections.sample.events()
@@ -148,7 +149,7 @@ def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: 
 
 
 def share_sample(merged: Any, pool: Pool, shares: Sequence[float]) -> None:
-    """Give the merged learner a sample of its own: of every part as many as its share."""
+    """Give the merged learner a sample with events of every part in proportion to its share."""
     chosen = [
         np.flatnonzero(pool.source == k)[: int(np.ceil(share * EVENTS))] for k, share in enumerate(shares)
     ]
@@ -161,16 +162,17 @@ def refit(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: C
     sections = merged._map.sections
     whole = sum(share for part, share in zip(parts, shares, strict=True) if _better_kind(part) == WHOLE)
     sections.pool(whole >= 0.5, float(merged._combiner.losses.min()))
-    taught, outputs = _taught(merged, parts, shares, columns, pool)
-    _fit(merged, pool, taught, outputs)
+    of_parts, outputs = _predict_held_out(merged, parts, shares, columns, pool)
+    _fit(merged, pool, of_parts, outputs)
     if merged._grows():
-        _fit(merged, pool, taught, outputs)
+        _fit(merged, pool, of_parts, outputs)
 
 
-def _fit(merged: Any, pool: Pool, taught: Array, outputs: Floats) -> None:
-    """Fit both blocks to the targets and to what is ``taught``, and then the combiner.
+def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
+    """Fit both blocks to the targets and to the predictions ``of_parts``, and then the combiner.
 
-    ``outputs`` are those of experts that have not learned the events; of the blocks, they are replaced.
+    ``outputs`` are those of experts that have not learned the events; the outputs of experts on the blocks
+    are replaced.
     """
     sections, combiner, n = merged._map.sections, merged._combiner, len(pool.source)
     for block in range(BLOCKS):
@@ -180,19 +182,19 @@ def _fit(merged: Any, pool: Pool, taught: Array, outputs: Floats) -> None:
     merged._arguments = None
     phi = columns_of(merged, pool.events.rows, pool.events.labels)
     for block in range(BLOCKS):
-        at = sections.columns_of_part(1 + block)
-        mine = [k for k, expert in enumerate(merged._experts) if expert.within(at)]
+        part = sections.columns_of_part(1 + block)
+        mine = [k for k, expert in enumerate(merged._experts) if expert.within(part)]
         least = next(k for k in mine if isinstance(merged._experts[k], LeastSquares))
         expert = merged._experts[least]
-        said = _fit_least_squares(expert, phi[:, at], pool, taught, merged.events)
-        honest = said - phi[:, at].astype(np.float64) @ expert.coefficients[0].T.astype(np.float64)
-        outputs[least] = said
+        held_out = _fit_least_squares(expert, phi[:, part], pool, of_parts, merged.events)
+        correction = held_out - phi[:, part].astype(np.float64) @ expert.coefficients[0].T.astype(np.float64)
+        outputs[least] = held_out
         for k in mine:
             other = merged._experts[k]
-            if k != least:  # those that project begin with the coefficients of least squares
-                own = slice(other.first - at.start, other.first - at.start + other.coefficients.shape[2])
+            if k != least:  # projections start with the coefficients of least squares
+                own = slice(other.first - part.start, other.first - part.start + other.coefficients.shape[2])
                 other.coefficients[:] = expert.coefficients[:, :, own]
-                outputs[k] = phi[:, at][:, own] @ other.coefficients[0].T + honest
+                outputs[k] = phi[:, part][:, own] @ other.coefficients[0].T + correction
     combiner.restart()
     coding, _, _, _, record = merged._all_but_rows(merged._map)
     targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
@@ -202,45 +204,49 @@ def _fit(merged: Any, pool: Pool, taught: Array, outputs: Floats) -> None:
     merged._arguments = None
 
 
-def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, taught: Array, events: int) -> Array:
+def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, of_parts: Array, events: int) -> Array:
     """Fit an expert; return its predictions ``(n, K)``, each without the target of its own event."""
     joined = np.flatnonzero(phi.any(axis=0))
     rows = phi[:, joined].astype(np.float64)
-    heavy, penalty = rows * pool.weights[:, None], expert.penalty * np.eye(len(joined))
+    weighted, penalty = rows * pool.weights[:, None], expert.penalty * np.eye(len(joined))
     with one_blas_thread():
-        known = rows.T @ heavy
-        factor = cho_factor(known + penalty, lower=True)
-        goals = np.concatenate([pool.wanted, taught], axis=1)
-        found = cho_solve(factor, heavy.T @ goals)
-        levers = np.minimum((heavy * cho_solve(factor, rows.T).T).sum(axis=1), 0.99)
-        by_targets, by_parts = np.split(rows @ found, 2, axis=1)
-    by_targets = pool.wanted - (pool.wanted - by_targets) / (1.0 - levers[:, None])
-    apart = by_targets - by_parts
-    square = float((pool.weights @ apart**2).sum())
+        gram = rows.T @ weighted
+        factor = cho_factor(gram + penalty, lower=True)
+        goals = np.concatenate([pool.wanted, of_parts], axis=1)
+        solutions = cho_solve(factor, weighted.T @ goals)
+        leverage = np.minimum((weighted * cho_solve(factor, rows.T).T).sum(axis=1), 0.99)
+        by_targets, by_parts = np.split(rows @ solutions, 2, axis=1)
+    by_targets = pool.wanted - (pool.wanted - by_targets) / (1.0 - leverage[:, None])
+    difference = by_targets - by_parts
+    square = float((pool.weights @ difference**2).sum())
     tau = 0.0
     if square > 0.0:
-        tau = float(np.clip((pool.weights @ ((pool.wanted - by_parts) * apart)).sum() / square, 0.0, 1.0))
-    weights = (tau * found[:, : len(found[0]) // 2] + (1.0 - tau) * found[:, len(found[0]) // 2 :]).T
+        product = float((pool.weights @ ((pool.wanted - by_parts) * difference)).sum())
+        tau = float(np.clip(product / square, 0.0, 1.0))
+    from_targets, from_parts = np.split(solutions, 2, axis=1)
+    weights = (tau * from_targets + (1.0 - tau) * from_parts).T
     counted = tau * len(phi) + (1.0 - tau) * max(events, len(phi))
-    expert.become(joined, counted / len(phi) * known + penalty, weights, counted)
-    return np.asarray(by_parts + tau * apart)
+    expert.become(joined, counted / len(phi) * gram + penalty, weights, counted)
+    return np.asarray(by_parts + tau * difference)
 
 
-def _taught(
+def _predict_held_out(
     merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns, pool: Pool
 ) -> tuple[Array, Floats]:
-    """Return predictions and outputs of experts: the means of parts that have not learned an event."""
+    """Return for each event predictions and expert outputs, as means over the parts without that event."""
     total, weight = np.zeros_like(pool.wanted), np.zeros((len(pool.source), 1))
     outputs, weighed = np.zeros((len(merged._experts), 2, *total.shape)), len(merged._combiner.losses)
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         others, (codes, unit) = np.flatnonzero(pool.source != k), places
         events = _as_theirs(pool.events.select(others), part, merged, places)
-        found, said = answers(part, events.rows, events.labels)
-        at = others[:, None], np.array(codes)
+        found, predicted = answers(part, events.rows, events.labels)
+        cells = others[:, None], np.array(codes)
         scaled = found[..., : len(codes)] * unit.scale + unit.offset
         scaled[weighed:] = found[weighed:, ..., : len(codes)]  # the size of errors, which is relative
-        outputs[:, :, *at] += share * scaled
-        total[at] += share * (said[:, : len(codes)] if merged._classifies else _standard(merged, said))
+        outputs[:, :, *cells] += share * scaled
+        total[cells] += share * (
+            predicted[:, : len(codes)] if merged._classifies else _standard(merged, predicted)
+        )
         weight[others] += share
     return total / weight, (outputs / weight).astype(np.float32)
 
@@ -257,13 +263,13 @@ def _standard(merged: Any, values: Array) -> Array:
 
 
 def _better_kind(part: Any) -> int:
-    """Return the kind of the block under relevance that errs less."""
+    """Return the kind of the block under relevance with the smaller error."""
     kinds = part._map.sections.kinds
     return int(kinds[int(np.argmin(part._relevant_losses()))])
 
 
 def _order(events: Sampled) -> Places:
-    """Return the order of a hash of what events hold."""
+    """Return the order of events by a hash of their content."""
     rows = events.rows
     keys = np.broadcast_to(rows.keys, rows.values.shape)
     hashes = [
@@ -305,7 +311,7 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
 
 
 def _in_slots(rows: Rows, before: Inputs, after: Inputs) -> Rows:
-    """Return rows whose numbers stand in other slots, with other transforms; those without one are absent."""
+    """Return rows in the slots and transforms of other inputs; numbers without a slot there are absent."""
     places = np.full(max(before.numbers.values(), default=-1) + 1, UNSCALED, dtype=np.int32)
     for name, slot in before.numbers.items():
         places[slot] = after.numbers.get(name, UNSCALED)

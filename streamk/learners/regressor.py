@@ -1,4 +1,4 @@
-"""The river face of a regressor: numbers in, numbers out."""
+"""River's methods of a regressor: numbers in, numbers out."""
 
 from __future__ import annotations
 

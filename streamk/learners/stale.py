@@ -1,18 +1,18 @@
-"""Predictions without new labels: how far experts that have stopped learning can be trusted.
+"""Stale experts: weights and intervals for predictions while no labels come.
 
-The weights of a combiner are those of experts that have just learned the event before. Where no labels come,
-the experts stand still, the label memory says nothing, and those weights are wrong: on the last quarter of
-Elec2 log loss was 4.4. So a second combiner learns what to expect of experts that stand still. After 64,
-128, 256, 512 events, and then after every 1,024, their coefficients are copied; at one event in 16, drawn at
-random, it learns from what the copies predict, with the label memory at its running mean. Two of its sets of
-weights begin as equal ones; the third takes the weights of the first combiner with every copy. It has
-intervals of its own, which are as wide as the errors of the copies.
+A combiner's weights suit experts that have just learned the previous event. Where no labels come, the
+experts no longer change, the label memory is out of date, and those weights are wrong: on the last quarter of
+Elec2 log loss was 4.4. So a second combiner learns weights for *stale* experts. Their coefficients are copied
+after 64, 128, 256, 512 events, and then after every 1,024; at one event in 16, drawn at random, the second
+combiner learns from the outputs of the copies, with the label memory at its running mean. Two of its sets of
+weights start equal; the third is set to the weights of the first combiner at every copy. It has intervals of
+its own, as wide as the errors of the copies.
 
-Events that have no label make experts stand still, too. While ``a`` of them, more than 16, have come since
-the last label, a prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner, ``g`` of the second,
-with the experts as they are. After so many events the two err alike on Elec2.
+Experts also become stale while events have no label. If ``a > 16`` events have come since the last label, the
+prediction is ``f + (1 − 16/a)(g − f)``: ``f`` of the first combiner and ``g`` of the second, both with the
+present experts. After 16 events the two have equal errors on Elec2.
 
-When a block of features starts again, its copied coefficients mean nothing any more, and the second combiner
+When a block of features restarts, its copied coefficients belong to other features, and the second combiner
 waits for the next copies.
 """
 
@@ -35,7 +35,7 @@ from streamk.features.lanes import aligned
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
 _PENALTY = 100.0  # of a squared weight: few events are learned, and they resemble each other
-_FOLLOWED = 0.01  # share that the weights for fresh labels begin with
+_FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _TRUSTED = 16.0  # events without a label before predictions change
 _UNKNOWN = -1.0
@@ -43,7 +43,7 @@ Live = Sequence[AnyArray]
 
 
 class StaleExperts:
-    """Copies of coefficients, and the combiner of what they predict.
+    """Copies of coefficients, and the combiner of their outputs.
 
     Parameters
     ----------
@@ -53,11 +53,11 @@ class StaleExperts:
     Attributes
     ----------
     combiner
-        Its weights are those for experts that stand still.
+        The combiner with weights for stale experts.
     arrays : list
-        Coefficients as they were when they were copied last.
+        The coefficients at the last copy.
     since
-        The event count at that moment, −1 while there are no copies of use.
+        The event count at the last copy, −1 while there is no usable copy.
     """
 
     def __init__(self, experts: int, classes: bool, logits: Sequence[bool]) -> None:
@@ -75,20 +75,20 @@ class StaleExperts:
         return RARELY if self.since >= 0.0 else 0
 
     def unlabelled(self, events: int) -> int:
-        """Return how many events without a label came after the last of so many that were learned."""
+        """Return the number of events without a label since the last of ``events`` learned ones."""
         return self._unlabelled if self._at == events else 0
 
     def count_unlabelled(self, count: int, events: int) -> None:
-        """Let ``count`` events without a label have come after the last of so many that were learned."""
+        """Set the number of events without a label since the last of ``events`` learned ones."""
         self._unlabelled, self._at = count, events
 
     def share(self, unlabelled: int | Integers) -> Array:
-        """Return the part of a prediction that is this combiner's, after so many events without a label."""
+        """Return the share of this combiner in a prediction, after so many events without a label."""
         trusted = not self.combiner.has_learned
         return np.where(trusted, 0.0, 1.0 - _TRUSTED / np.maximum(unlabelled, _TRUSTED))
 
     def until(self, events: float) -> float:
-        """Return after how many more events copies are due."""
+        """Return the number of events until copies are due."""
         period = _period(events)
         return period - events % period
 
@@ -117,7 +117,7 @@ class StaleExperts:
         return waited
 
     def state_dict(self, events: int) -> Arrays:
-        """Return the arrays that a model file keeps; none before the first copies."""
+        """Return the arrays to store in a model file; none before the first copies."""
         unlabelled = self.unlabelled(events)
         waiting = {"stale.unlabelled": np.array([unlabelled])} if unlabelled else {}
         if not self.combiner.has_learned and self.since < 0.0:
@@ -131,7 +131,7 @@ class StaleExperts:
         return found
 
     def load_state_dict(self, arrays: Arrays, live: Live, events: int) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         self.arrays = []
         self.grow(live)
         if "stale.unlabelled" in arrays:
@@ -157,14 +157,14 @@ class StaleExperts:
 
 
 def _period(events: float) -> float:
-    """Return how many events lie between copies: of early ones as many as came before, at least 64."""
+    """Return the number of events between copies: the largest power of two so far, from 64 to 1,024."""
     return min(max(2.0 ** math.floor(math.log2(max(events, 1.0))), FIRST), PERIOD)
 
 
 def unlabelled_before(unlabelled: NDArray[np.bool_], learned: NDArray[np.bool_], count: int) -> Integers:
-    """Return for ``n`` rows, and after them, how many events without a label came since the last learned.
+    """Return how many events without a label came since the last learned one, before each row and at the end.
 
-    ``count`` is that before the first, and the result has ``n + 1`` numbers.
+    ``count`` is the number before the first row; for ``n`` rows the result has ``n + 1`` numbers.
     """
     counts = count + np.concatenate([[0], np.cumsum(unlabelled)])
     at_last = np.maximum.accumulate(np.concatenate([[0], np.where(learned, counts[1:], 0)]))

@@ -36,8 +36,8 @@ from streamk.features.sections import Sections
 from streamk.learners.handles import ModelView, make_handle
 from streamk.learners.kernel_loop import (
     DONE,
-    LACKING,
     OVERFLOWED,
+    TOO_SMALL,
     adapt_many,
     combine_many,
     observe_block,
@@ -81,7 +81,7 @@ class StreamingLearner(Learner):
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
     _is_frozen = False
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
-    _handles: Any = None  # of these, and of what was known when events were asked for
+    _handles: Any = None  # of these, and of the parameters at prediction time
     _entry: Any = None  # the compiled loop for arguments of these types
     _goal: Array
     _out: Array
@@ -104,26 +104,26 @@ class StreamingLearner(Learner):
         delay: int = 0,
         records: bool = False,
     ) -> None:
-        """Begin with what knows nothing.
+        """Initialise the untrained learner.
 
         Parameters
         ----------
         experts
-            At least one; those of one rule stand side by side.
+            At least one, grouped by update rule.
         growth
             The schedule of features.
         together, gathers
-            Events learned at a time, and whether they wait for one another even if it is one.
+            Events of a block, and whether events wait for their block even if it is a single event.
         memory
             Events after which scales forget; None never does.
         combiner
-            Of their outputs; by default calibrated for the first one's loss, or their mean.
+            Of expert outputs; by default a calibration for the loss of the first expert, or the mean.
         label_memory
             Whether labels are inputs.
         delay
-            How many events late they come.
+            How many events late labels come.
         records
-            Whether values of categories that were never learned are left out.
+            Whether values of categories that were never learned are skipped.
         """
         kernels = kernels_of(self.kernel)
         largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
@@ -160,7 +160,7 @@ class StreamingLearner(Learner):
         return None
 
     def _grow(self, outputs: int, features: int) -> None:
-        """Make room for outputs and features, everywhere."""
+        """Resize the map, the experts and all copies for so many outputs and features."""
         assert self._map is not None
         self._map.grow(features)
         self._map.follow(outputs)
@@ -173,7 +173,7 @@ class StreamingLearner(Learner):
             self._stale.grow(self._coefficients())
 
     def _live(self) -> list[AnyArray]:
-        """Return the arrays that must be known as they were, if labels come late."""
+        """Return the arrays to copy in the parameter history, if labels come late."""
         return [*self._coefficients(), *self._combiner.live]
 
     def _coefficients(self) -> list[AnyArray]:
@@ -182,7 +182,7 @@ class StreamingLearner(Learner):
 
     @property
     def _outputs(self) -> int:
-        """Outputs that there is room for."""
+        """The number of outputs that coefficients have."""
         return int(self._experts[0].coefficients.shape[1])
 
     @property
@@ -211,7 +211,7 @@ class StreamingLearner(Learner):
         return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
-        """Learn one event whose target has been checked; nothing changes if ``x`` is refused."""
+        """Learn one event whose target has been checked; nothing changes if ``x`` is invalid."""
         if self._is_frozen:
             self._check_learns()
         if self._gathers:
@@ -268,7 +268,7 @@ class StreamingLearner(Learner):
             self._learn_rows(piece, goals, learned, out[part])
 
     def _learn_rows(self, rows: Rows, goal: Array, learned: Places, out: Array) -> None:
-        """Learn rows one by one, cut where something is due; ``learned`` are those with weight."""
+        """Learn rows one by one, in runs up to the next block or copy; ``learned`` are those with weight."""
         start, done, growth = 0, 0.0, self._growth
         while start < goal.shape[1]:
             stop, given = goal.shape[1], out
@@ -290,7 +290,7 @@ class StreamingLearner(Learner):
             start = stop
 
     def _predict_rows(self, rows: Rows, out: Array) -> None:
-        """Fill ``out`` with predictions: by matrix products if blocks learn from frequencies in a table."""
+        """Fill ``out`` with predictions, by matrix products for learners of blocks with a frequency table."""
         e = self._map
         if e is None:
             return
@@ -316,7 +316,7 @@ class StreamingLearner(Learner):
             on_threads(work, slices(len(out), _ROWS))
 
     def _gather(self, rows: Rows, goal: Array, out: Array | None) -> None:
-        """Cut rows into blocks by count: predict each part, add it, learn when the block is full."""
+        """Cut rows into blocks: predict the rows of each part, add them, learn each full block."""
         start, count = 0, goal.shape[1]
         while start < count:
             stop = min(count, start + self._together - len(self._pending))
@@ -335,15 +335,15 @@ class StreamingLearner(Learner):
     def flush(self) -> None:
         """Learn the events that wait for their block to fill, as one shorter block.
 
-        Inputs and targets are scaled by the statistics of the blocks before this one; the first block by its
-        own, for want of any.
+        Inputs and targets are scaled by the statistics of the blocks before this one, those of the first
+        block by its own.
         """
         if len(self._pending):
             with one_blas_thread():
                 self._learn_block(None)
 
     def _learn_block(self, out: Array | None) -> None:
-        """Learn the events that wait; fill ``out`` with predictions made from the same look at them."""
+        """Learn the waiting events; fill ``out`` with predictions from the same features."""
         rows, goal = self._pending.pop()
         targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
         codec = self._codec
@@ -385,9 +385,9 @@ class StreamingLearner(Learner):
         return self._map is not None
 
     def _ready(self, rows: Rows, outputs: int, opens: bool = True) -> FeatureMap:
-        """Return the map, made on the first event that is learned, with room for ``outputs``.
+        """Return the map, made at the first event that is learned, after resizing to ``outputs``.
 
-        A block of features that is due is opened if ``opens``.
+        If ``opens``, a block of features that is due is opened.
         """
         made = self._map
         if made is None:
@@ -414,7 +414,7 @@ class StreamingLearner(Learner):
             self._arguments = None
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
-        """Return codec, source, map, experts and combiner as compiled code sees them."""
+        """Return the records of codec, source, map, experts and combiner for compiled code."""
         found = self._arguments
         if (
             found is None
@@ -432,16 +432,14 @@ class StreamingLearner(Learner):
         return found
 
     def _handles_of(self, e: FeatureMap) -> Any:
-        """Return whether labels come late, and handles of these as they are, as when asked, and as copied."""
+        """Return whether labels come late, and handles of present, earlier and copied parameters."""
         coding, source, features, groups, combiner = self._all_but_rows(e)
         if self._handles is None:
             now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
             if self._history is not None:
-                earlier = iter(self._history.arrays)
-                of_then = _with_coefficients(groups, earlier)
-                before = _handle_of(
-                    e, coding, source, features, of_then, self._combiner.before(list(earlier))
-                )
+                arrays = iter(self._history.arrays)
+                earlier = _with_coefficients(groups, arrays)
+                before = _handle_of(e, coding, source, features, earlier, self._combiner.before(list(arrays)))
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
@@ -449,7 +447,7 @@ class StreamingLearner(Learner):
         return self._handles
 
     def _learned(self) -> None:
-        """Keep what is known now, if it will be asked for."""
+        """Copy parameters for late labels and for stale experts, if copies are due."""
         if self._history is not None:
             self._history.record(self._live(), self.events)
         if self._stale is not None:
@@ -486,10 +484,10 @@ class StreamingLearner(Learner):
         weight: float = 1.0,
         out: Array | None = None,
     ) -> int:
-        """Run the compiled loop on one row; return −1, or the place of a value that cannot be taken.
+        """Run the compiled loop on one row; return −1, or the flat index of an invalid value.
 
-        The prediction is in ``out``, or in ``_out`` if there is none.
-        It is entered directly, since finding out the types of its arguments would take as long as an event.
+        The prediction is in ``out``, or in ``_out`` if there is none. The loop is called through its entry
+        point, since finding the types of its arguments would take as long as an event.
         """
         if e.slots is not None:
             self._cover(e, rows)
@@ -503,7 +501,7 @@ class StreamingLearner(Learner):
         if self._entry is None:
             everything = learning, late, rarely, rows, handle, before, stale, goal, given
             code = compiled(*everything)
-            # in a class, lest who walks a learner's objects to weigh them walks through Numba
+            # in a class, so that river's memory measurement of a learner does not traverse Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
@@ -528,7 +526,7 @@ class StreamingLearner(Learner):
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, encoded, goal, out)
 
-    def _run_standing(self, e: FeatureMap, rows: Rows, combiner: object, out: Array) -> None:
+    def _run_stale(self, e: FeatureMap, rows: Rows, combiner: object, out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
         coding, source, record, groups, _ = self._all_but_rows(e)
         if coding.memory is not None:
@@ -537,23 +535,23 @@ class StreamingLearner(Learner):
         transformed = self._codec.inputs.transform(rows)
         code = compiled(False, False, 0, transformed, handle, handle, handle, np.zeros((2, len(out))), out)
         if code != DONE and self._makes_room(e, code):
-            self._run_standing(e, rows, combiner, out)
+            self._run_stale(e, rows, combiner, out)
 
     def _makes_room(self, e: FeatureMap, code: int) -> bool:
-        """Let the frequency cache grow as the compiled loop wishes; return whether it must run again."""
-        e.make_room(LACKING - code if code < LACKING else 0)
+        """Enlarge the frequency cache as the compiled loop requested; return whether it must run again."""
+        e.make_room(TOO_SMALL - code if code < TOO_SMALL else 0)
         return code != OVERFLOWED
 
     def _cover(self, e: FeatureMap, rows: Rows) -> None:
-        """Open the slots that these rows have."""
+        """Extend a structured map to the slots of these rows."""
         if e.slots is not None:
             e.cover(len(self._codec.inputs.numbers) if self.scale_inputs else rows.most_slots())
 
     def averaged(self) -> Self:
         """Return a learner whose coefficients are this one's average, and which averages no more.
 
-        It predicts the same, is half the size or less, and can go on learning from the average; an open block
-        is opened again then.
+        It predicts the same, is half the size or less, and can continue learning from the average; an open
+        block is then opened again.
         """
         header, arrays = self._to_parts()
         if self.average:
@@ -565,16 +563,17 @@ class StreamingLearner(Learner):
     def closed(self) -> Self:
         """Return a learner that predicts the same, without the matrix of an open block, if it has one.
 
-        It is as small as its coefficients. If it learns on, it opens the block again, from where it stands.
+        It is as small as its coefficients. If it continues learning, it opens the block again and starts from
+        the present coefficients.
         """
         return self._copied(*self._to_parts())
 
     def frozen(self) -> Self:
         """Return the model to deploy where no labels come: it predicts, and does not learn.
 
-        It is as small as that of :meth:`closed`. A ``Kernel…`` learner weighs its experts as experts that
-        stand still, its label memory holds the mean, and its intervals are as wide as the errors of such
-        experts (:mod:`streamk.learners.stale`); others predict as they do.
+        It is as small as that of :meth:`closed`. A frozen ``Kernel…`` learner uses the weights and intervals
+        learned for stale experts (:mod:`streamk.learners.stale`), and the mean of its label memory; other
+        frozen learners predict as before.
 
         Examples
         --------
@@ -594,7 +593,7 @@ class StreamingLearner(Learner):
         return made
 
     def _freeze(self, learner: Self) -> None:
-        """Predict from now on without new labels, with what ``learner`` found of that."""
+        """Prepare for predictions without new labels, with the state that ``learner`` has for them."""
 
     def _check_learns(self) -> None:
         """Raise a ValueError if it is frozen."""
@@ -689,7 +688,7 @@ class StreamingLearner(Learner):
 
 
 def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: Any, combiner: Any) -> object:
-    """Return a handle of everything that the compiled loop takes beside rows."""
+    """Return a handle of all arguments of the compiled loop except rows."""
     sections = e.sections
     tests = None if sections is None or not sections.learned else sections.exchange_record
     experts = tuple(tuple(make_handle(expert) for expert in group) for group in groups)

@@ -1,15 +1,16 @@
-"""Heavy tails: inputs are transformed and errors limited once that is found.
+"""Heavy tails: detection in the sampled events, transforms of inputs, limits of errors.
 
-**Inputs.** After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds
-all events. Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the
-learner restarts: it learns the sampled events once more, transformed. After 1,000 events transforms stay as
-they are; inputs whose tails become heavy later get none.
+After 256 events, and again after 1,000, the sample (:mod:`streamk.features.sample`) still holds all events.
+Inputs with heavy tails in it get a transform (:mod:`streamk.encoding.transforms`), and the learner restarts:
+it learns the sampled events once more, transformed. Transforms are fixed after 1,000 events; inputs whose
+tails become heavy later get none.
 
-**Errors of numbers.** Whenever blocks of features are due (after 1,000 events, 2,000, 4,000, …), the sampled
-predictions show whether errors have heavy tails on *both* sides. Then the learner limits errors as it learns
-(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one side is heavy, as in amounts
-of money, limiting would move the mean. After 1,000 events the learner restarts here too, with targets within
-twice the range of the middle half beyond it: one target may have spoiled the unit of all.
+For numbers, the sampled predictions are checked whenever blocks of features are due (after 1,000 events,
+2,000, 4,000, …). If errors have heavy tails on *both* sides, the learner limits errors from then on
+(:mod:`streamk.combining.stacking`), which hardly moves the mean. Where only one tail is heavy, as for amounts
+of money, a limit would move the mean, so there is none. If limits begin after 1,000 events, the learner also
+restarts, with targets clipped to twice the interquartile range beyond the quartiles: a single target may have
+distorted the scale of all.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from streamk.features.sample import EVENTS as MOST
 from streamk.features.sample import Sampled
 from streamk.threads import one_blas_thread
 
-EARLY = 256  # events after which inputs are looked at first
-_GROUP = 64  # like predictions
-_HEAVY, _LIGHT = 7.0, 5.0  # of a tail: its percentile in quartiles; 3.4 of a normal one
+EARLY = 256  # events after which inputs are checked first
+_GROUP = 64  # events with similar predictions
+_HEAVY, _LIGHT = 7.0, 5.0  # of a tail: its 1 % quantile in quartiles; 3.4 for a normal variable
 _ENDS = 0.01, 0.5, 0.99
-_MATTERS = 0.25  # an error's percentile in that of predictions
-_SMALL = 0.05  # an error whose logarithm is not looked at closer
+_MATTERS = 0.25  # 1 % quantile of errors relative to that of predictions
+_SMALL = 0.05  # added to absolute errors before the logarithm
 _PENALTY = 10.0
 _FENCE = 2.0  # ranges of the middle half
 _WHOLE = 0.9  # of the events, that the sample must hold
 
 
 def look(learner: Any) -> None:
-    """Look at the sampled events of a default learner, and do what their tails ask for."""
+    """Check the tails of a default learner's sampled events; set transforms and limits of errors."""
     sections = learner._map.sections
     if sections is None or not sections.learned or len(sections.sample) < LEAST:
         return
@@ -60,7 +61,7 @@ def look(learner: Any) -> None:
 
 
 def restarted_since(learner: Any, base: Any) -> bool:
-    """Return whether a learner that has learned on from ``base`` has restarted since."""
+    """Return whether a learner that continues from ``base`` has restarted since."""
     now, before = learner._codec.inputs.transforms, base._codec.inputs.transforms
     if now.keys() != before.keys() or not all(now[name].is_same(before[name]) for name in now):
         return True
@@ -72,35 +73,36 @@ def restarted_since(learner: Any, base: Any) -> bool:
 def errors_are_heavy(sampled: Sampled, least: float) -> bool:
     """Return whether errors have heavy tails on both sides that the inputs do not explain.
 
-    Percentiles of scaled errors must be ``least`` times their quartiles, and those of errors a quarter of
-    those of predictions: smaller ones spoil little.
+    On both sides, the 1 % quantile of scaled errors must be more than ``least`` times as far from the median
+    as the quartile, and the 1 % quantile of errors more than a quarter as far from it as that of predictions:
+    smaller errors do little harm.
     """
-    said, came = sampled.said
-    errors = came - said
+    predicted, actual = sampled.said
+    errors = actual - predicted
     low, middle, high = np.quantile(errors, _ENDS)
-    lowest, median, highest = np.quantile(said, _ENDS)
+    lowest, median, highest = np.quantile(predicted, _ENDS)
     matters = high - middle > _MATTERS * (highest - median) and middle - low > _MATTERS * (median - lowest)
-    scaled = _scaled(errors, said, _sizes(sampled.rows))
+    scaled = _scaled(errors, predicted, _sizes(sampled.rows))
     lowest, low, middle, high, highest = np.quantile(scaled, (0.01, 0.25, 0.5, 0.75, 0.99))
     above, below = highest - middle > least * (high - middle), middle - lowest > least * (middle - low)
     return bool(matters and low < middle < high and above and below)
 
 
-def _scaled(errors: Array, said: Array, sizes: Array) -> Array:
-    """Return errors divided by how large they are where predictions and ``sizes`` of inputs are like these.
+def _scaled(errors: Array, predicted: Array, sizes: Array) -> Array:
+    """Return errors divided by their expected size for such predictions and such ``sizes`` of inputs.
 
-    Groups of like predictions are divided by their median absolute error, and all then by the exponential
-    of a ridge regression of the logarithm on the sizes.
+    Events are grouped by prediction, and the errors of each group are divided by their median absolute
+    deviation. All are then divided by the exponential of a ridge regression of their logarithm on the sizes.
     """
     scaled = errors.copy()
-    for group in np.array_split(np.argsort(said, kind="stable"), max(2, len(said) // _GROUP)):
-        apart = errors[group] - np.median(errors[group])
-        scaled[group] = apart / (np.median(abs(apart)) or 1.0)
+    for group in np.array_split(np.argsort(predicted, kind="stable"), max(2, len(predicted) // _GROUP)):
+        deviations = errors[group] - np.median(errors[group])
+        scaled[group] = deviations / (np.median(abs(deviations)) or 1.0)
     logarithms = np.log(abs(scaled) + _SMALL)
     logarithms -= logarithms.mean()
     with one_blas_thread():
-        known = sizes.T @ sizes + _PENALTY * np.eye(sizes.shape[1])
-        explained = sizes @ np.linalg.solve(known, sizes.T @ logarithms)
+        gram = sizes.T @ sizes + _PENALTY * np.eye(sizes.shape[1])
+        explained = sizes @ np.linalg.solve(gram, sizes.T @ logarithms)
     return np.asarray(scaled / np.exp(explained))
 
 
@@ -112,15 +114,15 @@ def _sizes(rows: Rows) -> Array:
         there = slots == slot
         values = rows.values[there]
         distances = np.zeros(len(slots))
-        apart = values - values.mean()
-        distances[there.any(axis=1)] = np.minimum(abs(apart) / (apart.std() or 1.0), CLIP)
+        deviations = values - values.mean()
+        distances[there.any(axis=1)] = np.minimum(abs(deviations) / (deviations.std() or 1.0), CLIP)
         columns.append(np.column_stack([distances, distances**2]))
     sizes = np.concatenate(columns, axis=1)
     return np.asarray(sizes - sizes.mean(axis=0))
 
 
 def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
-    """Return transforms of the numbers that have none so far and have heavy tails."""
+    """Return transforms of numbers with heavy tails, and new fits of transforms that exist."""
     inputs, found = learner._codec.inputs, {}
     slots = np.broadcast_to(rows.slots, rows.values.shape)
     counts = np.bincount(slots[slots >= 0], minlength=len(inputs.numbers))
@@ -134,14 +136,14 @@ def _transforms_for(rows: Rows, learner: Any) -> dict[str, Transform]:
 
 
 def _within_fences(goal: Array) -> Array:
-    """Return goals whose targets lie within the fences of Tukey (1977)."""
+    """Return goals with targets clipped to the fences of Tukey (1977)."""
     low, high = np.quantile(goal[0], (0.25, 0.75))
-    apart = _FENCE * (high - low)
-    return np.array([np.clip(goal[0], low - apart, high + apart), goal[1]])
+    margin = _FENCE * (high - low)
+    return np.array([np.clip(goal[0], low - margin, high + margin), goal[1]])
 
 
 def _restart(learner: Any, rows: Rows, goal: Array) -> None:
-    """Forget everything but names, transforms, labels and seed, and learn some events."""
+    """Reset all but names, transforms, labels and seed, and learn the given events."""
     made, codec = learner._map, learner._codec
     fresh = type(learner)(**learner._get_params())
     fresh._looked = learner._looked

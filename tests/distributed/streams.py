@@ -27,7 +27,7 @@ def shards_of(sizes, classes=True):
 
 
 def merged(models, base):
-    """What models know together that have all learned on from a base."""
+    """Return the merge of models that continue from a base."""
     return streamk.merge(models, base=base)
 
 

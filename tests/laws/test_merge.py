@@ -322,7 +322,7 @@ def test_what_else_is_refused():
     placed = [streamk.KaczmarzClassifier(seed=1, bandwidth=1.0, directions="structured") for _ in range(2)]
     placed[0].learn_one({"a": 1.0}, "x")
     placed[1].learn_one({"b": 1.0}, "x")
-    with pytest.raises(ValueError, match="met its numbers in another order than model 0, and structured"):
+    with pytest.raises(ValueError, match="learned its numbers in another order than model 0, and structured"):
         streamk.merge(placed)
 
 

@@ -165,7 +165,7 @@ def test_what_is_refused():
     less.learn_one({"a": 1.0}, 1.0)
     with pytest.raises(ValueError, match="model 1 has learned 1 events and the base 2: it does not continue"):
         streamk.merge([base, less], base=base)
-    with pytest.raises(ValueError, match="leave out weights"):
+    with pytest.raises(ValueError, match="give a base or weights, not both"):
         streamk.merge([base], [1.0], base)
     for i in range(3):
         other.learn_one({"a": float(i)}, 1.0)

@@ -179,7 +179,7 @@ def test_what_was_closed_cannot_be_merged():
     parts = [made(), made()]
     for part, at in zip(parts, (slice(0, 300), slice(300, 600)), strict=True):
         part.learn_many(xs[at], ys[at])
-    with pytest.raises(ValueError, match="model 1 was closed, and does not know any more how well"):
+    with pytest.raises(ValueError, match="model 1 was closed, and has no information matrix"):
         streamk.merge([parts[0], parts[1].closed()])
 
 
