@@ -1,16 +1,17 @@
-"""Honest probabilities from the outputs of experts, calibrated on the fly: the combiner of classifiers.
+"""Calibrated probabilities: the combiner of classifiers.
 
-**Squared loss.** With targets in {0, 1} the output ``f_k`` estimates ``P(k|x)`` itself, so the
-probabilities are the Euclidean projection of ``f`` onto the simplex (a softmax of a perfect (1, 0)
-would say 0.73). A finite sample makes ``f`` overconfident; the projection ``s`` is therefore mixed
-with the uniform distribution, ``p = (1 − λ) s + λ/K``, and ``λ`` is learned by online expectation
-maximisation: the share of the last events that the uniform part explains better.
+The outputs of several experts are averaged first. With the squared loss and targets in {0, 1}, the output
+``f_k`` estimates ``P(k|x)`` itself, so the probabilities are the Euclidean projection of ``f`` onto the
+simplex (a softmax of a perfect (1, 0) would give 0.73). A finite sample makes ``f`` overconfident; the
+projection ``s`` is therefore mixed with the uniform distribution, ``p = (1 − λ) s + λ/K``, and ``λ`` is
+learned by online expectation maximisation: it is the share of recent events that the uniform part explains
+better.
 
-**Margin loss.** Outputs are scores, so ``p = softmax(e^θ f)`` with the inverse temperature ``e^θ``
+With the margin loss, outputs are scores, so ``p = softmax(e^θ f)`` with the inverse temperature ``e^θ``
 learned by AdaGrad on the log loss.
 
-Both calibrations are one or two numbers of state, learned from the prediction made *before* each event is
-learned. Neither changes the order of the classes. The outputs of several experts are averaged first.
+Both calibrations have one or two numbers of state, learned from the prediction made *before* each event is
+learned. Neither changes the order of the classes.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ class Calibration:
         self.state[:] = sum(share * other.state for share, other in zip(shares, others, strict=True))
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
+        """Return the arrays to store in a model file."""
         return {"calibration": self.state}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         state = typed(arrays, "calibration", np.float64, (2,))
         least = 0.0 if self.loss == SQUARED else -_HOTTEST
         if not (least <= state[0] <= _HOTTEST and 0.0 <= state[1] < np.inf):
@@ -152,11 +153,11 @@ def _combine(combiner, coding, outputs, mixed, out):
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not Calibrating:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]

@@ -1,7 +1,7 @@
-"""What a combiner is: it makes one honest prediction of the outputs of experts.
+"""The interface of combiners, which compute one calibrated prediction from the outputs of experts.
 
-Compiled code sees its *record*, whose type says the way, through the verbs :func:`combine` and :func:`adapt`;
-a file of this folder adds its own with ``@overload``.
+Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
+:func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def combine(combiner: object, coding: object, outputs: object, mixed: object, ou
 
 def adapt(
     combiner: object,
-    asked: object,
+    earlier: object,
     coding: object,
     outputs: object,
     mixed: object,
@@ -31,16 +31,16 @@ def adapt(
     target: object,
     weight: object,
 ) -> None:
-    """Learn from an event whose outputs :func:`combine` made ``mixed`` and ``given`` of.
+    """Learn from an event, given ``outputs`` and the ``mixed`` and ``given`` that :func:`combine` computed.
 
-    ``asked`` is the combiner as it was when the event was asked for: another one if labels come late. In
+    ``earlier`` is the combiner at prediction time, another one than ``combiner`` if labels come late. In
     compiled code.
     """
     raise NotImplementedError("for compiled code")
 
 
 def limit(combiner: object, coding: object, given: object, target: object) -> object:
-    """Return a target as it is learned where ``given`` was predicted: itself, or one less far away.
+    """Return the target to learn where ``given`` was predicted: ``target``, or one nearer to ``given``.
 
     In compiled code.
     """

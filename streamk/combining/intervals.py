@@ -1,26 +1,26 @@
-"""Prediction intervals that keep their promise on streams that change.
+"""Prediction intervals whose coverage holds on streams that change.
 
 The interval of a prediction ``f`` at level ``l`` is ``f − σ q⁻ … f + σ q⁺``, with ``σ = σ(f) s(x)``. ``σ(f)``
-is how large errors are where predictions are like this one: running means of the absolute error divided by
-``s(x)``, at knots along the standardised predictions, weighed linearly between them. ``s(x)`` is how many
-times larger they are where inputs are like these. The offsets ``q`` of a tail of probability
-``p = (1 − l)/2`` follow the errors ``e = ±(y − f)/σ``, each side by itself::
+is the size of errors at predictions like this one: running means of the absolute error divided by ``s(x)``,
+at knots along the standardised predictions, interpolated linearly. ``s(x)`` is the ratio of error sizes at
+inputs like these to that. The offsets ``q`` of a tail of probability ``p = (1 − l)/2`` follow the
+errors ``e = ±(y − f)/σ``, each side separately::
 
     q ← q + η ([e > q] − p)
 
-Whatever the stream does, of ``n`` events a part ``p ± (max |e| + η)/(η n)`` lies beyond, since what ``q``
-gains and loses must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile
-tracking: Angelopoulos, Candès and Tibshirani 2023). Twelve tails are followed on each side.
+On any stream, a part ``p ± (max |e| + η)/(η n)`` of ``n`` events lies beyond, since the steps of ``q`` up and
+down must balance (adaptive conformal inference: Gibbs and Candès 2021, proposition 4.1; quantile tracking:
+Angelopoulos, Candès and Tibshirani 2023). Twelve tails are tracked on each side.
 
 ``s(x) = exp(γ u(x))``, ``u`` being the output of an expert (:mod:`streamk.experts.error_scale`). The
 *calibration slope* ``γ`` (Cox 1958) is learned from outputs for events that the expert has not learned: it
-is 0 while the expert finds nothing but noise, and 1 where errors are as it expects. With ``a = |y − f|/σ``,
+is 0 if the outputs are noise, and 1 if errors are as large as the expert predicts. With ``a = |y − f|/σ``,
 whose mean should be 1, an event of weight ``w`` is one step of Newton's method::
 
     A ← 10 + λʷ (A − 10) + w u²          γ ← γ + w u (min(a, 4) − 1)/A          0 ≤ γ ≤ 1.25
 
-Where targets come ``D`` events late, errors are compared with the ``q`` and ``σ`` of the time of asking, and
-``η = 1/(20 + D)``: with longer steps ``q`` would go far too far before the first answer came, and swing.
+If targets come ``D`` events late, errors are compared with the ``q`` and ``σ`` of prediction time, and
+``η = 1/(20 + D)``: with longer steps ``q`` would overshoot before its effect is observed, and oscillate.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _FARTHEST, _GAP = 3.0, 0.75  # knots, in deviations of the target
 _KNOTS = int(2.0 * _FARTHEST / _GAP) + 1
 _STEPS = 20.0  # 1/η
 _MEMORY = 200.0  # events that running means of errors remember
-_PRIOR = 10.0  # events' worth of the error everywhere, in the error at a knot
+_PRIOR = 10.0  # events that the overall mean error counts as, in the mean error at a knot
 _CLIP = 10.0  # of an error, in units of σ
 _LARGEST = 4.0  # of an error, in the same units, where its size is learned
 STEEPEST = 1.25  # slope
-_PRIOR_SLOPE = 10.0  # squared outputs' worth of a slope of 0
-_FADING = 0.999  # λ of what is known of the slope
+_PRIOR_SLOPE = 10.0  # sum of squared outputs that a slope of 0 counts as
+_FADING = 0.999  # λ of the information about the slope
 _LEAST = 1e-12
 _EVENTS, _ERRORS = 0, 1
 _SLOPE, _KNOWN = 0, 1
@@ -100,11 +100,11 @@ class Intervals:
         """Intervals as compiled code sees them."""
         return Intervening(self.offsets, self.errors, self._tails, self.step, self.slope, self.response)
 
-    def around(self, said: float, level: float, scale: float = 1.0) -> tuple[float, float]:
+    def around(self, predicted: float, level: float, scale: float = 1.0) -> tuple[float, float]:
         """Return how far below and above a standardised prediction the interval ends; ``scale`` is ``s``."""
         tail = (1.0 - level) / 2.0
         outward = np.maximum.accumulate(self.offsets, axis=1)
-        spread = scale * float(spread_at(self.record, said))
+        spread = scale * float(spread_at(self.record, predicted))
         below, above = (
             spread * float(np.interp(-np.log(tail), -np.log(self._tails), side)) for side in outward
         )
@@ -125,7 +125,7 @@ class Intervals:
             own[:] = sum(share * other.live[k] for share, other in zip(shares, others, strict=True))
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
+        """Return the arrays to store in a model file."""
         return {
             "intervals.offsets": self.offsets,
             "intervals.errors": self.errors,
@@ -133,7 +133,7 @@ class Intervals:
         }
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
         errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)
         if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST)).all()):
@@ -146,19 +146,19 @@ class Intervals:
 
 
 @njit(**INNER)
-def _knot(said):
-    """Return the knot at or before a prediction, and how far it is on the way to the next, from 0 to 1."""
-    place = min(max((said + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
+def _knot(predicted):
+    """Return the knot at or before a prediction, and the fraction of the distance to the next knot."""
+    place = min(max((predicted + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
     knot = min(int(place), _KNOTS - 2)
     return knot, place - knot
 
 
 @both()
-def spread_at(intervals, said):
+def spread_at(intervals, predicted):
     """Return ``σ`` at a standardised prediction."""
     errors = intervals.errors
     mean = errors[_ERRORS, _KNOTS] / errors[_EVENTS, _KNOTS]
-    knot, way = _knot(said)
+    knot, way = _knot(predicted)
     total = 0.0
     for k in range(2):
         weight = way if k == 1 else 1.0 - way
@@ -175,7 +175,7 @@ def scale_at(intervals, output):
 
 @njit(**INNER)
 def _follow_slope(slope, output, size, weight):
-    """Learn how far the outputs of the expert can be trusted; ``size`` is what should be 1 in the mean."""
+    """Learn the calibration slope of the expert's outputs; the mean of ``size`` should be 1."""
     fading = _FADING if weight == 1.0 else _FADING**weight
     before = fading * (slope[_KNOWN] - _PRIOR_SLOPE)
     slope[_KNOWN] = min(_PRIOR_SLOPE + before + weight * output * output, _MOST_KNOWN)
@@ -184,30 +184,30 @@ def _follow_slope(slope, output, size, weight):
 
 
 @njit(**INNER)
-def follow(intervals, asked, said, output, aim, weight):
-    """Learn how far a standardised target was from its prediction, which was ``asked`` for earlier.
+def follow(intervals, earlier, predicted, output, aim, weight):
+    """Learn the error of a standardised prediction; ``earlier`` are the intervals at prediction time.
 
-    ``output`` is that of the expert for the size of errors.
+    ``aim`` is the standardised target, ``output`` the output of the expert for the size of errors.
     """
     offsets, errors, tails = intervals.offsets, intervals.errors, intervals.tails
-    spread = spread_at(asked, said)
-    error = min(max((aim - said) / (spread * scale_at(asked, output)), -_CLIP), _CLIP)
-    whole = abs(aim - said) / (spread * np.exp(output))
+    spread = spread_at(earlier, predicted)
+    error = min(max((aim - predicted) / (spread * scale_at(earlier, output)), -_CLIP), _CLIP)
+    whole = abs(aim - predicted) / (spread * np.exp(output))
     intervals.response[0] = output + min(whole, _LARGEST) - 1.0
     _follow_slope(intervals.slope, output, abs(error), weight)
     for p in range(tails.shape[0]):
         for side in range(2):
             beyond = error if side == 1 else -error
-            outside = 1.0 if beyond > asked.offsets[side, p] else 0.0
+            outside = 1.0 if beyond > earlier.offsets[side, p] else 0.0
             one, own = intervals.step * (outside - tails[p]), offsets[side, p]
             moved = own + weight * one
-            if weight > 1.0:  # so many steps would turn where the error lies
+            if weight > 1.0:  # repeated steps would turn back at the error
                 moved = (
                     min(moved, max(own + one, beyond)) if one > 0.0 else max(moved, min(own + one, beyond))
                 )
             offsets[side, p] = moved
     size, faded = abs(error) * spread, repeated(1.0 / _MEMORY, weight)
-    knot, way = _knot(said)
+    knot, way = _knot(predicted)
     for k in range(2):
         part = way if k == 1 else 1.0 - way
         for what in range(2):

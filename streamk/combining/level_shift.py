@@ -1,10 +1,10 @@
 """Level shifts: after two out-of-range targets in a row, predict the last one.
 
-Experts see targets standardised and clipped to ±6 deviations, so one absurd target spoils nothing, and scales
-adapt to a new level over tens of events. Where a meter fails, or a level falls by fifty deviations and stays
-for a day, no expert can predict it. So targets beyond the clip, in a row and on the same side, are counted.
-From the second on, the last one is the prediction until a target is in range again. Experts, their weights
-and scales learn as before.
+Experts learn targets standardised and clipped to ±6 deviations, so a single extreme target does little harm,
+and scales adapt to a new level over tens of events. If a meter fails, or a level falls by fifty deviations
+and stays for a day, no expert can predict it. So targets beyond the clip, in a row and on the same side, are
+counted. From the second on, the last one is the prediction until a target is in range again. Experts, their
+weights and scales learn as before.
 
 With labels that come ``D`` events late, ``2 + D`` targets in a row are required.
 """
@@ -57,7 +57,7 @@ class LevelShift:
         return ShiftState(self.state, self.patience)
 
     def state_dict(self) -> Arrays:
-        """Return the array that a model file keeps: none if the last target was in range."""
+        """Return the array to store in a model file: none if the last target was in range."""
         return {"away": self.state} if self.state[_RUN] else {}
 
     def load_state_dict(self, arrays: Arrays) -> None:

@@ -31,7 +31,7 @@ class Mean:
         """Become the merge of several; there is nothing to merge."""
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
+        """Return the arrays to store in a model file."""
         return {}
 
     def load_state_dict(self, arrays: Arrays) -> None:
@@ -51,10 +51,10 @@ def _combine(combiner, coding, outputs, mixed, out):
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not Averaging:
         return None
-    return lambda combiner, asked, coding, outputs, mixed, given, target, weight: None
+    return lambda combiner, earlier, coding, outputs, mixed, given, target, weight: None
 
 
 @overload(limit, jit_options=INNER)

@@ -1,7 +1,7 @@
-"""Newton steps by Cholesky's factors, in loops whose order is written down: no library changes a bit.
+"""Newton steps by Cholesky factors, in loops of a fixed order: the bits do not depend on any library.
 
-Three sets of weights are factorised side by side: while one waits for a square root or a division, the
-others compute. Of every set, column ``d`` of the factor ``L`` is row ``d`` of a matrix, so rows of ``L`` are
+Three sets of weights are factorised in parallel: while one waits for a square root or a division, the
+others compute. In each set, column ``d`` of the factor ``L`` is row ``d`` of a matrix, so rows of ``L`` are
 in lanes; the slope is one more row of ``L``, which solves ``L y = slope``.
 """
 

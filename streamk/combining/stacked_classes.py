@@ -62,37 +62,37 @@ def _combine(combiner, coding, outputs, mixed, out):
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known and known > 1:
-            _learn_class(combiner, asked, outputs, known, int(target), weight)
+            _learn_class(combiner, earlier, outputs, known, int(target), weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_class(combiner, asked, outputs, known, y, weight):
+def _learn_class(combiner, earlier, outputs, known, y, weight):
     sets, experts = combiner.weights.shape
-    given, said, slopes = np.empty(known), np.empty((known, experts)), np.empty((sets, experts))
+    given, scores, slopes = np.empty(known), np.empty((known, experts)), np.empty((sets, experts))
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         loss = 0.0
         for k in range(known):
-            said[k, e] = given[k] = clipped(outputs, e, k, CLIP)
+            scores[k, e] = given[k] = clipped(outputs, e, k, CLIP)
         if combiner.logits[e]:
             softmax(given)
         for k in range(known):
             loss += (given[k] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
-        _probabilities(asked, s, outputs, known, given)
+        _probabilities(earlier, s, outputs, known, given)
         combiner.shares[s] *= max(given[y], 1e-12) ** pace
-        if combiner.pace < 1.0:  # labels come late, and ``asked`` is another
+        if combiner.pace < 1.0:  # labels come late, and ``earlier`` is another combiner
             _probabilities(combiner, s, outputs, known, given)
         total += combiner.shares[s]
         curvature, slope = combiner.curvature[s], slopes[s]
@@ -100,15 +100,15 @@ def _learn_class(combiner, asked, outputs, known, y, weight):
         for e in range(experts):
             mean = 0.0
             for k in range(known):
-                mean += given[k] * said[k, e]
+                mean += given[k] * scores[k, e]
             slope[e] = mean
         for k in range(known):
             for e in range(experts):
-                part = weight * given[k] * (said[k, e] - slope[e])
+                part = weight * given[k] * (scores[k, e] - slope[e])
                 for d in range(e + 1):
-                    curvature[e, d] += part * (said[k, d] - slope[d])
+                    curvature[e, d] += part * (scores[k, d] - slope[d])
         for e in range(experts):
-            slope[e] = weight * (slope[e] - said[y, e])
+            slope[e] = weight * (slope[e] - scores[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes)
     share(combiner.shares, total, weight)
 

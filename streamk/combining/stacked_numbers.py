@@ -55,30 +55,30 @@ def _number(combiner, s, outputs):
 
 @njit(**INNER)
 def _mixed(combiner, outputs):
-    said = 0.0
+    predicted = 0.0
     for s in range(combiner.shares.shape[0]):
-        said += combiner.shares[s] * _number(combiner, s, outputs)
-    return said
+        predicted += combiner.shares[s] * _number(combiner, s, outputs)
+    return predicted
 
 
 @njit(**INNER)
 def _error_scale(combiner, outputs):
-    """Return the output of the expert for the size of errors, which stands after the others, or 0."""
+    """Return the output of the expert for the size of errors, the one after those with weights, or 0."""
     experts = combiner.weights.shape[1]
     return clipped(outputs, experts, 0, _SCALE) if outputs.shape[0] > experts else 0.0
 
 
 @njit(**CALLED)
-def _limited(reach, intervals, coding, said, target):
-    """Return a target within ``reach`` mean absolute errors of ``said``, standardised (Huber 1964)."""
-    came, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, said)
-    limited = min(max(came, said - farthest), said + farthest)
-    return target if limited == came else decode(coding, limited)
+def _limited(reach, intervals, coding, predicted, target):
+    """Return a target within ``reach`` mean absolute errors of ``predicted``, standardised (Huber 1964)."""
+    actual, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, predicted)
+    limited = min(max(actual, predicted - farthest), predicted + farthest)
+    return target if limited == actual else decode(coding, limited)
 
 
 @njit(**INNER)
 def _is_limiting(combiner):
-    """Return whether targets far off are limited: not if so many in a row were far off on the same side."""
+    """Return whether targets far off are limited: not after a run of targets far off on the same side."""
     return combiner.reach[_REACH] != np.inf and abs(combiner.reach[_RUN]) < IN_A_ROW
 
 
@@ -90,8 +90,8 @@ def _limit(combiner, coding, given, target):
     def limited(combiner, coding, given, target):
         if combiner.reach[_REACH] == np.inf:
             return target
-        said = unclipped(coding, given[0])
-        limited = _limited(combiner.reach, combiner.intervals, coding, said, target)
+        predicted = unclipped(coding, given[0])
+        limited = _limited(combiner.reach, combiner.intervals, coding, predicted, target)
         side = np.sign(target - limited)
         combiner.reach[_RUN] = side + (combiner.reach[_RUN] if combiner.reach[_RUN] * side > 0.0 else 0.0)
         return limited if _is_limiting(combiner) else target
@@ -114,35 +114,38 @@ def _combine(combiner, coding, outputs, mixed, out):
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, asked, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def learn(combiner, asked, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
         aim = aim_of(coding, target)
-        together, size = _mixed(asked, outputs), _error_scale(asked, outputs)
+        prediction, size = _mixed(earlier, outputs), _error_scale(earlier, outputs)
         if is_shifted(combiner.level_shift):
-            said, came = unclipped(coding, last_target(combiner.level_shift)), unclipped(coding, target)
-            follow(combiner.intervals, asked.intervals, said, size, came, weight)
+            predicted, actual = (
+                unclipped(coding, last_target(combiner.level_shift)),
+                unclipped(coding, target),
+            )
+            follow(combiner.intervals, earlier.intervals, predicted, size, actual, weight)
         else:
-            follow(combiner.intervals, asked.intervals, together, size, aim, weight)
+            follow(combiner.intervals, earlier.intervals, prediction, size, aim, weight)
         if _is_limiting(combiner):
-            target = _limited(combiner.reach, combiner.intervals, coding, together, target)
+            target = _limited(combiner.reach, combiner.intervals, coding, prediction, target)
             aim = aim_of(coding, target)
         watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
-            _learn_number(combiner, asked, outputs, together, aim, weight)
+            _learn_number(combiner, earlier, outputs, prediction, aim, weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_number(combiner, asked, outputs, mixed, aim, weight):
+def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
     sets, experts = combiner.weights.shape
     slopes, count = np.empty((sets, experts)), combiner.shares.shape[0]
     errors, least, total = np.empty(count), np.inf, 0.0
     for s in range(count):
-        errors[s] = (_number(asked, s, outputs) - aim) ** 2
+        errors[s] = (_number(earlier, s, outputs) - aim) ** 2
         least = min(least, errors[s])
     moved = rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
@@ -155,14 +158,14 @@ def _learn_number(combiner, asked, outputs, mixed, aim, weight):
             combiner.shares[s] *= np.exp(-_RATE * pace * worse)
         total += combiner.shares[s]
     for s in range(sets):
-        curvature, slope, said = combiner.curvature[s], slopes[s], 0.0
+        curvature, slope, predicted = combiner.curvature[s], slopes[s], 0.0
         fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
         for e in range(experts):
             slope[e] = clipped(outputs, e, 0, CLIP)
-            said += combiner.weights[s, e] * slope[e]
+            predicted += combiner.weights[s, e] * slope[e]
             for d in range(e + 1):
                 curvature[e, d] += weight * slope[e] * slope[d]
         for e in range(experts):
-            slope[e] *= weight * (said - aim)
+            slope[e] *= weight * (predicted - aim)
     newton_steps(combiner.weights, combiner.curvature, slopes)
     share(combiner.shares, total, weight)

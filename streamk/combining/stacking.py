@@ -1,29 +1,29 @@
-"""Stacked experts: the combiner that weighs many experts, and forgets at several rates at once.
+"""Stacked experts: the combiner with a weight for each expert, learned at several rates of forgetting.
 
-**Classes.** ``p = softmax(Σ_e w_e s_e)``, ``s_e`` the outputs of expert ``e`` clipped to ±4: calibration and
-weighing in one. The weights follow Newton's method on the log loss, with ``s̄ = Σ_c p_c s_c``::
+For classes, ``p = softmax(Σ_e w_e s_e)``, where ``s_e`` are the outputs of expert ``e`` clipped to ±4; the
+weights also calibrate. They follow Newton's method on the log loss, with ``s̄ = Σ_c p_c s_c``::
 
     A ← λA + (1 − λ) 10 I + Σ_c p_c s_c s_cᵀ − s̄ s̄ᵀ          w ← w − A⁻¹ (s̄ − s_y)
 
-**Numbers.** ``f = Σ_e w_e s_e`` of standardised outputs, by the same with ``A ← … + s sᵀ`` and the gradient
-``s (f − z)``: recursive least squares.
+For numbers, ``f = Σ_e w_e s_e`` of standardised outputs, by the same method with ``A ← … + s sᵀ`` and the
+gradient ``s (f − z)``: recursive least squares.
 
-It begins with ``A = 10 I`` and equal weights. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
-and 0.99. Of classes, the sets are mixed as Bayes would, each by how probable it held what came; of numbers,
-the sets and the experts themselves by ``exp(−½ error²/mean error²)``. After every event the shares move by a
-thousandth of the way to equal ones, so that none is ever lost (Herbster and Warmuth 1998). The squared error
-of every expert is tracked, too.
+Initially, ``A = 10 I`` and weights are equal. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
+and 0.99. For classes, the share of a set follows Bayes' rule: it is multiplied by the probability that the
+set gave to the label. For numbers, sets and single experts have shares, multiplied by
+``exp(−½ error²/mean error²)``. After every event the shares move by a thousandth towards equal ones, so that
+none vanishes (Herbster and Warmuth 1998). The squared error of every expert is tracked, too.
 
-**Weights.** An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``.
-Shares move by the weight in units of the mean weight.
+An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
+by the weight in units of the mean weight.
 
-**Heavy tails.** Where the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), a
-target is learned as if it were at most ``reach`` = 2 mean absolute errors from its prediction, by experts and
-weights alike: the residuals of Huber (1964). Intervals follow the targets as they are. Eight targets in a row
-that are farther off on the same side are believed, as a level shift.
+If the errors of numbers have heavy tails on both sides (:mod:`streamk.learners.tails`), experts and weights
+learn a target as if it were at most ``reach`` = 2 mean absolute errors from its prediction: the residuals of
+Huber (1964). Intervals learn the unchanged targets. From the eighth target in a row that is farther off on
+the same side, targets are not limited, since the level has shifted.
 
-**Late labels.** What came ``D`` events ago says less of what will come now: sets remember ``D`` events more,
-``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares follow with the power ``1/√(1 + D)``.
+If labels come ``D`` events late, they say less about the next event. Sets then remember ``D`` events more,
+``λ = 1 − 1/(1/(1 − λ₀) + D)``, and shares move with the power ``1/√(1 + D)``.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Stacking:
     delay
         How many events late labels arrive.
     logits
-        Of every expert of classes, whether its outputs are logits; their softmax then is what errs.
+        For each expert of classes, whether its outputs are logits; its error is then that of their softmax.
     spans
         Events that each set of weights remembers.
     settled
-        By which steps of intervals are shortened, as if labels came so many events later.
+        Events by which labels seem to come later; shortens the steps of intervals.
     penalty
         Of a squared weight, in units of one event.
     """
@@ -109,16 +109,16 @@ class Stacking:
 
     @property
     def is_robust(self) -> bool:
-        """Whether targets far from their predictions are learned as if they were nearer."""
+        """Whether targets far from their predictions are limited when they are learned."""
         return bool(self.reach[0] < np.inf)
 
     def be_robust(self, robust: bool) -> None:
-        """Limit how far from their predictions targets are, or do not."""
+        """Set whether targets far from their predictions are limited."""
         if robust != self.is_robust:
             self.reach[:] = _REACH if robust else np.inf, 0.0
 
     def forget_shift(self) -> None:
-        """Expect the next target within reach of the scales."""
+        """Expect the next target in range."""
         self.level_shift.state[:] = 0.0
 
     def restart(self) -> None:
@@ -134,49 +134,50 @@ class Stacking:
             self.intervals.become(other.intervals)
 
     def follow_weights(self, other: Stacking) -> None:
-        """Let the last set of weights start again with those of another combiner, as well known as they."""
-        firmer = (self.penalty - other.penalty) * np.eye(self.weights.shape[1])
-        self.weights[-1], self.curvature[-1] = other.mean_weights, other.curvature[0] + firmer
+        """Copy the mean weights of another combiner, and the curvature of its first set, to the last set."""
+        difference = (self.penalty - other.penalty) * np.eye(self.weights.shape[1])
+        self.weights[-1], self.curvature[-1] = other.mean_weights, other.curvature[0] + difference
 
     @property
     def mean_weights(self) -> Array:
-        """The weight of every expert: those of the sets by their shares, and of numbers its own share."""
+        """The weight of every expert: the mean over sets by their shares; for numbers plus its own share."""
         sets = len(self.weights)
         mean = self.shares[:sets] @ self.weights
         return np.asarray(mean if self.classes else mean + self.shares[sets:])
 
     @property
     def live(self) -> list[Array]:
-        """What predictions are made with: if labels come late, it must be known as it was."""
+        """The arrays that predictions depend on, to copy in the parameter history if labels come late."""
         return [self.weights, *([] if self.intervals is None else self.intervals.live)]
 
     def before(self, live: Sequence[Array]) -> StackedClasses | StackedNumbers:
-        """Return the record of when it was made of these."""
+        """Return the record with earlier arrays in place of :attr:`live`."""
         record = self.record._replace(weights=live[0])
         if isinstance(record, StackedNumbers):
-            old = record.intervals._replace(offsets=live[1], errors=live[2], slope=live[3])
-            return record._replace(intervals=old)
+            earlier = record.intervals._replace(offsets=live[1], errors=live[2], slope=live[3])
+            return record._replace(intervals=earlier)
         return record
 
     def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
-        """Become the merge of several: what they know of their weights adds up, shares are averaged.
+        """Become the merge of several: the information of weights adds up, shares are averaged.
 
-        None of them has seen the last target of all, so none is taken to be out of reach. Where all have
-        learned on from the last of them, what never fades is added ``counts`` times, and the rest averaged.
+        No level shift is assumed, since none of them has processed the last target of all. With ``counts``,
+        all continue from the last of them: the information of sets that never forget is then added ``counts``
+        times, and that of the others is averaged.
         """
         penalty = self.penalty * np.eye(self.weights.shape[1])
         for s in range(len(self.weights)):
             before = penalty @ self.weights[s]
-            known, moved = penalty.copy(), before.copy()
+            information, moved = penalty.copy(), before.copy()
             times = [1.0] * len(others)
             if counts is not None:
                 times = list(counts if self.forgetting[s] == 1.0 else shares)
             for other, count in zip(others, times, strict=True):
-                known += count * (other.curvature[s] - penalty)
+                information += count * (other.curvature[s] - penalty)
                 moved += count * (other.curvature[s] @ other.weights[s] - before)
-            self.weights[s], self.curvature[s] = np.linalg.solve(known, moved), known
+            self.weights[s], self.curvature[s] = np.linalg.solve(information, moved), information
         self.shares[:] = sum(share * other.shares for share, other in zip(shares, others, strict=True))
         self.error[:] = sum(share * other.error for share, other in zip(shares, others, strict=True))
         self.losses[:] = sum(share * other.losses for share, other in zip(shares, others, strict=True))
@@ -186,7 +187,7 @@ class Stacking:
             self.intervals.merge_from([other.intervals for other in others if other.intervals], shares)
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps; of the curvature, which is symmetric, one half."""
+        """Return the arrays to store in a model file; one half of the curvature, which is symmetric."""
         kept = self._arrays()
         if self.intervals is None:
             return kept
@@ -201,7 +202,7 @@ class Stacking:
         return np.tril_indices(self.weights.shape[1])
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         if self.intervals is not None:
             self.intervals.load_state_dict(arrays)
             self.level_shift.load_state_dict(arrays)

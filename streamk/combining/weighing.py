@@ -1,4 +1,4 @@
-"""What sets of weights share, be they for classes or for numbers."""
+"""Functions of sets of weights, for classes and for numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def clipped(outputs, e, k, clip):
 
 @njit(**INNER)
 def repeated(part, weight):
-    """Return what part of the way is gone by so many steps, each of which goes ``part`` of what is left."""
+    """Return ``1 − (1 − part)^weight``: the part covered by ``weight`` steps, each ``part`` of the rest."""
     return part if weight == 1.0 else 1.0 - (1.0 - part) ** weight
 
 

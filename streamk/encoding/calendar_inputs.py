@@ -2,12 +2,12 @@
 
 A moment of field ``t`` is seven numbers: sine and cosine of its place in the day, in the week and in the
 year, and the seconds since 1970. Moments that are near on a circle are near as inputs: 23:59 and 00:01, the
-31st of December and the first of January. A date without a time of day has no place in the day. Circles
-follow the wall clock of the moment, seconds its universal time; a moment without a time zone is taken as it
-stands. Inputs that are not scaled have no unit for seconds, so there are only circles.
+31st of December and the first of January. A date without a time of day has no place in the day. The circles
+use local time, the seconds universal time; for a time without a time zone, both use it unchanged. Inputs that
+are not scaled have no unit for seconds, so there are only circles.
 
-Dicts and frames meet in :func:`calendar_row`, which is compiled, so that they agree to the last bit. Times
-are whole microseconds; parts of these are cut off.
+Dicts and frames both use :func:`calendar_row`, which is compiled, so they agree to the last bit. Times are
+truncated to whole microseconds.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of
 inputs and target learn from an event) and *decode* (an output to a number in the target's units, a column to
 a label). The target of a regression is standardised by the same statistics as inputs are
-(:mod:`streamk.encoding.scaling`) and clipped to ±6; a *stray* target, without precedent ten deviations off,
-is learned by no expert.
+(:mod:`streamk.encoding.scaling`) and clipped to ±6; no expert learns an *outlier*, the first target that is
+ten deviations off.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _standard(statistics, target, clip):
 
 @njit(**INNER)
 def is_learned(coding, target):
-    """Return whether experts learn from a target: any but a stray number."""
+    """Return whether experts learn from a target: any except an outlier."""
     return _is_usual(coding.target, target)
 
 
@@ -155,9 +155,9 @@ class Codec:
     standard
         Whether numeric targets are standardised.
     delay
-        Labels are inputs of the events after them, and come so many events late; None if they are no inputs.
+        How many events late labels come that are inputs of later events; None if labels are no inputs.
     records_values
-        Whether values of categories that were never learned are left out.
+        Whether values of categories that were never learned are skipped.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Codec:
         return {name: row for name, row in found.items() if row[HELD] == GIVEN}
 
     def state_dict(self) -> tuple[Json, Arrays]:
-        """Return what a model file keeps."""
+        """Return the header and the arrays to store in a model file."""
         inputs = self.inputs
         header: Json = {
             "directions": inputs.directions if inputs.settled else AUTO,
@@ -255,10 +255,10 @@ class Codec:
         return header, arrays
 
     def load_state_dict(self, header: Json, arrays: Arrays) -> None:
-        """Take over the parts that a model file kept, if they are possible."""
+        """Load the header and the arrays of a model file; raise a ValueError if they are impossible."""
         inputs, names, kept = self.inputs, header["numbers"], self.target.shape[1]
         if not isinstance(names, list) or not set(map(type, names)) <= {str} or len(set(names)) != len(names):
-            raise ValueError("its names of numbers are not distinct texts")
+            raise ValueError("its names of numbers are not distinct strings")
         if not inputs.settled and header["directions"] != AUTO:
             if header["directions"] not in DIRECTIONS:
                 raise ValueError(f"its directions are {header['directions']!r}")
@@ -289,7 +289,7 @@ class Codec:
             self.memory, self.queue = memory.copy(), queue.copy()
 
     def _can_wait(self, queue: Array) -> bool:
-        """Return whether these can be labels that have not arrived where they are learned from."""
+        """Return whether this is a possible queue of labels that have not arrived."""
         if not 0.0 <= queue[0] <= _MOST_EVENTS or queue[0] % 1.0:
             return False
         labels = queue[1:]
@@ -298,7 +298,7 @@ class Codec:
         return bool(((labels >= 0.0) & (labels < self.outputs) & (labels % 1.0 == 0.0)).all())
 
     def absorb(self, others: Sequence[Codec], base: Codec | None = None) -> None:
-        """Know what some codecs know together, who may have gone on from ``base``; this one knows nothing."""
+        """Become the merge of codecs, which may all continue from ``base``; this one is untrained."""
         inputs = self.inputs
         if not inputs.settled:
             for other in others:
@@ -324,24 +324,24 @@ class Codec:
             self.seen.merge_from([other.seen for other in others if other.seen is not None])
 
     def _pooled(self, name: str, others: Sequence[Codec], base: Codec | None, transformed: bool) -> Array:
-        """Return the statistics of a number that some of them know, of those that transform it alike."""
-        seen = [o.inputs.statistics[place] for o in others
+        """Return the pooled statistics of a number, over the codecs that have it and transform it or not."""
+        parts = [o.inputs.statistics[place] for o in others
                 if (place := o.inputs.numbers.get(name)) is not None
                 and (name in o.inputs.transforms) == transformed]  # fmt: skip
         place = None if base is None else base.inputs.numbers.get(name)
         if base is not None and (name in base.inputs.transforms) != transformed:
             place = None
         before = None if base is None or place is None else base.inputs.statistics[place]
-        return pooled(seen, self.horizon, before)
+        return pooled(parts, self.horizon, before)
 
     def label_codes_in(self, other: Codec) -> list[int]:
-        """Return the codes that another codec, which knows all labels of this one, has for them."""
+        """Return the codes of this codec's labels in another codec, which has all of them."""
         if self.labels is None or other.labels is None:
             return [0]
         return [other.labels.codes[label] for label in self.labels.values]
 
     def _known_of(self, others: Sequence[Codec]) -> int:
-        """Return how many labels, in this codec's order, some other has learned; others come last."""
+        """Return 1 plus the highest code, in this codec, of a label that some other codec has learned."""
         assert self.labels is not None
         learned = {
             label for o in others if o.labels is not None for label in o.labels.values[: int(o.counts[KNOWN])]
@@ -350,7 +350,7 @@ class Codec:
 
 
 def _transform(name: str, codecs: Sequence[Codec]) -> Transform | None:
-    """Return the transform of a number whose tails are heavy to those who saw at least half of the events."""
+    """Return the transform of a number if codecs with at least half of its events have one, else None."""
     transforms, weights, total = [], [], 0.0
     for codec in codecs:
         if name in codec.inputs.numbers:
@@ -362,7 +362,7 @@ def _transform(name: str, codecs: Sequence[Codec]) -> Transform | None:
 
 
 def _transforms_of(header: Json, arrays: Arrays, names: Sequence[str]) -> dict[str, Transform]:
-    """Return the transforms that a model file kept, if they are possible."""
+    """Return the transforms of a model file; raise a ValueError if they are impossible."""
     if "transforms" not in arrays:
         return {}
     counts = dict(header["transforms"])

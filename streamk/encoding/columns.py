@@ -13,9 +13,9 @@ Mask = NDArray[np.bool_]
 
 
 class Column:
-    """One field of a frame: numbers with a mask of those present, or category texts (None: missing).
+    """One field of a frame: numbers with a mask of those present, or strings of categories (None: missing).
 
-    ``bare`` says whether it is an input where numbers are not scaled, too.
+    ``bare`` is whether it is an input also if numbers are not scaled.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Column:
 
 
 def of_moments(fields: dict[str, Moments], names: set[str]) -> list[Column]:
-    """Return the columns of fields of dates and times, all columns having these names."""
+    """Return the columns of fields of dates and times, given the names of all columns."""
     found = []
     for field, moments in fields.items():
         inputs = calendar_columns(field, moments)

@@ -137,7 +137,7 @@ class FrameBatch:
             met = position < known
             if not inputs.positional or met.all():
                 keys[present, j] = inputs.number_key(column.name, position)
-            else:  # where a row did not know it yet: after the known, among the row's new ones
+            else:  # rows before the name was registered: after the known names, among the row's new ones
                 places = np.where(met, position, new)[present].tolist()
                 keys[present, j] = [inputs.number_key(column.name, place) for place in places]
                 new[present] += ~met[present]

@@ -1,11 +1,11 @@
 """Names to numbers: an event becomes slots, keys and values.
 
-A number has a *slot*, where its running statistics live; a string or a boolean is the one-hot input
-``name=value``, worth 1 and never scaled. A missing value, ``None`` or NaN, is a number at its mean where the
-learner knows the name as a number, and nothing otherwise. Names are learned only from events that are
-learned; a number that was never learned has no scale yet and adds nothing. The name of a field that is no
-text is its text, and that of a whole number the same as a float: ``1`` and ``1.0`` are one name, and one key
-of a dict. Dates and times are numbers (:mod:`streamk.encoding.calendar_inputs`).
+A number has a *slot*, the index of its running statistics; a string or a boolean is the one-hot input
+``name=value`` of value 1, which is not scaled. A missing value, ``None`` or NaN, is a number at its mean if
+the learner has the name as a number, and nothing otherwise. Names are registered only by events that are
+learned; a number that was never learned has no scale yet and adds nothing. The name of a field that is not a
+string is converted to one, and whole numbers have one name as integer and float: ``1`` and ``1.0`` are one
+name, as they are one key of a dict. Dates and times are numbers (:mod:`streamk.encoding.calendar_inputs`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from streamk.encoding.fields import (
     unaccepted,
 )
 from streamk.encoding.names import Names
-from streamk.encoding.plans import Plan, Room, getter, plan_for
+from streamk.encoding.plans import Plan, RowBuffer, getter, plan_for
 from streamk.encoding.rare_names import NamesFullError
 from streamk.encoding.rows import UNSCALED, RowError, Rows, empty_rows, first_bad, missing, without_nan
 from streamk.encoding.transforms import Transform
@@ -45,19 +45,19 @@ _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, va
 
 
 class Inputs(Names):
-    """The encoder of events over the names that a learner knows."""
+    """The encoder of events, with the names of a learner."""
 
     def _forget(self) -> None:
         super()._forget()
         self._plans: dict[object, Plan] = {}
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
-        self._rooms: dict[int, Room] = {}
+        self._buffers: dict[int, RowBuffer] = {}
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
 
     def encode(self, x: Event, learning: bool) -> Rows:
-        """Return one encoded row; with ``learning``, names not seen before are registered first.
+        """Return one encoded row; with ``learning``, new names are registered first.
 
         Numbers that are NaN, infinite or too large may still be there: see :meth:`encode_checked`.
         The arrays belong to the encoder and are overwritten by the next event of as many fields.
@@ -94,16 +94,16 @@ class Inputs(Names):
             self.evict_for(number_names(x))
             entries = self._entries_of(x, learning)
         slots, keys, values = entries
-        room = self._room_for(len(slots))
-        put_slots, put_keys, put_values = room.put
-        put_slots(room.slots, 0, *slots)
-        put_keys(room.keys, 0, *keys)
+        buffer = self._buffer_for(len(slots))
+        put_slots, put_keys, put_values = buffer.put
+        put_slots(buffer.slots, 0, *slots)
+        put_keys(buffer.keys, 0, *keys)
         try:
-            put_values(room.rows.values, 0, *values)
+            put_values(buffer.rows.values, 0, *values)
         except struct.error:  # an integer that has no float
             self.check(x)
             raise
-        return room.rows
+        return buffer.rows
 
     def encode_checked(self, x: Event, learning: bool) -> Rows:
         """Return one encoded row in which NaN is missing, or raise the ValueError that names a bad value."""
@@ -111,7 +111,7 @@ class Inputs(Names):
         return self.with_missing(x, rows) if first_bad(rows, self.largest) >= 0 else rows
 
     def with_missing(self, x: Event, rows: Rows) -> Rows:
-        """Return the row of ``x``, in which a number is bad: missing if it is NaN, else a ValueError."""
+        """Return the row of ``x`` with NaN as missing; raise the ValueError of the first invalid value."""
         self.check(x)
         return without_nan(rows)
 
@@ -128,7 +128,7 @@ class Inputs(Names):
         return Rows(rows.slots, rows.keys, values)
 
     def restore_values(self, rows: Rows) -> Rows:
-        """Return rows as they were before :meth:`transform`, but for rounding."""
+        """Return rows before :meth:`transform`, up to rounding."""
         return self._with_values(rows, Transform.invert) if self.transforms else rows
 
     def _with_values(self, rows: Rows, change: Callable[[Transform, Any], Any]) -> Rows:
@@ -144,29 +144,30 @@ class Inputs(Names):
         return self._transforms
 
     def _encode_numbers(self, x: Event) -> Rows:
-        """Return an encoded event of numbers; a KeyError says that a name is not known."""
+        """Return an encoded event of numbers; raise a KeyError if a name is not registered."""
         get = itemgetter(*x) if len(x) > 1 else None
         if get is not None:
             slots, keys = b"".join(get(self._slots)), b"".join(get(self._keys))
         else:
             slots, keys = b"".join(map(self._slots.__getitem__, x)), b"".join(map(self._keys.__getitem__, x))
-        room = self._room_for(len(x))
-        room.put[2](room.rows.values, 0, *x.values())
-        room.slots[:], room.keys[:] = slots, keys
-        return room.rows
+        buffer = self._buffer_for(len(x))
+        buffer.put[2](buffer.rows.values, 0, *x.values())
+        buffer.slots[:], buffer.keys[:] = slots, keys
+        return buffer.rows
 
-    def _room_for(self, width: int) -> Room:
-        room = self._rooms.get(width)
-        if room is None:
-            if len(self._rooms) >= _MOST_WIDTHS:
-                self._rooms.clear()
-            room = self._rooms[width] = Room.of(width)
-        return room
+    def _buffer_for(self, width: int) -> RowBuffer:
+        buffer = self._buffers.get(width)
+        if buffer is None:
+            if len(self._buffers) >= _MOST_WIDTHS:
+                self._buffers.clear()
+            buffer = self._buffers[width] = RowBuffer.of(width)
+        return buffer
 
     def _consider(self, names: tuple[Hashable, ...], x: Event) -> None:
-        """Make a plan for events of these names if they come again, and are texts, known, and there.
+        """Make a plan for events of these names at their second event, if a plan is possible for them.
 
-        A plan takes as long as a dozen events, so where there are many, few are made.
+        Names must be registered strings, and values present. A plan takes as long as a dozen events, so the
+        more plans there are, the fewer are made.
         """
         if names not in self._sights:
             if len(self._sights) >= _MOST_PLANS:
@@ -199,7 +200,7 @@ class Inputs(Names):
             return self._new_entries(x, learning)
 
     def _known_entries(self, x: Event) -> _Entries:
-        """Return the entries of an event whose names are texts met before; else raise a KeyError."""
+        """Return the entries of an event whose names are registered strings; else raise a KeyError."""
         slots, keys, values = [], [], []
         entries, categories, numbers = self._entries, self._categories, self._number_types
         for name, value in x.items():
@@ -227,7 +228,7 @@ class Inputs(Names):
         return slots, keys, values
 
     def _new_entries(self, x: Event, learning: bool) -> _Entries:
-        """Return the entries of any event, or refuse it."""
+        """Return the entries of any event; raise a ValueError if it is invalid."""
         fields = named(x)
         slots, keys, values = [], [], []
         unknown = []

@@ -1,15 +1,16 @@
 """Input keys: how a direction of the feature space is tied to an input.
 
-**Keyed** directions depend on the input's *name* alone, so a model does not care in which order
-names were first seen, new names may appear at any time, and two models of one seed agree on every
-name. **Dense** directions tie a number to its *position*, the order of first learning (names first met in
-one event are taken in sorted order), so columns of numbers can be renamed without changing the model;
-a category, which has no position, stays tied to its name and value.
+*Keyed* directions depend on the input's *name* alone. So a model does not depend on the order of names, new
+names may appear at any time, and two models of one seed have the same directions for every name.
 
-**Structured** directions are tied to positions too, and made by fast transforms
+*Dense* directions depend on a number's *position*, the order of first learning (new names of one event are
+sorted). So columns of numbers can be renamed without changing the model. A category has no position; its
+direction depends on its name and value.
+
+*Structured* directions depend on positions, too, and are computed by fast transforms
 (:mod:`streamk.features.segments`).
 
-**Auto** is the cheaper of keyed and structured, once the first event is learned
+*Auto* is the cheaper of keyed and structured, chosen at the first learned event
 (:mod:`streamk.features.choice`).
 
 A key is 64 bits, never 0 (which marks an absent input), and above 65,536 unless it is a slot::

@@ -27,7 +27,7 @@ def plain(value: object) -> Any:
 
 
 class Labels:
-    """The classes a classifier knows."""
+    """The classes of a classifier."""
 
     def __init__(self) -> None:
         self.values: list[Label] = []

@@ -25,11 +25,11 @@ from streamk.encoding.scaling import (
 
 
 def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = None) -> Array:
-    """Return the statistics of all that some others have seen (Chan, Golub and LeVeque 1979).
+    """Return the statistics of the values behind several others (Chan, Golub and LeVeque 1979).
 
-    Of the values held, the farthest is held again and the others are counted. Where all have gone on from
-    those of ``base``, what it has seen is counted once; but statistics that follow a stream fade, and are
-    pooled as if they had nothing in common. Given ones stay what they are.
+    Of the held values, the farthest is held again and the others are counted. If all continue from ``base``,
+    its values are counted once; statistics that follow a stream fade, so they are pooled as if they had no
+    values in common. Given statistics do not change.
     """
     if given := [part for part in parts if part[HELD] == GIVEN]:
         return given[0].copy()
@@ -60,16 +60,20 @@ def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = N
 
 
 def _pooled_since(parts: Sequence[Array], base: Array) -> Array:
-    """Add up sums about the mean of ``base``, and count once the value it held, which some have counted."""
+    """Return statistics pooled by sums about the mean of ``base``, with each value of ``base`` counted once.
+
+    Parts that hold another value than ``base`` have counted its held value.
+    """
     table, centre, held = np.array([part for part in parts if part[COUNT] > 0.0]), base[MEAN], base[HELD]
     other = ~np.isnan(table[:, HELD]) & (table[:, HELD] != held)
-    # how often too often what was held has been counted
-    again = 0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
-    apart, beside = table[:, MEAN] - centre, 0.0 if np.isnan(held) else held - centre
-    count = base[COUNT] + (table[:, COUNT] - base[COUNT]).sum() - again
-    total = (table[:, COUNT] * apart).sum() - again * beside
-    added = table[:, SQUARES] + table[:, COUNT] * apart**2 - base[SQUARES]
-    squares = base[SQUARES] + added.sum() - again * beside**2 - total**2 / count
+    surplus = (
+        0.0 if np.isnan(held) else max(other.sum() - 1.0, 0.0)
+    )  # counts of the held value after the first
+    means, distance = table[:, MEAN] - centre, 0.0 if np.isnan(held) else held - centre
+    count = base[COUNT] + (table[:, COUNT] - base[COUNT]).sum() - surplus
+    total = (table[:, COUNT] * means).sum() - surplus * distance
+    added = table[:, SQUARES] + table[:, COUNT] * means**2 - base[SQUARES]
+    squares = base[SQUARES] + added.sum() - surplus * distance**2 - total**2 / count
     whole = base.copy()
     whole[COUNT], whole[MEAN], whole[SQUARES] = count, centre + total / count, max(squares, 0.0)
     values = table[other, HELD]

@@ -1,4 +1,4 @@
-"""The names that a learner knows: their slots, their statistics and their directions."""
+"""The names of a learner's inputs: their slots, their statistics and their directions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streamk.encoding.transforms import Transform
 
 MOST_NAMES = MOST_SLOTS
 _MOST_KEYS = 65_536
-_LONGEST = 256  # characters of a category whose key is kept
+_LONGEST = 256  # characters of a category whose key is cached
 MOST_CHANGED = 20  # fields whose change of kind is noted
 IN_A_STRING = "Put a free-form field into a string"
 
@@ -36,7 +36,7 @@ class Movable(Protocol):
     """Encoded events whose slots follow the names."""
 
     def move(self, places: NDArray[np.int32]) -> None:
-        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        """Move slot ``k`` to ``places[k]``; numbers of evicted names, of place −1, are absent."""
         ...
 
 
@@ -47,25 +47,25 @@ class Names:
     ----------
     directions
         ``"keyed"`` (by name), ``"dense"`` or ``"structured"`` (by order of first learning), or ``"auto"``:
-        structured until :meth:`settle` says.
+        structured until :meth:`settle` chooses.
     scaled
         Whether numbers have slots of statistics.
     largest
-        What numbers that are not scaled may not exceed.
+        The largest absolute value of numbers that are not scaled.
     kept
-        Numbers of statistics of each name.
+        How many numbers the statistics of a name have.
     evicts
-        Whether rare names make room for new ones when there are too many, if directions are keyed.
+        Whether rare names are evicted if there are too many, if directions are keyed.
     remedy
-        What the error about too many names advises where they do not.
+        The advice in the error about too many names, if none are evicted.
 
     Attributes
     ----------
     transforms
-        Of numbers whose tails are heavy, by name.
+        The transforms of numbers with heavy tails, by name.
     changed
-        Fields that were numbers and became categories, or the reverse, while this object existed: the name,
-        and whether it became a category. Only the first :data:`MOST_CHANGED`.
+        Fields that changed from numbers to categories or back since this object was made: the name, and
+        whether it became a category. Only the first :data:`MOST_CHANGED`.
     """
 
     changed: tuple[tuple[str, bool], ...] = ()
@@ -91,7 +91,7 @@ class Names:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what was remembered of the names' slots and keys."""
+        """Clear the caches of slots and keys."""
         self._entries: dict[Hashable, tuple[int, int]] = {}
         self._slots: dict[Hashable, bytes] = {}  # of the entries, as they stand in memory
         self._keys: dict[Hashable, bytes] = {}
@@ -109,7 +109,7 @@ class Names:
         self._forget()
 
     def settle(self, directions: str) -> None:
-        """Say what directions numbers have from now on; rows encoded before are no more to be used."""
+        """Set the directions of numbers; rows encoded before must no longer be used."""
         self.settled, self.directions = True, directions
         if not self.registers:
             self.numbers.clear()
@@ -181,7 +181,7 @@ class Names:
         return key
 
     def _meet_category(self, name: str) -> None:
-        """Note that a field has values that are categories."""
+        """Record that a field has values that are categories."""
         if len(self._category_fields) >= _MOST_KEYS:
             self._category_fields.clear()
         self._category_fields.add(name)
@@ -193,7 +193,7 @@ class Names:
             self.changed = (*self.changed, (name, category))
 
     def category_slot(self, name: str) -> int:
-        """Return what stands as the slot of every value of a category."""
+        """Return the number that all values of a category have as their slot."""
         slot = self._category_slots.get(name)
         if slot is None:
             if len(self._category_slots) >= _MOST_KEYS:
@@ -202,7 +202,7 @@ class Names:
         return slot
 
     def known_categories(self) -> list[tuple[tuple[str, str], int]]:
-        """Return the categories met of late, each a name and a value, with their keys."""
+        """Return recent categories, each a name and a value, with their keys."""
         return list(self._categories.items())
 
     def entry(self, name: str) -> tuple[int, int]:
@@ -218,7 +218,7 @@ class Names:
         return entry
 
     def register(self, names: Sequence[str]) -> None:
-        """Learn the names of numbers first met in one event, in sorted order.
+        """Register the new names of numbers of one event, in sorted order.
 
         If there are too many, raise NamesFullError where rare names can leave (:meth:`evict_for`), else a
         ValueError.
@@ -231,8 +231,8 @@ class Names:
         for name in new:
             self.numbers[name] = len(self.numbers)
         if self.scaled and len(self.numbers) > len(self.statistics):
-            room = max(8, 2 * len(self.statistics), len(self.numbers))
-            grown = np.zeros((room, self.statistics.shape[1]))
+            size = max(8, 2 * len(self.statistics), len(self.numbers))
+            grown = np.zeros((size, self.statistics.shape[1]))
             grown[: len(self.statistics)] = self.statistics
             self.statistics = grown
 
@@ -244,7 +244,7 @@ class Names:
         )
 
     def evict_for(self, names: Sequence[str]) -> None:
-        """Forget the names least used, at least an eighth, so that those of one event can be registered.
+        """Evict the least used names, at least an eighth, so that those of one event can be registered.
 
         The others move up: a name's slot is always its place among the names.
         """

@@ -1,6 +1,6 @@
-"""Plans: how to encode the next event of fields that have come before, without looking at each of them.
+"""Plans: cached encodings of events with the same fields, which avoid a look-up for each field.
 
-The rows of a plan or a room are overwritten by the next event of its fields.
+The next event with the same fields overwrites the rows of a plan or a row buffer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _NONE = type(None)
 
 
 class Fields(Protocol):
-    """What plans ask of the encoder of events."""
+    """The methods of the encoder that plans use."""
 
     numbers: dict[str, int]
 
     @property
     def registers(self) -> bool:
-        """Whether a number's name must be known before it counts."""
+        """Whether a number's name must be registered before it counts."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class Fields(Protocol):
         ...
 
     def category_slot(self, name: str) -> int:
-        """Return what stands as the slot of every value of a category."""
+        """Return the number that all values of a category have as their slot."""
         ...
 
     def missing_numbers(self, field: str) -> list[str]:
@@ -49,7 +49,7 @@ class Fields(Protocol):
         ...
 
 
-class Room(NamedTuple):
+class RowBuffer(NamedTuple):
     """A row of so many fields, and how to fill it: its bytes, or numbers to ``put`` into each array."""
 
     rows: Rows
@@ -58,7 +58,7 @@ class Room(NamedTuple):
     put: tuple[Callable[..., None], ...]
 
     @classmethod
-    def of(cls, width: int) -> Room:
+    def of(cls, width: int) -> RowBuffer:
         """Make a row of ``width`` fields."""
         rows = empty_rows(1, width)
         slots, keys = (array.data.cast("B") if width else memoryview(bytearray()) for array in rows[:2])
@@ -66,7 +66,7 @@ class Room(NamedTuple):
 
 
 class Plan:
-    """How to encode the events that have these names, numbers and categories being where they were.
+    """A plan for events with these names in this order, the same of them numbers and the same categories.
 
     Parameters
     ----------

@@ -1,39 +1,33 @@
-"""Scales that follow the stream: when the statistics of an input must begin anew.
-
-**Scales follow the stream** if there is a ``horizon``: ``count`` ends there, so that older values fade, and
-what has no precedent begins statistics anew: 32 values in a row, no two neighbours the same, six deviations
-from the mean (a shift); or changes from one value to the next 64 times smaller, in their running mean square,
-than ever before (another unit). Numbers that stay the same for long, or switch between few values, do
-neither. Six more numbers are kept then: ``(run, previous, step, least, recent, age)``.
-
-**Running standardisation: each number is scaled by the statistics of the events before it.**
+"""Running standardisation: each number is scaled by the statistics of the events before it.
 
 The statistics of one number are ``(count, mean, squares, held)``: Welford's recurrence in float64 ::
 
     count += 1;   δ = v − mean;   mean += δ/count;   squares += δ (v − mean)
 
-and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Scaling by the past alone keeps a
-prediction honest: it can be made before the event is learned, and learning the event scales it by the same
-numbers.
+and ``z = (v − mean)/√(squares/count)``, 0 while there is no spread. Since only earlier events set the scales,
+a prediction needs no knowledge of its own event, and learning the event scales it by the same numbers.
 
-**One absurd value spoils nothing.** The value farthest from the mean is *held*: it is not counted until a
-farther one takes its place, so a single absurd value never counts, be it the first or the last. And no value
-adds more to the variance than half of it (a sixteenth where scales forget; ``16/count`` while that is more),
-so a few do little, while values that come again and again are believed.
+A single extreme value has no effect. The value farthest from the mean is *held*: it is not counted until a
+farther one replaces it, whether it is the first value or the last. Also, no value adds more to the variance
+than half of it (a sixteenth where scales forget; ``16/count`` while that is more). So a few extreme values
+have little effect, while repeated ones change the scale.
 
-**Presence is information.** An input is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
-been learned before, and 0 for one that is not: a word whose count is always 1 is an input of 1, as a category
-is. A number that is explicitly missing is at its mean, an input of 1. To a kernel of differences the 1 is
-nothing where all events have the number. Inputs that are not scaled are themselves.
+An input also encodes presence. It is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
+been learned before, and 0 for an absent one: a word whose count is always 1 is an input of 1, like a
+category. A number that is explicitly missing is at its mean, an input of 1. For a kernel of differences the 1
+cancels if all events have the number. Inputs that are not scaled keep their values.
 
-**An event of weight** ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
-``squares``, as ``w`` events would but for the bound; none weighs more than all events before it.
+An event of weight ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
+``squares``, like ``w`` events except for the bound; no weight exceeds the sum of all before it.
 
-**Given scales** learn no more: statistics that hold an infinite value, which nothing is farther off than.
+With a ``horizon``, scales follow the stream: ``count`` stops at the horizon, so that older values fade, and
+unprecedented values restart the statistics. These are 32 values in a row, no two successive ones equal, six
+deviations from the mean (a shift); or changes between successive values whose running mean square is 64 times
+smaller than ever before (another unit). Numbers that are constant, or switch between few values, cause no
+restart. Such statistics have six more numbers: ``(run, previous, step, least, recent, age)``.
 
-Scales that follow the stream are the business of :mod:`streamk.encoding.scaling`.
-
-**Scales that are given: found once, and then the same for everybody.**
+*Given* scales are set once and do not learn, so they can be the same in several learners: their held value is
+infinite, and no value is farther from the mean.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ from streamk.compiling import CALLED, ENTRY, INNER, both
 from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, Rows
 from streamk.encoding.seen import is_seen
 
-# Columns of the statistics; the last six are kept where they follow
+# Columns of the statistics; the last six exist with a horizon
 COUNT, MEAN, SQUARES, HELD, RUN, PREVIOUS, STEP, LEAST, RECENT, AGE = range(10)
 MOST_VARIANCES = 16.0  # by which one value moves a variance at most, while counts are small
 _FAR, _MOST_RUN = 6.0, 32.0
@@ -56,9 +50,9 @@ _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 
 @njit(inline="always", **INNER)
 def detect_shift(value, statistics, at):
-    """Note one value of an input that is followed; return whether its statistics must begin anew.
+    """Record one value of an input with a horizon; return whether its statistics must restart.
 
-    ``age`` counts up to the window, and then from the window to the end of an epoch, again and again.
+    ``age`` counts up to the window, and then repeatedly from the window to the end of an epoch.
     """
     change, age = value - statistics[at, PREVIOUS], statistics[at, AGE] + 1.0
     statistics[at, PREVIOUS], statistics[at, AGE] = value, age
@@ -116,7 +110,7 @@ def horizon_of(memory: int | None) -> float | None:
 
 
 def kept_numbers(horizon: float | None) -> int:
-    """Return how many numbers are kept of each input."""
+    """Return how many numbers the statistics of an input have."""
     return FIXED if horizon is None else FOLLOWING
 
 
@@ -235,11 +229,11 @@ def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):
     """Scale row ``i`` into row ``to`` of ``out``; return how many inputs are not 0.
 
     Their keys go into ``found``, and their slots into ``of``. Values of categories that are not ``seen``
-    (:mod:`streamk.encoding.seen`) are left out.
+    (:mod:`streamk.encoding.seen`) are skipped.
 
-    Inputs that are absent or 0 add nothing to an angle and are left out; the others are put in the order of
-    their keys. ``out`` is ``(≥ families, ·, w)``: for each family of directions, inputs are multiplied by the
-    ``exponents`` power of the fields present.
+    Inputs that are absent or 0 add nothing to an angle and are skipped; the others are sorted by their keys.
+    ``out`` is ``(≥ families, ·, w)``: for each family of directions, inputs are multiplied by the
+    ``exponents`` power of the number of fields present.
     """
     slots, keys, values = rows
     shared = min(i, slots.shape[0] - 1)

@@ -44,7 +44,7 @@ class SeenValues:
         self.state: Integers = np.zeros(2, dtype=np.int64)
 
     def merge_from(self, others: list[SeenValues]) -> None:
-        """Hold what any of some records holds; the fullest current filter is the current one."""
+        """Become the union of several records; the count is the sum of their counts."""
         for other in others:
             current = int(other.state[_CURRENT])
             self.bits[0] |= other.bits[current]
@@ -52,14 +52,14 @@ class SeenValues:
         self.state[:] = 0, min(sum(int(other.state[_COUNT]) for other in others), _MOST - 1)
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps: of words that are not 0; none if nothing was learned."""
+        """Return the arrays to store in a model file: the words that are not 0; none if there are none."""
         places = np.flatnonzero(self.bits).astype(np.int32)
         if not len(places):
             return {}
         return {"seen.places": places, "seen.words": self.bits.ravel()[places], "seen.state": self.state}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         self.bits[:], self.state[:] = 0, 0
         if "seen.places" not in arrays:
             return
@@ -95,7 +95,7 @@ def _holds(bits, which, key):
 
 @njit(**INNER)
 def is_seen(seen, key):
-    """Return whether the value of a category was learned; True where no record is kept."""
+    """Return whether the value of a category was learned; True if there is no record."""
     if seen is None:
         return True
     return _holds(seen[0], np.int64(0), key) or _holds(seen[0], np.int64(1), key)

@@ -3,13 +3,13 @@
 Values such as ``exp(3 z)`` or a Cauchy variable have no scale that serves all of them: divided by their
 standard deviation, nearly all are equal. Their *normal scores* ``Φ⁻¹(F(v))`` are spread as a normal variable
 is (van der Waerden 1952), whatever the distribution function ``F``. ``F`` is estimated by quantiles of a
-sample: 33 knots whose scores are equally far apart, a line between every two, and the first and the last line
-beyond them. Values that are equal have one score, so a column of few values has few knots.
+sample: 33 knots with equally spaced scores, linear interpolation between them, and linear extrapolation by
+the first and the last line. Equal values have one score, so a column of few values has few knots.
 
 Tails are heavy if the range of 98 % of the sample is far longer than that of the middle half and than that of
-90 %, of which a normal variable has 3.4 and 1.4 times. No single outlier has a part in these ranges.
+90 %; for a normal variable the ratios are 3.4 and 1.4. A single outlier does not change these ranges.
 
-A transform is fitted once and then stays as it is. It is kept by name
+A transform is fitted once and then does not change. It is stored by name
 (:attr:`streamk.encoding.names.Names.transforms`) and applied to encoded rows before they are scaled.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from streamk.arrays import Array
 from streamk.encoding.rows import LARGEST
 
-LEAST = 128  # values, before which nothing is said of tails
+LEAST = 128  # values needed to detect heavy tails
 _RANGES = 0.01, 0.05, 0.25, 0.75, 0.95, 0.99
 _OF_HALF, _OF_MOST = 12.0, 3.0  # ranges of 98 % in those of the middle half and of 90 %
 _KNOTS = 33
@@ -48,7 +48,7 @@ class Transform(NamedTuple):
         return cls(distinct, np.bincount(of, scores) / np.bincount(of))
 
     def apply(self, values: Array) -> Array:
-        """Return the scores of values; what no learner takes stays as it is."""
+        """Return the scores of values; values that no learner takes are returned unchanged."""
         with np.errstate(over="ignore"):
             found = np.clip(_interpolate(values, self.values, self.scores), -_FARTHEST, _FARTHEST)
         return np.where(abs(values) <= LARGEST, found, values)

@@ -39,10 +39,10 @@ def features_by_tile(e: FeatureMap, rows: Rows, statistics: Array) -> Callable[[
 def forward(
     e: FeatureMap, rows: Rows, statistics: Array, experts: Sequence[Expert], learning: bool
 ) -> tuple[list[Floats], list[list[Floats]]]:
-    """Return every expert's outputs for a block, ``(sets, m, K)``, and the features it wants to learn from.
+    """Return every expert's outputs for a block, ``(sets, m, K)``, and the features it learns from.
 
-    Only so many rows are looked at at once that their features take 32 MiB; ``learning`` says whether the
-    experts are asked what they want.
+    Rows are processed in parts whose features take 32 MiB. Features to learn from are returned only if
+    ``learning``.
     """
     tiles = tiles_of(0, e.width)
     wanted = [expert.required_columns() if learning else [] for expert in experts]

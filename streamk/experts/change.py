@@ -1,27 +1,27 @@
-"""Whether the error of an expert has risen: adaptive windowing (ADWIN, Bifet and Gavaldà 2007).
+"""Detection of rising errors of an expert: adaptive windowing (ADWIN, Bifet and Gavaldà 2007).
 
-A window of the latest errors, each from 0 to 1, grows as long as its parts agree. Errors come in blocks of
+A window of the latest errors, each from 0 to 1, grows while its parts agree. Errors come in blocks of
 :data:`BLOCK`. After each block, at every cut into ``n₀`` older and ``n₁`` newer events, the difference of the
-two means is compared with what Bernstein's inequality allows it to be::
+two means is compared with the bound of Bernstein's inequality::
 
     ε = √(2 σ² L/m) + 2 L/(3 m)          1/m = 1/n₀ + 1/n₁          L = ln 10⁶
 
-``σ²`` being the variance of the window. If it is larger somewhere, the stream changed where it is largest in
-units of ``ε``, and what is older leaves the window. Errors that fall are those of an expert that learns; only
-a rise is reported.
+``σ²`` being the variance of the window. If a difference exceeds its bound, the stream changed at the cut
+where the difference is largest in units of ``ε``, and older events leave the window. Falling errors are those
+of an expert that learns; only a rise is reported.
 
-**False alarms.** Errors that are independent of one another and have one mean exceed ``ε`` at a cut with a
-probability of at most 10⁻⁶. A window of a million events has at most 65 cuts, and they are tried once in 32
-events: at most two false alarms in a million events, and far fewer, since cuts mostly agree and half of the
+Independent errors of one mean exceed ``ε`` at a cut with a probability of at most 10⁻⁶. A window of a million
+events has at most 65 cuts, tested once in 32 events. So there are at most two false alarms in a million
+events, and far fewer in practice, since the tests of different cuts depend on each other and half of the
 differences are falls.
 
-**Buckets.** A bucket of level ``k`` holds the sums of ``2ᵏ`` blocks. If there would be more than :data:`MOST`
-of a level, the two oldest become one of the next; so the window takes room that grows with the logarithm of
-its length. Of the last level, the oldest is dropped.
+The window is stored in buckets. A bucket of level ``k`` holds the sums of ``2ᵏ`` blocks. If a level would
+have more than :data:`MOST` buckets, its two oldest become one of the next level; of the last level, the
+oldest is dropped. So memory grows with the logarithm of the window's length.
 
-A *watch* is one array. Row 0 holds the block that fills (events, sum of errors, sum of their squares), of how
-many events the expert's information speaks, and how many rises there were; row ``k + 1`` the number of
-buckets of level ``k`` and then the sums of each, the oldest first.
+A *watch* is one array. Row 0 holds the sums of the current block (events, errors, squared errors), the number
+of events behind the expert's information, and the number of rises. Row ``k + 1`` holds the number of buckets
+of level ``k``, and then the sums of each, the oldest first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _LARGEST = 2.0**53
 
 
 def empty_watch() -> Array:
-    """Return a watch that has seen nothing."""
+    """Return a watch without events."""
     return np.zeros((1 + LEVELS, 1 + 2 * MOST))
 
 
@@ -54,12 +54,12 @@ def merge_from(watch: Array, other: Array, factor: float) -> None:
 
 
 def state_dict(watch: Array) -> Arrays:
-    """Return what a model file keeps of a watch: nothing if it has seen nothing."""
+    """Return the arrays of a watch to store in a model file: none if it has no events."""
     return {"watch": watch} if watch.any() else {}
 
 
 def load_state_dict(arrays: Arrays) -> Array:
-    """Return the watch of a model file, if it is possible; one that has seen nothing if there is none."""
+    """Return the watch of a model file, or an empty one; raise a ValueError if it is impossible."""
     watch = empty_watch()
     if "watch" not in arrays:
         return watch
@@ -88,7 +88,8 @@ def load_state_dict(arrays: Arrays) -> Array:
 def error_of(loss, residual, aim):
     """Return the error of an event, from 0 to 1.
 
-    Of a class it is what its output lacks; of a number the distance, in standard deviations of the target.
+    For a class, 1 minus the output of the label; for a number, the distance in standard deviations of the
+    target.
     """
     if loss < FIRST_REGRESSION:
         return min(max(residual[int(aim)], 0.0), 1.0)
@@ -97,9 +98,9 @@ def error_of(loss, residual, aim):
 
 @njit(**INNER)
 def part_to_keep(watch, error):
-    """Take the error of an event; return which part of its information an expert had better keep.
+    """Add the error of an event; return the part of its information that the expert should keep.
 
-    It is 1 unless errors have risen; then the part that leaves the information of one block of events.
+    It is 1 unless errors have risen. Then it is the part that leaves the information of one block of events.
     """
     watch[0, COUNT] += 1.0
     watch[0, SUM] += error
@@ -119,7 +120,7 @@ def part_to_keep(watch, error):
 
 @njit(**INNER)
 def _add_block(watch, total, squares):
-    """Add a bucket of level 0; join older ones where there are too many."""
+    """Add a bucket of level 0; join the oldest two of every level that is full."""
     for row in range(1, LEVELS + 1):
         count = int(watch[row, 0])
         full = count == MOST
@@ -137,7 +138,7 @@ def _add_block(watch, total, squares):
 
 @njit(**INNER)
 def _drop_oldest(watch, row, gone):
-    """Drop the oldest buckets of a row; those behind move up, and what is left free is 0."""
+    """Drop the oldest buckets of a row; shift the others to the front, and fill the rest with 0."""
     kept = 2 * (MOST - gone)
     for j in range(1, 1 + 2 * MOST):
         watch[row, j] = watch[row, j + 2 * gone] if j <= kept else 0.0

@@ -1,8 +1,8 @@
-"""The expert for the size of errors: how many times larger than usual they are where inputs are like these.
+"""The expert for the size of errors: the ratio to their usual size, as a function of the inputs.
 
-The combiner measures errors in units of how large they are at such predictions, ``b = |e|/σ(f)``
+The combiner measures errors in units of their usual size at the prediction, ``b = |e|/σ(f)``
 (:mod:`streamk.combining.intervals`). The expert's output ``u = v·φ`` is the logarithm of the mean of ``b``,
-and follows the *working response*
+and is fitted to the *working response*
 
     z = u + min(b exp(−u), 4) − 1
 
@@ -10,8 +10,8 @@ by recursive least squares with forgetting (:mod:`streamk.experts.least_squares`
 event by event, of a generalised linear model with a logarithmic link, whose responses have a variance that
 grows with the square of their mean (McCullagh and Nelder 1989, chapters 2.5 and 8).
 
-It stands on the coarsest features of the map. They are the same for the life of a learner: no relevance
-changes them, and labels are not among them.
+It uses the coarsest features of the map. They stay the same for the lifetime of a learner: relevance does not
+change them, and they do not depend on labels.
 """
 
 from __future__ import annotations

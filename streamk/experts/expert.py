@@ -1,12 +1,13 @@
-"""What an expert is: a rule of learning over columns of a feature map, with coefficients and a clock.
+"""The interface of experts: an update rule over columns of a feature map, with coefficients and a clock.
 
-An expert has two faces. Compiled code sees its *record*, a named tuple whose type says the rule, through the
-verbs :func:`evaluate` and :func:`step`; a rule's file adds its own with ``@overload``. Python sees an
-:class:`Expert`, whose verbs are ``grow``, ``opened``, ``wanted`` and ``step_many`` (a block of events),
-``take`` (merging), ``parts`` and ``restore``. An expert writes to nothing but itself, so what it learns
-does not depend on its neighbours.
+Compiled code gets an expert's *record*, a named tuple whose type selects the implementation of
+:func:`evaluate` and :func:`step`; each rule's file adds its own with ``@overload``. Python code uses an
+:class:`Expert`, with methods for growth and blocks of features (``grow``, ``start_block``), blocks of events
+(``required_columns``, ``step_many``), merging (``merge_from``) and model files (``state_dict``,
+``load_state_dict``). An expert changes only its own state, so it learns the same whatever the other experts
+are.
 
-Coefficients are ``(sets, outputs, columns)`` float32: a set is the iterate alone, or the iterate and its
+Coefficients are ``(sets, outputs, columns)`` float32. The sets are the iterate alone, or the iterate and its
 average (polynomial decay, Shamir and Zhang 2013). Columns beyond the features in use are 0.
 """
 
@@ -32,7 +33,7 @@ _FEW = 0.75  # of the columns: if no more are in use, a model file names them
 
 
 def evaluate(expert: object, phi: object, i: object, outputs: object, e: object) -> None:
-    """Fill ``outputs[e]`` ``(2, K)``: the iterate's for row ``i`` of ``phi``, and those to predict with.
+    """Fill ``outputs[e]`` ``(2, K)`` for row ``i`` of ``phi``: the iterate's, and those to predict with.
 
     In compiled code.
     """
@@ -61,7 +62,7 @@ def step(
     outputs, e
         ``outputs[e]`` are this expert's own, from :func:`evaluate`.
     aim, known, weight
-        Class or number asked for, outputs known once the event is learned, weight of the event.
+        Class or number to learn, number of outputs including that of this event, weight of the event.
     residual
         Scratch, ``(K,)`` float64.
     """
@@ -132,7 +133,7 @@ class Lesson(NamedTuple):
 
 
 class Expert:
-    """The part that linear experts share: coefficients, a clock, an average.
+    """The base class of experts: coefficients, a clock, an average.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ class Expert:
     average
         Whether predictions come from a running average of the coefficients.
     columns
-        Those of the map that it stands on, whole blocks of 64; None for all that there are and will be.
+        The columns of the map that it uses, whole blocks of 64; None for all, also those added later.
     """
 
     rule: ClassVar[str]
@@ -159,7 +160,7 @@ class Expert:
         raise NotImplementedError
 
     def grow(self, outputs: int, features: int, width: int) -> None:
-        """Make room for the features and columns of a map; what is new is 0 and what is old unchanged."""
+        """Resize to the features and columns of a map; new coefficients are 0, others unchanged."""
         columns = self.columns_of(width)
         self.features = max(0, min(features - self.first, columns))
         grown = padded(self.coefficients, (len(self.coefficients), outputs, columns))
@@ -167,14 +168,14 @@ class Expert:
             self.coefficients = aligned(grown)
 
     def columns_of(self, width: int) -> int:
-        """Return how many columns of a map of so many it stands on."""
+        """Return how many columns it uses of a map of ``width`` columns."""
         return max(0, (width if self.columns is None else min(self.columns.stop, width)) - self.first)
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
-        """Begin with a block of the map: the ``opening``-th to be opened, ``fresh`` if it is new."""
+        """Open a block of the map: it is the ``opening``-th to be opened, and ``fresh`` if it is new."""
 
     def own(self, block: slice) -> slice:
-        """Return the part of a block of the map that it stands on, counted from its first column."""
+        """Return the part of a block of the map that it uses, counted from its first column."""
         columns = self.coefficients.shape[2]
         start, stop = (min(max(end - self.first, 0), columns) for end in (block.start, block.stop))
         return slice(start, stop)
@@ -185,10 +186,10 @@ class Expert:
         return True
 
     def close(self) -> None:
-        """Forget what is kept of the open block beside its coefficients."""
+        """Drop the state of the open block except its coefficients."""
 
     def required_columns(self) -> list[slice]:
-        """Return the columns of the map whose features the next block of events is to be learned from."""
+        """Return the columns of the map whose features are needed to learn the next block of events."""
         raise NotImplementedError
 
     def step_many(self, lesson: Lesson) -> None:
@@ -206,11 +207,11 @@ class Expert:
     def merge_from(
         self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
     ) -> None:
-        """Become the merge of some experts of the same settings; this one has room and knows nothing yet.
+        """Become the merge of experts with the same settings; this one is untrained and has their size.
 
-        Models on one map are linear in their coefficients: their weighted mean gives the weighted mean of
-        their outputs (the averaging of Andrecut 2016, eqs. 67 and 68). Where all have learned on from what
-        one knew, that one is the last of them, of share 0; what adds up then is added ``counts`` times.
+        Models on one map are linear in their coefficients: the weighted mean of coefficients gives the
+        weighted mean of outputs (the averaging of Andrecut 2016, eqs. 67 and 68). If all continue from one
+        expert, that one is the last, with share 0; sums are then added ``counts`` times.
         """
         mean = np.zeros(self.coefficients.shape)
         for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
@@ -218,36 +219,36 @@ class Expert:
             mean[:, rows, :width] += share * unit.scale * expert.coefficients[:, :count]
         self.coefficients[:] = mean
         self.clock[:] = sum(expert.clock for expert in experts)
-        if counts is not None:  # each of the others has what is on the clock of the last
+        if counts is not None:  # the clock of each of the others includes that of the last
             self.clock -= (len(experts) - 1) * experts[-1].clock
 
     def forget(self, columns: slice) -> None:
-        """Begin anew if it stands on these columns of the map alone, whose features become other ones."""
+        """Restart if it uses no other columns of the map than these, whose features are replaced."""
         if self.within(columns):
             self.coefficients[:] = 0.0
 
     def goes_on_from(self, before: Self) -> bool:
-        """Return whether it still knows what it knew ``before``."""
+        """Return whether it has continued without a restart since it was ``before``."""
         return True
 
     def within(self, columns: slice) -> bool:
-        """Return whether it stands on some of these columns of the map, and on no others."""
+        """Return whether it uses some of these columns of the map, and no others."""
         stop = self.first + self.coefficients.shape[2]
         return bool(columns.start <= self.first < stop <= columns.stop)
 
     def rearrange(self, places: Integers) -> None:
-        """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
+        """Move column ``j`` of the map to ``places[j]``; columns of place −1 are dropped."""
         own = places[self.first : self.first + self.coefficients.shape[2]]
         moved = aligned(np.zeros_like(self.coefficients))
         moved[:, :, own[own >= 0] - self.first] = self.coefficients[:, :, own >= 0]
         self.coefficients = moved
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps: of few columns in use, these alone."""
+        """Return the arrays to store in a model file; if few columns are in use, only these."""
         return self._linear_state() | {field.name: getattr(self, field.name) for field in self.fields()}
 
     def fields(self) -> Iterator[Field]:
-        """Yield what a model file holds of the present state; later fields may depend on earlier ones."""
+        """Yield the fields of a model file in the present state; later ones may depend on earlier ones."""
         yield from ()
 
     def _linear_state(self) -> Arrays:
@@ -259,7 +260,7 @@ class Expert:
         return {"coefficients": self.coefficients[:, :, used], "used": used, "clock": self.clock}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible; there is room for them."""
+        """Load the arrays of a model file, after :meth:`grow`; raise a ValueError if they are impossible."""
         if self.is_linear:
             self._load_linear_state(arrays)
         for field in self.fields():
@@ -286,4 +287,4 @@ class Expert:
 
 Shares = Sequence[float]
 Counts = Sequence[float] | None
-Columns = Sequence[tuple[list[int], Unit]]  # of merged experts: where their outputs go, and in what units
+Columns = Sequence[tuple[list[int], Unit]]  # of merged experts: the place of each output, and its unit

@@ -1,17 +1,16 @@
-"""Columns of ``U`` in ``P = U D Uᵀ`` under an event: one at a time, or eight at once.
+"""The inverse of a growing information matrix, stored as ``P = U D Uᵀ`` (Bierman 1976).
 
-Column ``j`` has ``⌈j/16⌉`` vectors, so eight columns from ``8n + 1`` on have equally many and lie one after
-the other. An event takes two sweeps over them: inner products with ``x``, then the update of the columns and
-of the gain, which stays in registers from one column to the next. Every number goes through the operations of
-a column at a time in their order, so the bits are the same; what is saved is reading ``x`` and the gain again
-for every column, and waiting for one column before the next. Meanwhile the next eight columns are fetched
-into the first cache, where the machine by itself fetches too late for columns as short as these.
+``U`` has ones on its diagonal and zeros below; ``D`` is positive and only shrinks. So ``P`` stays symmetric
+and positive for any number of events, while the textbook's ``P − k kᵀ`` loses both to rounding. The columns
+of ``U`` above the diagonal are stored one after the other, each padded with zeros to a multiple of 16.
 
-**The inverse of a growing information matrix, kept as ``P = U D Uᵀ`` (Bierman 1976).**
-
-``U`` has ones on its diagonal and zeros below, ``D`` is positive and only shrinks, so ``P`` stays symmetric
-and positive however many events come, where the textbook's ``P − k kᵀ`` loses both to rounding. The columns
-of ``U`` above the diagonal stand one after the other, each filled up with zeros to a multiple of 16.
+An event updates the columns one at a time, or eight at once. Column ``j`` has ``⌈j/16⌉`` vectors, so the
+eight columns from ``8n + 1`` on have equally many and are adjacent in memory. An event takes two sweeps over
+them: inner products with ``x``, then the update of the columns and of the gain, which stays in registers from
+one column to the next. Every number goes through the same operations in the same order as with one column at
+a time, so the bits are the same. The eight columns share the reads of ``x`` and the gain, and do not wait for
+each other. Meanwhile the next eight columns are fetched into the first cache, since the processor's own
+prefetch is too late for columns as short as these.
 """
 
 from __future__ import annotations
@@ -216,17 +215,17 @@ _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, 
 
 
 def factor_size(size: int) -> int:
-    """Return how many numbers a packed factor of so many columns has."""
+    """Return how many numbers the factor of so many columns has."""
     return sum(-(-j // LANES) * LANES for j in range(size))
 
 
 def empty_factor(size: int) -> Array:
-    """Return the packed factor of the identity, aligned: vectors are read fastest within a line."""
+    """Return the factor of the identity, aligned: vectors are read fastest within a cache line."""
     return zeros_aligned(factor_size(size))
 
 
 def _columns(size: int) -> Iterator[tuple[int, slice]]:
-    """Yield every column of ``U`` and its place in the packed factor."""
+    """Yield every column of ``U`` and its slice of the factor."""
     at = 0
     for j in range(size):
         yield j, slice(at, at + j)
@@ -251,7 +250,7 @@ def information(diagonal: Array, factor: Array) -> Array:
 
 
 def of_information(matrix: Array) -> tuple[Array, Array]:
-    """Return ``D`` and the packed ``U`` of the inverse of a symmetric positive matrix.
+    """Return ``D`` and the columns of ``U`` of the inverse of a symmetric positive matrix.
 
     With ``P⁻¹ = L Lᵀ`` the upper triangle ``L⁻ᵀ`` is ``U √D``.
     """

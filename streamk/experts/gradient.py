@@ -15,12 +15,12 @@ instead, as in the code that the paper's authors published,
 ``κ`` being the curvature of the loss (:mod:`streamk.losses`), and nothing decays. Both are multiplied by the
 weights of the events. ``ℓ'`` is clipped to ±12, so that it is bounded as the theorem assumes.
 
-Beside the fresh block, a step visits ``revisits`` others, in turn from the first to the last and again; a
-step without a fresh block visits one more (block coordinate descent).
+In addition to the fresh block, a step visits ``revisits`` others, in turn from the first to the last and
+again; a step without a fresh block visits one more (block coordinate descent).
 
-The decay is a product over all coefficients, not a scalar that is kept aside as the paper suggests: it costs
-``F K`` multiplications where the features of the batch cost ``m F`` cosines, and keeps coefficients what they
-say they are.
+The decay multiplies all coefficients, instead of a separate scalar as the paper suggests. It costs ``F K``
+multiplications, few compared with the ``m F`` cosines of the batch's features, and the stored coefficients
+are those of the model.
 """
 
 from __future__ import annotations

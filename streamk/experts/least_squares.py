@@ -1,29 +1,27 @@
-"""An event of least squares: columns that join, the features of variables, and their weights.
-
-Columns of variables mostly follow one another. Sixteen that do are read and written as one vector, others one
-by one, with the same operations.
-
-**Recursive least squares over the columns that have ever been other than 0, with forgetting.**
+"""Recursive least squares with forgetting, over the columns that have ever been other than 0.
 
 After events ``i = 1 … n`` the coefficients minimise ``Σ_i λ^(n−i) w_i (y_i − φ_iᵀα)² + penalty ‖α‖²``. With
-``λ < 1`` the past fades, and what no event speaks of any more would be known less and less until a single
-event changes it at will; so the variances ``D`` of ``P = U D Uᵀ`` (:mod:`streamk.experts.factor`) never grow
-beyond what they were before the first event.
+``λ < 1`` old events fade, and the variance of a coefficient whose column no longer occurs would grow until a
+single event could change it arbitrarily. So the variances ``D`` of ``P = U D Uᵀ``
+(:mod:`streamk.experts.factor`) never exceed those before the first event.
 
-Without forgetting, events hardly move what has long been learned. An expert told to ``watch`` begins anew
-when its error has risen (:mod:`streamk.experts.change`): coefficients stay, and all that is known of them
-counts as much as one block of events. Were it to count nothing, the next events would move it at will.
+Without forgetting, new events hardly change coefficients after many events. An expert with ``watch`` restarts
+when its error has risen (:mod:`streamk.experts.change`): coefficients stay, and the information about them is
+reduced to that of one block of events. With none, the next events could change the coefficients arbitrarily.
 
-With the logistic loss an event is an equation of what Newton's method asks for (iteratively reweighted least
-squares): a residual ``([k = y] − p_k)/κ`` of weight ``κ w``, ``κ`` being the curvature along expected steps
-(:func:`streamk.losses.curvature_along`), which makes one matrix do for all classes.
+With the logistic loss an event is one equation of Newton's method (iteratively reweighted least squares): a
+residual ``([k = y] − p_k)/κ`` of weight ``κ w``, ``κ`` being the curvature along expected steps
+(:func:`streamk.losses.curvature_along`), so that all classes share one matrix.
 
-A column joins when it first holds a number, so room for inputs that never come costs nothing.
+A column becomes a variable when it first is not 0, so inputs that never occur cost nothing. The columns of
+variables are mostly adjacent. Sixteen adjacent ones are read and written as one vector, others one by one,
+with the same operations.
 
-**Merging**: information adds up. An expert knows ``A = penalty I + Σ λ… φ φᵀ`` and ``A α``, ``α`` being its
-coefficients. Experts that learned apart know ``penalty I + Σ (A_e − penalty I)``, and ``Σ A_e α_e``: exactly
-what one expert of all events knows. Those that continued from one, the last of them, which counts ``1 − n``
-times then, count once what it knew. With forgetting, means are taken instead.
+Merging adds information. An expert has ``A = penalty I + Σ λ… φ φᵀ`` and ``A α``, ``α`` being its
+coefficients. The merge of experts trained separately has ``penalty I + Σ (A_e − penalty I)`` and
+``Σ A_e α_e``, exactly those of one expert of all events. If all continue from one expert, that one is the
+last and is added ``1 − n`` times, so its information counts once. With forgetting, ``A`` and ``A α`` are
+averaged instead.
 """
 
 from __future__ import annotations
@@ -249,9 +247,9 @@ class LeastSquares(Expert):
     forgetting
         ``λ``, 1 to forget nothing.
     constant
-        What the first of the columns always holds.
+        The constant value of the first column.
     watch
-        Whether it begins anew when its error has risen.
+        Whether it restarts when its error has risen.
     """
 
     rule = "least squares"
@@ -283,7 +281,7 @@ class LeastSquares(Expert):
         )  # fmt: skip
 
     def grow(self, outputs: int, features: int, width: int) -> None:
-        """Make room; what is new is 0 and what is old unchanged."""
+        """Resize to a map; new coefficients are 0, others unchanged."""
         super().grow(outputs, features, width)
         _, most, columns = self.coefficients.shape
         if len(self.places) < columns:
@@ -291,14 +289,14 @@ class LeastSquares(Expert):
         self.weights = padded(self.weights, (most, self.weights.shape[1]))
 
     def _open(self, columns: int) -> None:
-        """Make room for variables, none of which has joined."""
+        """Allocate the state for so many columns, none of which is a variable."""
         self.variables, self.places = (np.zeros(columns + k, dtype=np.int64) for k in (1, 0))
         self.diagonal = np.full(columns, 1.0 / self.penalty)
         self.factor = factor.empty_factor(columns)
         self.weights = np.zeros((len(self.weights), columns))
 
     def close(self) -> None:
-        """Forget how well coefficients are known; columns join anew from where they stand."""
+        """Drop the information; coefficients stay, and columns become variables again as they occur."""
         self._open(len(self.places))
         self.watch = change.empty_watch()
 
@@ -309,7 +307,7 @@ class LeastSquares(Expert):
 
     @property
     def restarts(self) -> int:
-        """How often it began anew."""
+        """The number of restarts."""
         return int(self.watch[0, change.RISES])
 
     def information(self) -> Array:
@@ -318,69 +316,69 @@ class LeastSquares(Expert):
         return factor.information(self.diagonal[:count], self.factor[: factor.factor_size(count)])
 
     def forget(self, columns: slice) -> None:
-        """Begin anew if it stands on these columns of the map alone."""
+        """Restart if it uses no other columns of the map than these."""
         super().forget(columns)
         if self.within(columns):
             self.close()
 
     def rearrange(self, places: Integers) -> None:
-        """Move column ``j`` of the map to ``places[j]``; what has no place, −1, is forgotten."""
+        """Move column ``j`` of the map to ``places[j]``; columns of place −1 are dropped."""
         old, own = self.joined.copy(), places[self.first : self.first + self.coefficients.shape[2]]
         moved = np.where(own[old] < 0, -1, own[old] - self.first)
-        kept, known = np.flatnonzero(moved >= 0), self.information()
+        kept, information = np.flatnonzero(moved >= 0), self.information()
         if len(kept) < len(old):
-            known = np.linalg.inv(np.linalg.inv(known)[np.ix_(kept, kept)])
+            information = np.linalg.inv(np.linalg.inv(information)[np.ix_(kept, kept)])
         super().rearrange(places)
         weights = self.weights[:, kept].copy()
         self._open(self.coefficients.shape[2])
-        self._set(moved[kept], known, weights)
+        self._set(moved[kept], information, weights)
 
-    def _set(self, columns: Integers, known: Array, weights: Array) -> None:
-        """Have these columns joined, with this information and these coefficients."""
+    def _set(self, columns: Integers, information: Array, weights: Array) -> None:
+        """Make these columns the variables, with this information and these coefficients."""
         count = len(columns)
         self.variables[0], self.variables[1 : 1 + count] = count, columns
         self.places[columns] = np.arange(1, count + 1)
         if count:
             with one_blas_thread():
-                found = factor.of_information(factor.solvable(known))
+                found = factor.of_information(factor.solvable(information))
             self.diagonal[:count], self.factor[: factor.factor_size(count)] = found
         self.weights[:, :count] = weights
         self.coefficients[ITERATE] = 0.0
         self.coefficients[ITERATE][:, columns] = weights
 
-    def become(self, columns: Integers, known: Array, weights: Array, events: float) -> None:
-        """Have these columns joined, and no others: information and coefficients of so many events."""
+    def become(self, columns: Integers, information: Array, weights: Array, events: float) -> None:
+        """Make these columns the only variables, with information and coefficients of so many events."""
         self._open(self.coefficients.shape[2])
-        self._set(columns, known, np.clip(weights, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
+        self._set(columns, information, np.clip(weights, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
         self.watch[0, change.KNOWN] = events
 
     def goes_on_from(self, before: Self) -> bool:
-        """Return whether it has not begun anew since."""
+        """Return whether it has not restarted since it was ``before``."""
         return self.restarts == before.restarts
 
     def merge_from(
         self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
     ) -> None:
-        """Become the merge by information: each says what it knows beyond what all were told before.
+        """Become the merge by information: each expert adds its information beyond the penalty.
 
-        One that has begun anew knows less than that in some directions. It is taken to have been told less,
-        and that its coefficients are what they are.
+        An expert that has restarted has less information than the penalty in some directions. For it, a
+        smaller penalty is subtracted, and its coefficients count as the prior mean with its share.
         """
         super().merge_from(experts, shares, columns, counts)
         if not any(len(expert.joined) for expert in experts):
             return
         joined = np.array(sorted({int(c) for expert in experts for c in expert.joined}), dtype=np.int64)
-        known, moved = _told_by(experts, shares, columns, counts, joined, len(self.weights))
-        with one_blas_thread():
-            solved = (
-                cho_solve(cho_factor(factor.solvable(known), lower=True), moved.T).T if len(joined) else moved
-            )
+        information, moved = _pooled(experts, shares, columns, counts, joined, len(self.weights))
+        solved = moved
+        if len(joined):
+            with one_blas_thread():
+                solved = cho_solve(cho_factor(factor.solvable(information), lower=True), moved.T).T
         for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
             change.merge_from(self.watch, expert.watch, _evidence(experts, k, share, counts))
-        self._set(joined, known, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
+        self._set(joined, information, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
 
     def state_dict(self) -> Arrays:
-        """Return the arrays that a model file keeps."""
+        """Return the arrays to store in a model file."""
         count, kept = len(self.joined), super().state_dict() | change.state_dict(self.watch)
         if not count:
             return kept
@@ -392,7 +390,7 @@ class LeastSquares(Expert):
         }
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         super().load_state_dict(arrays)
         self.watch = change.load_state_dict(arrays)
         if "variables" not in arrays:
@@ -407,24 +405,25 @@ class LeastSquares(Expert):
         ):
             raise ValueError("its variables are impossible")
         size = factor.factor_size(count)
-        diagonal, packed, weights = (
+        diagonal, columns_of_factor, weights = (
             typed(arrays, name, np.float64, shape)
             for name, shape in (
                 ("diagonal", (count,)), ("factor", (size,)), ("weights", (len(self.weights), count)),
             )
         )  # fmt: skip
         if (
-            not all((abs(kept) <= _MOST).all() for kept in (diagonal, packed, weights))
+            not all((abs(kept) <= _MOST).all() for kept in (diagonal, columns_of_factor, weights))
             or (diagonal < 0).any()
         ):
             raise ValueError("its least squares are impossible")
         self._open(columns)
         self.variables[0], self.variables[1 : 1 + count] = count, joined
         self.places[joined] = np.arange(1, count + 1)
-        self.diagonal[:count], self.factor[:size], self.weights[:, :count] = diagonal, packed, weights
+        self.diagonal[:count], self.factor[:size] = diagonal, columns_of_factor
+        self.weights[:, :count] = weights
 
 
-def _told_by(
+def _pooled(
     experts: Sequence[LeastSquares],
     shares: Shares,
     columns: Columns,
@@ -432,35 +431,36 @@ def _told_by(
     joined: Integers,
     outputs: int,
 ) -> tuple[Array, Array]:
-    """Return ``A`` ``(d, d)`` of experts on the columns ``joined``, and ``A α`` ``(outputs, d)``."""
+    """Return the pooled ``A`` ``(d, d)`` on the columns ``joined``, and ``A α`` ``(outputs, d)``."""
     where = {int(column): k for k, column in enumerate(joined)}
     penalty = experts[0].penalty * np.eye(len(joined))
-    adds = experts[0].forgetting == 1.0  # the evidence of events; what fades is averaged
-    known = penalty.copy() if adds else np.zeros_like(penalty)
+    adds = experts[0].forgetting == 1.0  # information that fades is averaged
+    pooled = penalty.copy() if adds else np.zeros_like(penalty)
     moved = np.zeros((outputs, len(joined)))
     for k, (expert, share, (rows, unit)) in enumerate(zip(experts, shares, columns, strict=True)):
-        at = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
-        told, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
-        told[np.ix_(at, at)] = expert.information()
-        weights[:, at] = unit.scale * expert.weights[: len(rows), : len(at)]
+        own = np.array([where[int(column)] for column in expert.joined], dtype=np.int64)
+        information, weights = penalty.copy(), np.zeros((len(rows), len(joined)))
+        information[np.ix_(own, own)] = expert.information()
+        weights[:, own] = unit.scale * expert.weights[: len(rows), : len(own)]
         if unit.offset:  # targets around another mean: the constant takes the difference
             weights[:, joined == 0] += unit.offset / expert.constant
         times = _evidence(experts, k, share, counts)
-        apart = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
-        if adds and apart and expert.restarts:
-            told -= _least(told, expert.penalty) * penalty
-            moved[rows] += times * (weights @ told) + share * expert.penalty * weights
-            known += times * told
+        separate = counts is None or counts[-1] == 0.0 or not expert.goes_on_from(experts[-1])
+        if adds and separate and expert.restarts:
+            information -= _least(information, expert.penalty) * penalty
+            moved[rows] += times * (weights @ information) + share * expert.penalty * weights
+            pooled += times * information
         else:
-            moved[rows] += times * (weights @ told)
-            known += times * (told - penalty if adds else told)
-    return known, moved
+            moved[rows] += times * (weights @ information)
+            pooled += times * (information - penalty if adds else information)
+    return pooled, moved
 
 
 def _evidence(experts: Sequence[LeastSquares], k: int, share: float, counts: Counts) -> float:
-    """Return how often what expert ``k`` knows counts.
+    """Return the factor of the information of expert ``k``.
 
-    By its ``share``, that is as many of all events, if nothing is said of it; by the share alone if it fades.
+    With ``counts`` it is one of these. Otherwise it scales the information to a part ``share`` of all events;
+    with forgetting it is the share itself.
     """
     expert = experts[k]
     if expert.forgetting < 1.0:
@@ -471,10 +471,12 @@ def _evidence(experts: Sequence[LeastSquares], k: int, share: float, counts: Cou
     return float(share * events / max(expert.clock[EVENTS], 1.0))
 
 
-def _least(told: Array, penalty: float) -> float:
-    """Return the part of the penalty that is within what an expert knows."""
+def _least(information: Array, penalty: float) -> float:
+    """Return the largest part of the penalty, at most 1, that the information contains."""
+    if not len(information):
+        return 1.0
     with one_blas_thread():
-        return float(np.clip(np.linalg.eigvalsh(told)[0] / penalty, 0.0, 1.0)) if len(told) else 1.0
+        return float(np.clip(np.linalg.eigvalsh(information)[0] / penalty, 0.0, 1.0))
 
 
 @overload(step, jit_options=INNER)

@@ -1,17 +1,17 @@
-"""Recursive least squares on one open block of features, the others standing still or being projected.
+"""Recursive least squares on one open block of features; the others are fixed, or learn by projection.
 
 After events ``i = 1 … n`` of weights ``w_i``, the coefficients ``α`` of the open block minimise, exactly,
 
     Σ_i w_i (r_i − φ_iᵀα)² + ridge · F ‖α − α₀‖²
 
-where ``r_i`` is what the rest of the expansion left of event ``i``, and ``α₀`` what the block began with
+where ``r_i`` is the residual that the other blocks leave of event ``i``, and ``α₀`` the initial ones
 (matching pursuit by whole blocks; Andrecut 2016, §3.3). With ``P = (Σ w φφᵀ + ridge F I)⁻¹`` an event moves
 ``α`` by ``Pφ r/(1/w + φᵀPφ)`` (:mod:`streamk.experts.factor`); a block of events moves it by ``P ΦᵀW r``,
 from the sum itself. All of it is float64, the coefficients too: after millions of events a step is smaller
-than half the last bit of a float32. If the others are ``projected``, they explain what the open block left
-(:mod:`streamk.experts.projection`).
+than half the last bit of a float32. If the others are ``projected``, they learn the residual that the open
+block left (:mod:`streamk.experts.projection`).
 
-Two that opened the same block merge exactly: what they know adds up.
+Experts that opened the same block merge exactly: their information adds up.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Recursion(Expert):
     ridge
         The penalty, in units of one event.
     together
-        Whether blocks of events are learned, and ``P⁻¹`` is kept instead of ``P``.
+        Whether blocks of events are learned, and ``P⁻¹`` is stored instead of ``P``.
     projected
         Whether the other blocks are projected, with ``rho`` and ``memory`` as for
         :class:`streamk.experts.projection.Projection`.
@@ -104,7 +104,7 @@ class Recursion(Expert):
         self.close()
 
     def close(self) -> None:
-        """Forget what the open block has seen; it must be opened again before an event is learned."""
+        """Drop the information of the open block; it must be opened again before an event is learned."""
         self.opening, self.begin = 0, 0
         self.start, self.weights = np.zeros((2, self.coefficients.shape[1], 0))
         self.sums, self.diagonal, self.factor = np.zeros((3, 0))
@@ -124,13 +124,13 @@ class Recursion(Expert):
         )  # fmt: skip
 
     def grow(self, outputs: int, features: int, width: int) -> None:
-        """Make room; what is new is 0 and what is old unchanged."""
+        """Resize to a map; new coefficients are 0, others unchanged."""
         super().grow(outputs, features, width)
         shape = (self.coefficients.shape[1], self.weights.shape[1])
         self.weights, self.start = padded(self.weights, shape), padded(self.start, shape)
 
     def start_block(self, opening: int, block: slice, fresh: bool) -> None:
-        """Open a block of columns, which has seen nothing: ``P = I/(ridge F)``."""
+        """Open a block of columns, without events: ``P = I/(ridge F)``."""
         block = self.own(block)
         size, penalty = block.stop - block.start, self.ridge * self.features
         self.opening, self.begin = opening, block.start
@@ -197,30 +197,31 @@ class Recursion(Expert):
     ) -> None:
         """Become the merge: by information in the block that was opened last, elsewhere the weighted mean.
 
-        Whoever has not opened that block yet says nothing of it. Shares by events leave information as it is.
+        Experts that have not opened that block have no information about it. If shares are proportional to
+        events, information adds up unscaled.
         """
         super().merge_from(experts, shares, columns, counts)
         latest = max(expert.opening for expert in experts)
-        told = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
-        if not told:
+        informed = [k for k, expert in enumerate(experts) if expert.is_open and expert.opening == latest]
+        if not informed:
             return
-        block = experts[told[0]]._block
+        block = experts[informed[0]]._block
         self.start_block(latest, slice(self.first + block.start, self.first + block.stop), False)
         penalty, events = self.ridge * self.features, sum(expert.clock[EVENTS] for expert in experts)
-        gram, known = penalty * np.eye(len(self.sums)), np.zeros(self.weights.shape)
+        gram, moments = penalty * np.eye(len(self.sums)), np.zeros(self.weights.shape)
         self.start[:] = 0.0
-        part = sum(shares[k] for k in told)
-        for k in told:
+        part = sum(shares[k] for k in informed)
+        for k in informed:
             expert, (rows, unit) = experts[k], columns[k]
             evidence = counts[k] if counts else shares[k] * events / max(expert.clock[EVENTS], 1.0)
-            seen = expert.information
-            moved = (expert.weights @ seen - penalty * expert.start)[: len(rows)]
-            known[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)
-            gram += evidence * (seen - penalty * np.eye(len(seen)))
+            own = expert.information
+            moved = (expert.weights @ own - penalty * expert.start)[: len(rows)]
+            moments[rows] += evidence * (unit.scale * moved + unit.offset * expert.sums)
+            gram += evidence * (own - penalty * np.eye(len(own)))
             self.start[rows] += shares[k] / part * unit.scale * expert.start[: len(rows)]
             self.sums += evidence * expert.sums
         with one_blas_thread():
-            right = known + penalty * self.start
+            right = moments + penalty * self.start
             solved = cho_solve(cho_factor(factor.solvable(gram), lower=True), right.T).T
             self.weights = np.ascontiguousarray(np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
             if self.together:
@@ -240,7 +241,7 @@ class Recursion(Expert):
             yield Field(name, "open block is", 0.0 if name == "diagonal" else -most, most)
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file; without those of the open block, it is closed."""
+        """Load the arrays of a model file; without those of the open block, the block is closed."""
         if "sums" not in arrays:
             self.close()
         super().load_state_dict(arrays)

@@ -16,7 +16,7 @@ from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
 from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, Field, Shares, evaluate, step
 
-_PRIOR = 1.0  # events that a class is given beside its own
+_PRIOR = 1.0  # events added to the count of each class
 _HEAVIEST = 1e9
 
 
@@ -77,7 +77,7 @@ class Prior(Expert):
         return Counting(self.counts)
 
     def grow(self, outputs: int, features: int, width: int) -> None:
-        """Make room for classes."""
+        """Resize the counts to the number of classes."""
         super().grow(outputs, features, width)
         self.counts = padded(self.counts, (outputs,))
 

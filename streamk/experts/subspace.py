@@ -7,16 +7,16 @@ become shorter, on the residual ``e`` that the recursion leaves of ``r``::
     P ← P − P u uᵀP/(1/w + uᵀPu)
     α ← α + Vᵀ P u r/(1/w + uᵀPu) + φ⊥ e/(φ⊥ᵀφ⊥ + ρ √n F/w)          e = r (1/w)/(1/w + uᵀPu)
 
-It is the preconditioner of EigenPro (Abedsoltan et al. 2023, §2.2) met by Kaczmarz: what a few large
-eigenvalues would make a first-order step wait for is left to second order. An event costs ``k F`` products
-for ``u``, and ``k F`` for each output that moves.
+It combines the preconditioner of EigenPro (Abedsoltan et al. 2023, §2.2) with Kaczmarz projections: a few
+large eigenvalues would slow down first-order steps, so their directions are learned by second order. An event
+costs ``k F`` products for ``u``, and ``k F`` for each output that moves.
 
-``V`` is found on the way. Up to 1,000 events before each *refresh* the products ``Σ φ uᵀ`` add up, one step
-of the power method; then they are made orthonormal. Refreshes come at the 200th event, the 500th, and
-whenever the events have grown by half. Coefficients are one vector over all features, so a subspace can be
-changed or dropped. In a new one, the information ``P⁻¹`` begins as ``λ_i n o_i + penalty`` along direction
-``i``, ``λ_i`` being its eigenvalue and ``o_i`` the part of it that lay in the old subspace, and so is known
-already.
+``V`` is learned from the events. Before each *refresh*, the products ``Σ φ uᵀ`` of up to 1,000 events add up,
+which is one step of the power method; the refresh makes them orthonormal. Refreshes come at the 200th event,
+the 500th, and whenever the number of events has grown by half. Coefficients are one vector over all features,
+so a subspace can be changed or dropped. In a new subspace, the information ``P⁻¹`` along direction ``i``
+starts as ``λ_i n o_i + penalty``, ``λ_i`` being its eigenvalue and ``o_i`` the part of the direction that lay
+in the old subspace and has been learned there.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Subspace(Expert):
         )  # fmt: skip
 
     def grow(self, outputs: int, features: int, width: int) -> None:
-        """Make room; the subspace begins anew if there are more features."""
+        """Resize to a map; the subspace restarts if there are more features."""
         super().grow(outputs, features, width)
         if self.coefficients.shape[2] != self.basis.shape[1]:
             self._begin(self.coefficients.shape[2])
@@ -116,7 +116,7 @@ class Subspace(Expert):
         self._begin(self.basis.shape[1])
 
     def forget(self, columns: slice) -> None:
-        """Begin anew if it stands on these columns of the map alone."""
+        """Restart if it uses no other columns of the map than these."""
         super().forget(columns)
         if self.within(columns):
             self._begin(self.basis.shape[1])
@@ -129,7 +129,7 @@ class Subspace(Expert):
     def merge_from(
         self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
     ) -> None:
-        """Become the merge: coefficients are averaged, and the subspace is looked for anew."""
+        """Become the merge: coefficients are averaged, and the subspace restarts."""
         super().merge_from(experts, shares, columns, counts)
         self._begin(self.coefficients.shape[2])
 
@@ -141,7 +141,7 @@ class Subspace(Expert):
             yield Field(name, "subspace is", _LEAST_VARIANCE if name == "diagonal" else -_MOST, _MOST)
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file, if they are possible."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
         self._begin(self.coefficients.shape[2])
         super().load_state_dict(arrays)
         begun, due, seen = self.schedule.tolist()

@@ -213,7 +213,7 @@ def test_the_caches_are_bounded(monkeypatch):
     for i in range(3000):
         inputs.encode({f"n{i}": 1.0, "a": f"text {i}", f"m{i}": i % 2 == 0, "long": "x" * 300 + str(i)}, True)
         inputs.encode({f"n{i + 1}": 1.0, f"u{i}": 1.0, "a": None}, False)
-        caches = (inputs._plans, inputs._sights, inputs._categories, inputs._rooms, inputs._entries)
+        caches = (inputs._plans, inputs._sights, inputs._categories, inputs._buffers, inputs._entries)
         sizes.append(list(map(len, caches)))
     most = np.max(sizes, axis=0).tolist()
     assert most[0] <= 256
