@@ -1,9 +1,8 @@
-"""Where compiled code is kept between starts.
+"""The directory in which compiled code is cached between starts.
 
-Numba keeps it beside the sources, in the user's cache directory, or in ``NUMBA_CACHE_DIR``. Where none of
-them can be written, as in a container whose root file system is read-only, it refuses to import anything that
-is to be kept. So importing this module gives it a temporary directory of this process instead, which its
-children share.
+Numba stores it next to the sources, in the user's cache directory, or in ``NUMBA_CACHE_DIR``. If none of them
+is writable, as in a container with a read-only root file system, importing a cached function fails. Importing
+this module then sets a temporary directory for this process and its children.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from numba.core.caching import CompileResultCacheImpl
 
 
 def _ensure() -> None:
-    """Find a place for compiled code, and warn if it does not outlive this process."""
+    """Find a directory for compiled code, and warn if it is temporary."""
     try:
         CompileResultCacheImpl(_ensure)
     except RuntimeError:

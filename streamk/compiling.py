@@ -1,7 +1,8 @@
-"""Compilation: an entry called from Python is optimised once, with everything it calls.
+"""Compilation of functions by Numba, and the fused multiply-add for compiled code.
 
-By default, Numba optimises every function, generates machine code for it, and optimises it again inside each
-of its callers; the loop over events is a call tree of nine levels, and most of that work is unused. Here, a
+Here, an entry called from Python is optimised once, with everything it calls. By default, Numba optimises
+every function, generates machine code for it, and optimises it again inside each of its callers; the loop
+over events is a call tree of nine levels, and most of that work is unused. Instead, a
 function called only by compiled code is a *part* (``@njit(**INNER)``): its code is linked into its callers
 without machine code of its own. A function called only by Python is an *entry* (``@njit(**ENTRY)``), cached
 on disk; a function called from both (``@both()``) is compiled for each of them.
@@ -9,11 +10,10 @@ on disk; a function called from both (``@both()``) is compiled for each of them.
 This depends on Numba internals. Versions other than ``KNOWN`` compile the same functions with the same
 results in the default way, which takes twice as long at a first start.
 
-**The fused multiply-add of IEEE 754: ``a·b + c`` with one rounding.**
-
-A compiler may fuse a product and a sum or not, so the result would depend on the compiler. The explicit
-operation has one result on every machine, and where the processor has it (every x86-64 since 2013, every
-64-bit ARM) it halves the arithmetic of a polynomial or a sum of products.
+The fused multiply-add of IEEE 754 is ``a·b + c`` with one rounding. A compiler may fuse a product and a sum
+or not, so the result would depend on the compiler. The explicit operation (:func:`fma`) has one result on
+every machine, and where the processor has it (every x86-64 since 2013, every 64-bit ARM) it halves the
+arithmetic of a polynomial or a sum of products.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc"

@@ -24,7 +24,7 @@ CHOICES = (*DIRECTIONS, AUTO)
 
 
 def kernels_of(kernel: object) -> tuple[Kernel, ...]:
-    """Return the kernels that a parameter names: a text, or several texts.
+    """Return the kernels that a parameter names: a string, or several strings.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def kernels_of(kernel: object) -> tuple[Kernel, ...]:
         for text, each in zip(texts, kernels, strict=True):
             if not mixable(each):
                 raise ValueError(
-                    f"kernel={kernel!r}: {text!r} cannot stand beside other kernels; use it alone"
+                    f"kernel={kernel!r}: {text!r} cannot be mixed with other kernels; use it alone"
                 )
     return kernels
 
@@ -106,7 +106,7 @@ def check_detector(values: Json, shortest: int) -> None:
 def check_exact(values: Json, **choices: tuple[str, ...]) -> None:
     """Raise a ValueError that names the first parameter of an exact solver with a value it cannot have.
 
-    ``choices`` are the texts that some parameters may be.
+    ``choices`` are the strings that some parameters may be.
     """
     kernel_named(values["kernel"])
     bandwidth = values["bandwidth"]

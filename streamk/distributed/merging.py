@@ -1,11 +1,9 @@
-"""Merging of models in a tree whose shape depends on the number of shards alone.
+"""Merging of models in a tree whose shape depends on the number of shards alone, and the pass for scales.
 
-**Agreed scales: a first pass in which only the codecs learn.**
-
-Running scales differ between shards, and with them features and the meaning of coefficients. In this pass,
-every shard reads its events once for names, labels, and the scales of inputs and targets; these are pooled in
-the same tree and fixed for all shards. Second-order models then merge to the model of one learner with these
-scales.
+Running scales differ between shards, and with them features and the meaning of coefficients. So there is a
+first pass in which only the codecs learn: every shard reads its events once for names, labels, and the scales
+of inputs and targets. These are pooled in the same tree and fixed for all shards. Second-order models then
+merge to the model of one learner with these scales.
 """
 
 from __future__ import annotations

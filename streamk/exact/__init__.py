@@ -1,4 +1,4 @@
-"""The papers' own solvers: they keep events or centers, where the other learners keep a seed."""
+"""The papers' own solvers, which store events or centers; the other learners store a seed."""
 
 from streamk.exact import merging as _merging  # noqa: F401  registers how exact learners merge
 from streamk.exact.eigenpro import EigenProClassifier, EigenProRegressor

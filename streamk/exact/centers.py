@@ -1,7 +1,7 @@
-"""Centers of an expansion: rows at random, or the means of clusters; and how many rows each stands for.
+"""Centers of an expansion: random rows or the means of clusters, and their masses in rows.
 
-Centers are distinct, so a matrix of their similarities can be solved: where there are fewer distinct rows
-than centers wanted, there are fewer centers.
+Centers are distinct, so a matrix of their similarities can be solved: if there are fewer distinct rows than
+centers wanted, there are fewer centers.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ def distinct(X: Floats, order: Places, count: int) -> Places:
 
 
 def k_means(X: Floats, order: Places, first: Floats, passed: Callable[[], None]) -> Centers:
-    """Return the means of clusters, beginning with some rows.
+    """Return the means of clusters, starting from some rows.
 
-    In the first pass every mini-batch moves the means of its rows' clusters, which are those of all rows they
-    ever got (Sculley 2010); in each pass after it, all rows are assigned to the means that stand, which then
-    move at once (Lloyd 1982), until the squared error falls by less than a thousandth. A center that no row
-    is nearest to stays where it is.
+    In the first pass every mini-batch moves the means of its rows' clusters; a mean is that of all rows
+    assigned to the cluster so far (Sculley 2010). In each later pass, all rows are assigned to the present
+    means, and then all means move (Lloyd 1982), until the squared error falls by less than a thousandth. A
+    center that is nearest to no row does not move.
     """
     means = first.astype(np.float64)
     masses = np.zeros(len(means))

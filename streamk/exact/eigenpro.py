@@ -1,6 +1,6 @@
-"""EigenPro on data at hand and on streams: first the centers, then a step for every batch.
+"""Kernel machines over a fixed number of centers, by EigenPro 3 (Abedsoltan, Belkin and Pandit 2023).
 
-**Kernel machines over a fixed number of centers, by EigenPro 3 (Abedsoltan, Belkin and Pandit 2023).**
+They learn from data sets and from streams: first the centers are made, then every batch is one step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NEVER = 2**53
 
 
 class EigenProLearner(ExactLearner):
-    """A learner whose coefficients move with every batch, its centers being made once."""
+    """A learner whose centers are made once, and whose coefficients learn from every batch."""
 
     centers: int
     choose: str
@@ -60,7 +60,7 @@ class EigenProLearner(ExactLearner):
         return len(self._pending)
 
     def flush(self) -> None:
-        """Learn the events that wait as one shorter batch; before there are centers, make them of those."""
+        """Learn the waiting events as one shorter batch; before there are centers, make centers of them."""
         if len(self._pending):
             self._learn_waiting()
 
@@ -79,7 +79,7 @@ class EigenProLearner(ExactLearner):
             self._learn_waiting()
 
     def _learn_waiting(self) -> None:
-        """Learn the events that wait, which are at most those of a round once there are centers."""
+        """Learn the waiting events; once there are centers, these are at most those of one round."""
         rows, goal = self._pending.pop()
         self._observe(rows, np.ascontiguousarray(goal[0]))
         fresh = not self._together
@@ -96,7 +96,7 @@ class EigenProLearner(ExactLearner):
         self._set(coefficients)
 
     def _make(self, columns: Columns, X: Floats, bar: Progress | None = None) -> None:
-        """Make centers of dense rows, and an expansion that answers nothing yet."""
+        """Make centers of dense rows, and an expansion with coefficients of 0."""
         assert self._drawn is not None
         task = bar.add_task("centers", total=passes(self.choose)) if bar else None
         found = centers(
@@ -129,11 +129,11 @@ class EigenProLearner(ExactLearner):
         return self._solver
 
     def _unit(self) -> tuple[float, float]:
-        """Return centre and unit of numeric targets: those of the moment the centers were made."""
+        """Return the centre and the unit of numeric targets, fixed when the centers were made."""
         return self._scale
 
     def _wanted(self, targets: Array) -> Array:
-        """Return what the centers should answer, ``(n, K)``: numbers in their own units, about the centre."""
+        """Return the targets of the expansion, ``(n, K)``: numbers in their own units, minus the centre."""
         goals = self._targets(targets)
         return goals if self._classifies else goals * self._scale[1]
 
@@ -282,24 +282,24 @@ class _EigenPro(EigenProLearner):
 
 @dataclass(eq=False, repr=False)
 class EigenProClassifier(_EigenPro, Classifier):
-    """Kernel machine over a fixed number of centers, whose size is apart from that of the data.
+    """Kernel machine over a fixed number of centers, so its size does not depend on that of the data.
 
     Minimises ``Σ_i w_i (f(x_i) − y_i)²`` over ``f(x) = Σ_k k(x, z_k) α_k``, one output a class, ``y`` being 1
     for it and 0 for others, by preconditioned gradients projected onto the span of the centers
     (:mod:`streamk.exact.eigenpro_solver`). Batch and step follow from the spectrum of the kernel matrix;
-    there is no rate to choose. Answers are ``f(x)`` projected onto probabilities.
+    there is no rate to choose. Probabilities are the projection of ``f(x)`` onto the simplex.
 
-    :meth:`fit` passes over a data set in random orders and keeps the mean of the coefficients after the last
-    quarter of the steps. On a stream, the first ``3 · centers`` events are gathered; the centers are made of
-    them, with the scales of that moment, and then every full batch is one step. Fields that first appear
-    after that are left out; labels are not. Time of an event is ``O(centers · (d + K))``, memory
+    :meth:`fit` passes over a data set in random orders; the model is the mean of the coefficients over the
+    last quarter of the steps. On a stream, the first ``3 · centers`` events are gathered. The centers are
+    made of them, with the scales at that time, and then every full batch is one step. Fields that appear
+    later are ignored; new labels are learned. Time of an event is ``O(centers · (d + K))``, memory
     ``O(centers · d)``, and ``O(centers²)`` for an exact projection.
 
     Parameters
     ----------
     kernel, bandwidth
-        As a text (:func:`streamk.kernels.kernel`); the bandwidth, in units of the scaled inputs, is the
-        median distance if None.
+        The kernel as a string (:func:`streamk.kernels.kernel`); the bandwidth, in units of the scaled inputs,
+        is the median distance if None.
     centers
         ``p``, fewer if there are fewer different events.
     choose
@@ -315,8 +315,8 @@ class EigenProClassifier(_EigenPro, Classifier):
     rank
         ``q``, directions that it flattens; None for as many as the batch needs.
     batch
-        Events of a step; None for half the number of centers, from 128 to 2,048, but no more than what the
-        preconditioner makes worth its events.
+        Events of a step; None for half the number of centers, from 128 to 2,048, but at most the largest
+        batch that learns as much from an event as a smaller one with the same preconditioner.
     scale_inputs
         Whether numbers are standardised.
     seed

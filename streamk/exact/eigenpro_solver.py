@@ -1,6 +1,4 @@
-"""EigenPro 3 over given centers: its preconditioners, batch and projection, and what a batch teaches.
-
-**The steps of EigenPro: preconditioned gradients, projected onto the span of kept centers.**
+"""The solver of EigenPro 3 over given centers: preconditioned gradients, projected onto their span.
 
 The model is ``f(x) = Σ_k k(x, z_k) α_k`` over ``p`` centers ``Z``. Its square error has the gradient
 ``K(·, X)(f(X) − y)`` in the kernel's space, whose top directions are so much steeper than the others that
@@ -18,7 +16,7 @@ projection; and the fixed point is that of plain least squares, ``K(Z, X)(K(X, Z
 With the largest ``λ`` that is left, divided by the sum of the masses, and ``β = max k(x, x)``, a batch of
 ``m* = β/λ`` rows is the largest that learns as much from a row as a smaller one. The step is that of Ma and
 Belkin (2019), ``1/β`` for smaller batches and ``1.98/(β + (m − 1)λ)`` for others; and never more than what is
-best for the batch itself, so what the subsample did not know cannot make it diverge.
+best for the batch itself, so directions that the subsample missed cannot make it diverge.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _LEAST_INSIDE = 64  # centers of a batch of a projection
 
 
 class Settings(NamedTuple):
-    """What a learner was asked for; None is automatic."""
+    """The parameters of a learner that concern the solver; None is automatic."""
 
     projection: str
     subsample: int | None
@@ -54,7 +52,7 @@ class Settings(NamedTuple):
 
 
 class EigenPro:
-    """A solver for one set of centers; it knows nothing of coefficients.
+    """A solver for one set of centers; it does not hold coefficients.
 
     Parameters
     ----------
@@ -139,13 +137,13 @@ INNER_EXPONENT = 0.95  # of the preconditioner that projects
 _SWEEPS = 2  # of a projection by EigenPro 2, at most
 _CLOSE = 1e-6  # mean squared residual at which it ends, in that of its goal
 _JITTERS = (1e-7, 1e-5, 1e-3, 1e-1)  # of the mean of the diagonal, until it can be factored
-_NOTHING = 1e-6  # of the top eigenvalue: below, single precision knows no direction
+_NOTHING = 1e-6  # of the top eigenvalue: smaller ones have no accurate direction in single precision
 _RANKS = 4  # at most one direction for so many rows of the subsample
 _PIECE = 1024
 
 
 class Preconditioner(NamedTuple):
-    """What a subsample knows: ``F`` ``(s, q)``, ``D`` ``(q,)``, the ``λ`` that is left, and ``β``."""
+    """The preconditioner: ``F`` ``(s, q)``, ``D`` ``(q,)``, the largest ``λ`` that is left, and ``β``."""
 
     vectors: Array
     factors: Array
@@ -160,7 +158,7 @@ class Preconditioner(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """``m*``, the rows of the largest batch that is worth its rows."""
+        """``m*``, the rows of the largest batch that learns as much from a row as a smaller one."""
         return max(1, int(min(self.highest / self.left, 2**30)))
 
     def rate(self, rows: int) -> float:

@@ -1,9 +1,8 @@
-"""The answer of an exact solver: ``f(x) = Σ_i k(x, z_i) a_i + b`` over centers that are kept.
+"""The solution of an exact solver: the expansion ``f(x) = Σ_i k(x, z_i) a_i + b`` over stored centers.
 
-Centers are dense vectors. A vector has a column for every input, in the order of the inputs' keys, and the
-scales of the moment in which it was solved; both belong to the expansion and never change.
-
-**The bandwidth of a kernel where none is given.**
+Centers are dense vectors. A vector has a column for every input, sorted by the inputs' keys and scaled by the
+statistics at the time of the solution; both belong to the expansion and never change. If no bandwidth is
+given, :func:`bandwidth_for` computes it from the rows.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ class Columns(NamedTuple):
     def of(cls, parts: Iterable[Rows], statistics: Array) -> Columns:
         """Return the columns of all inputs of some rows, which may be in several parts.
 
-        Of the last names, those that no event was learned with have no scale: a batch registers its names
-        before it learns the first of its rows, and a loop does not know them yet.
+        The last names have no scale if no event was learned with them: a batch registers its names before it
+        learns the first of its rows, while a loop registers them later.
         """
         keys = np.unique(np.concatenate([np.unique(rows.keys) for rows in parts]))
         keys = keys[keys != ABSENT]
         if len(keys) > MOST_COLUMNS:
             raise ValueError(
                 f"the events have {len(keys):,} different inputs, and an exact solver holds "
-                f"{MOST_COLUMNS:,}; leave out free-form texts, or use a streaming learner"
+                f"{MOST_COLUMNS:,}; remove free-form strings, or use a streaming learner"
             )
         learned = np.flatnonzero(statistics[:, COUNT])
         return cls(keys, statistics[: int(learned.max(initial=-1)) + 1].copy())
 
     def dense(self, rows: Rows, slots: int) -> Floats:
-        """Return scaled rows as vectors ``(n, d)``; inputs without a column are left out.
+        """Return scaled rows as vectors ``(n, d)``; inputs without a column are ignored.
 
-        ``slots`` is the number of slots that rows may have by now.
+        ``slots`` is the present number of slots.
         """
         statistics = np.zeros((max(slots, len(self.statistics)), self.statistics.shape[1]))
         statistics[: len(self.statistics)] = self.statistics
@@ -90,7 +89,7 @@ class Expansion(NamedTuple):
         return self._replace(centers=self.centers[used], coefficients=self.coefficients[used])
 
     def state_dict(self) -> Arrays:
-        """Return what a model file keeps."""
+        """Return the arrays to store in a model file."""
         return {
             "expansion.keys": self.columns.keys,
             "expansion.statistics": self.columns.statistics,
@@ -141,8 +140,8 @@ _LOOKED_AT = 500  # rows and more, evenly spaced
 def bandwidth_for(kernel: Kernel, X: Floats) -> float:
     """Return the median distance between rows, in the kernel's own metric.
 
-    Of a kernel of inner products it is the root of the rows' mean squared length, so that products are about
-    1. Where all rows are the same, it is 1.
+    For a kernel of inner products it is the root of the rows' mean squared length, so that products are about
+    1. If all rows are the same, it is 1.
     """
     from scipy.spatial.distance import pdist  # a fifth of a second, which no other learner needs
 
@@ -152,6 +151,6 @@ def bandwidth_for(kernel: Kernel, X: Floats) -> float:
         typical = float(np.sqrt(np.mean(np.sum(rows * rows, axis=1)))) if len(rows) else 0.0
     else:
         distances = pdist(rows, metric)
-        apart = distances[distances > 0.0]
-        typical = float(np.median(apart)) if len(apart) else 0.0
+        positive = distances[distances > 0.0]
+        typical = float(np.median(positive)) if len(positive) else 0.0
     return typical if typical > 0.0 else 1.0

@@ -48,7 +48,7 @@ class ExactLearner(Learner):
     _kernel: Kernel
 
     def _begin(self) -> None:
-        """Begin with what knows nothing."""
+        """Initialise the untrained learner."""
         self._kernel = kernel_named(self.kernel)
         labels = Labels() if self._classifies else None
         inputs = Inputs("keyed", self.scale_inputs, LARGEST_UNSCALED, remedy=_TOO_MANY_NAMES)
@@ -71,7 +71,7 @@ class ExactLearner(Learner):
         names: Sequence[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Forget everything, learn a whole data set, and return the learner.
+        """Reset the learner, learn a whole data set, and return the learner.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class ExactLearner(Learner):
         ------
         ValueError
             If a value, target or weight cannot be taken, or there is nothing to learn; the learner is then
-            as it was.
+            unchanged.
         """
         fresh = self.clone()
         fresh._fit(X, y, w, names, progress)
@@ -97,7 +97,7 @@ class ExactLearner(Learner):
 
     @abstractmethod
     def _fit(self, X: object, y: object, w: object, names: Sequence[str] | None, progress: bool) -> None:
-        """Learn a whole data set; the learner knows nothing yet."""
+        """Learn a whole data set; the learner is untrained."""
 
     @property
     def feature_count(self) -> int:
@@ -237,13 +237,12 @@ class ExactLearner(Learner):
 
     @abstractmethod
     def _restore(self, header: Json, arrays: Arrays, closed: bool) -> None:
-        """Take over what a solver keeps beside codec and expansion, unless it is closed."""
+        """Load the state of the solver, in addition to codec and expansion, unless it is closed."""
 
     def closed(self) -> Self:
-        """Return a learner that predicts the same and keeps nothing but codec and expansion.
+        """Return a learner that predicts the same and stores only codec and expansion.
 
-        If it learns on, it begins anew with the events that come, and predicts as it did until it has solved
-        them.
+        If it learns more events, it solves these alone, and predicts with the present expansion until then.
         """
         return self._copied(*self._to_parts())
 

@@ -26,7 +26,7 @@ _LEAST = 1e-5  # of what keeps all weights at 0: with less, the equations cannot
 
 @dataclass(eq=False, repr=False)
 class _LowRankKernel(ReservoirLearner):
-    """What the classifier and the regressor share: a descent for each output, over the same columns."""
+    """The base class of classifier and regressor: a descent for each output, over the same columns."""
 
     kernel: str = "gaussian"
     bandwidth: float | None = None
@@ -182,9 +182,9 @@ class LowRankKernelRegressor(_LowRankKernel, Regressor):
 
     The kernel is ``Σ_m μ_m k(x, x_m) k(x', x_m)/k(x_m, x_m)`` over a sample of ``M`` events, and what is
     minimised over ``μ ≥ 0`` is ``yᵀ(I + K̃(μ)/λ)⁻¹y + ν Σ_m μ_m`` (eqs. 3 and 14), ``y`` being standardised.
-    Most weights end at 0, and the answer is an expansion over the events of the others. A weight at a time,
-    chosen at random, goes to where this is least (Algorithm 2; :mod:`streamk.exact.low_rank_solver`). On a
-    stream, a sample of the events is kept and solved from time to time.
+    Most weights end at 0, and the solution is an expansion over the events of the others. Each step sets one
+    weight, chosen at random, to its minimiser (Algorithm 2; :mod:`streamk.exact.low_rank_solver`). On a
+    stream, a sample of the events is stored and solved from time to time.
 
     Parameters
     ----------

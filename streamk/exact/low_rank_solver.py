@@ -170,7 +170,7 @@ def _drifted(state: State, position: int, slope: float, rules: Rules) -> bool:
 
 
 def refreshed(state: State, bases: Bases, rules: Rules) -> State:
-    """Return a state with ``G`` and ``F`` made anew, without the rounding of the updates so far."""
+    """Return a state with ``G`` and ``F`` computed again, without the rounding of the updates so far."""
     if not len(state.places):
         return state
     ridge, penalty, _ = rules

@@ -21,7 +21,7 @@ from streamk.parameters import check_exact
 
 _SWEEPS = 2  # over all events, if no number of steps is given
 _LEAST = 1e-12  # of a weight: an event of next to none
-_HELD_OUT = 2**20  # the stream of the validation part, apart from those of the members
+_HELD_OUT = 2**20  # the random stream of the validation part, different from those of the members
 
 
 @dataclass(eq=False, repr=False)
@@ -92,8 +92,8 @@ class LSSVMClassifier(_LSSVM, Classifier):
 
     Minimises ``½‖w‖² + γ/2 Σ_i w_i (y_i − f(x_i))²`` with ``f(x) = Σ_i k(x, x_i) a_i + b``, one output a
     class, ``y`` being 1 for it and 0 for others. The kernel matrix is made block by block, as it is needed:
-    memory is ``O(N · block)`` (:mod:`streamk.exact.lssvm_solver`). All events are kept, on a stream a sample
-    of them.
+    memory is ``O(N · block)`` (:mod:`streamk.exact.lssvm_solver`). All events are stored; on a stream, a
+    sample of them.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class LSSVMClassifier(_LSSVM, Classifier):
         ``"kaczmarz-pursuit"`` does both; ``"nystrom"`` takes the mean of low-rank solutions, and is done
         after a few.
     kernel, bandwidth
-        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
+        The kernel as a string (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
     gamma
         ``γ``: how much an error costs.
     block
@@ -113,10 +113,10 @@ class LSSVMClassifier(_LSSVM, Classifier):
     committee
         Solutions from different orders whose mean is the answer (eqs. 28, 67 and 68).
     validation
-        Part of the events held back: the steps stop when they do not get better on it for a sweep, and the
-        best is taken. 0 for none.
+        Part of the events held out: the steps stop when the error on it has not fallen for a sweep, and the
+        best solution is taken. 0 for none.
     rows
-        Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
+        Events stored on a stream (:meth:`learn_one`); :meth:`fit` stores all.
     scale_inputs
         Whether numbers are standardised.
     seed

@@ -4,9 +4,9 @@ With kernel matrix ``Ω`` (``N × N``) and targets ``Y`` (``N × K``) the system
 
     Θ W = Z        Θ = [[0, 1ᵀ], [1, Ω + γ⁻¹ I]]        W = [b; A]        Z = [0; Y]
 
-``Θ`` is symmetric and never made whole. A step takes a random set ``s`` of ``J`` events, always with the bias
-beside them, and their columns ``Θ_s``, ``(N + 1) × (J + 1)``; the same set gives its rows ``Θ_sᵀ``. All
-solvers need the Gram matrix ``G = Θ_sᵀ Θ_s`` and nothing else that is large.
+``Θ`` is symmetric and never held whole. A step takes a random set ``s`` of ``J`` events, always together with
+the bias, and their columns ``Θ_s``, ``(N + 1) × (J + 1)``; the same set gives its rows ``Θ_sᵀ``. All solvers
+need the Gram matrix ``G = Θ_sᵀ Θ_s`` and nothing else that is large.
 
 * **Kaczmarz** (eqs. 39–40) projects onto the rows' equations: ``W += Θ_s G⁻¹ (Z_s − Θ_sᵀ W)``.
 * **Pursuit** (eqs. 57–59) fits the residual by the columns: ``Q = G⁻¹ Θ_sᵀ R``, ``W_s += Q``, ``R −= Θ_s Q``.

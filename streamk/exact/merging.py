@@ -40,23 +40,23 @@ def _merge_reservoirs(
     shares: Sequence[float],
     base: ReservoirLearner | None,
 ) -> None:
-    """Keep a uniform sample of all events, with the expansion of the model that has solved the most."""
-    everybody = parts if base is None else [base, *parts]
+    """Store a uniform sample of all events, and the expansion of the model that has solved the most."""
+    everyone = parts if base is None else [base, *parts]
     whole = sum(part.events for part in parts)
     if base is None and not np.allclose(shares, [part.events / whole for part in parts]):
         raise ValueError(
-            f"{type(merged).__name__} keeps a sample, in which every event counts the same; leave out "
-            "weights, or leave out models"
+            f"{type(merged).__name__} stores a sample, in which every event counts the same; give no "
+            "weights, or fewer models"
         )
     codec = merged._codec
     codec.absorb([part._codec for part in parts], None if base is None else base._codec)
-    samples = [_sample_in(part._kept_events.sample(), part._codec, codec) for part in everybody]
-    if base is not None:  # the events of the base that a part still keeps count once
-        known, *since = samples
-        samples = [known, *(s.select(np.flatnonzero(~np.isin(s.tickets, known.tickets))) for s in since)]
+    samples = [_sample_in(part._kept_events.sample(), part._codec, codec) for part in everyone]
+    if base is not None:  # the events of the base that a part still holds count once
+        first, *later = samples
+        samples = [first, *(s.select(np.flatnonzero(~np.isin(s.tickets, first.tickets))) for s in later)]
     merged._reservoir = Reservoir(max(part._kept_events.most for part in parts), parts[0]._drawn_seed)
     merged._reservoir.merge_from(samples, merged.events)
-    best = max(everybody, key=lambda part: part._solved)
+    best = max(everyone, key=lambda part: part._solved)
     merged._solved = best._solved
     if best._expansion is not None:
         merged._expansion = _expansion_in(best._expansion, best._codec, codec)
@@ -66,7 +66,7 @@ def _merge_reservoirs(
 def _check_has_centers(model: EigenProLearner, name: str) -> None:
     if model.events and not model._together:
         raise ValueError(
-            f"{name} was closed, and has forgotten its centers' masses; merge models as they were before "
+            f"{name} was closed, and has no masses of its centers any more; merge models as they were before "
             "closed()"
         )
 
@@ -77,7 +77,7 @@ def _check_centers(first: EigenProLearner, models: Sequence[EigenProLearner], ca
         if not model.has_centers_of(first):
             raise ValueError(
                 f"{name} has other centers than {called[0]}, so their coefficients mean different "
-                "things; let all go on from one model that has centers"
+                "things; let all continue from one model that has centers"
             )
 
 

@@ -97,7 +97,7 @@ class KeptBases:
 
 
 class MadeBases:
-    """Columns made when their turn comes; only those whose weights are not 0 are kept (section 4.2)."""
+    """Columns computed when they are used; only those whose weights are not 0 are stored (section 4.2)."""
 
     def __init__(self, make: Callable[[int], Array], goals: Array, energy: float) -> None:
         self._make, self.goals, self.energy = make, goals, energy

@@ -1,4 +1,4 @@
-"""A uniform sample of the events so far, of bounded size: those of the least tickets.
+"""A uniform sample of the events so far, of bounded size: the events with the smallest tickets.
 
 Event ``n`` with the fields ``x`` has a ticket, 64 bits that look random and are a function of the seed, of
 ``n`` and of ``x`` (all modulo ``2⁶⁴``; ``mix64`` and ``golden`` are those of
@@ -7,10 +7,10 @@ Event ``n`` with the fields ``x`` has a ticket, 64 bits that look random and are
     content(x)      = Σ_j mix64(key_j ^ mix64(the bits of value_j))
     ticket(s, n, x) = mix64(mix64(s + (n + 1) · golden) ^ content(x))
 
-The ``most`` events of the least tickets are kept, which is a uniform sample without replacement; so is what
-is kept of several samples together, if the tickets of events that all of them had are counted once. Two
-samples of one seed count their events alike, so the fields tell event ``n`` of one from event ``n`` of the
-other. An event that comes takes the place of the one that has to go, so portions never show.
+The ``most`` events with the smallest tickets are stored, which is a uniform sample without replacement. So is
+the merge of several samples, if tickets of common events count once. Two samples of one seed number their
+events alike, so the ticket of event ``n`` depends on its fields, too. A new event takes the place of the one
+it replaces, so the sample does not depend on the size of batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streamk.encoding.rows import ABSENT, LARGEST, Rows, empty_rows, from_parts,
 from streamk.features.counter import GOLDEN64, MASK64, block_keys, mix64
 
 Tickets = NDArray[np.uint64]
-_STREAM = 0x5245_5345_5256  # apart from all streams of features
+_STREAM = 0x5245_5345_5256  # differs from all random streams of features
 
 
 class Sample(NamedTuple):
@@ -50,7 +50,7 @@ class Reservoir:
     Parameters
     ----------
     most
-        How many are kept at most.
+        How many events are stored at most.
     seed
         Of the tickets.
     """
@@ -59,7 +59,7 @@ class Reservoir:
         self.most, self.seed, self.seen = most, seed, 0
         self._rows = empty_rows(0, 0)
         self._goal: Array = np.zeros((2, 0))
-        self._waiting: list[tuple[Rows, Array]] = []  # to be put behind the others, all at once
+        self._waiting: list[tuple[Rows, Array]] = []  # to be appended to the others, all at once
         self._tickets: list[int] = []  # by place
         self._last: list[tuple[int, int]] = []  # a heap: of the greatest ticket, its negative and the place
 
@@ -67,7 +67,7 @@ class Reservoir:
         return min(self.seen, self.most)
 
     def add(self, rows: Rows, goal: Array) -> None:
-        """Take rows that have weight, in order; they are copied."""
+        """Add rows that have weight, in order; they are copied."""
         count = goal.shape[1]
         tickets = block_keys((self.seed ^ _STREAM) + self.seen * GOLDEN64 & MASK64, count)
         _know_content(tickets, rows.keys, np.ascontiguousarray(rows.values).view(np.uint64))
@@ -82,7 +82,7 @@ class Reservoir:
                 self._replace(places, rows.select(kept), goal[:, kept])
 
     def _exchange(self, tickets: Tickets, first: int) -> tuple[Places, Places]:
-        """Return which events from the first on take a place, and whose."""
+        """Return which events, from number ``first`` on, replace a stored one, and its place."""
         last = self._last
         if not last:
             last += [(-ticket, place) for place, ticket in enumerate(self._tickets)]
@@ -99,7 +99,7 @@ class Reservoir:
         return np.array(kept, dtype=np.intp), np.array(places, dtype=np.intp)
 
     def _replace(self, places: Places, rows: Rows, goal: Array) -> None:
-        """Put rows in the places of others; of two for one place, the later stays."""
+        """Replace stored rows; of two new rows for one place, the later is stored."""
         _, last = np.unique(places[::-1], return_index=True)
         chosen = len(places) - 1 - last
         places, rows = places[chosen], stack([rows.select(chosen)])
@@ -122,13 +122,13 @@ class Reservoir:
         return self._rows, self._goal
 
     def sample(self) -> Sample:
-        """Return what is kept, in the order of the places."""
+        """Return the stored events, in the order of their places."""
         return Sample(np.array(self._tickets, dtype=np.uint64), *self.rows())
 
     def merge_from(self, samples: Sequence[Sample], seen: int) -> None:
-        """Keep the sample of all events that other samples are of, ``seen`` in all; this one has seen none.
+        """Become the sample of all events behind other samples, ``seen`` in total; this one is empty.
 
-        Places are in the order of the samples.
+        Events are stored in the order of the samples.
         """
         tickets = np.concatenate([sample.tickets for sample in samples])
         rows, goal = stack([s.rows for s in samples]), np.concatenate([s.goal for s in samples], axis=1)
@@ -137,7 +137,7 @@ class Reservoir:
         self._rows, self.seen = stack([rest]).copy(), seen
 
     def state_dict(self) -> Arrays:
-        """Return what a model file keeps; empty if no event was seen."""
+        """Return the arrays to store in a model file; none before the first event."""
         if not self.seen:
             return {}
         tickets, rows, goal = self.sample()
@@ -147,7 +147,7 @@ class Reservoir:
         }
 
     def load_state_dict(self, arrays: Arrays, slots: int, largest: float = LARGEST) -> None:
-        """Take over the parts of a model file, if they are possible with so many slots."""
+        """Load the arrays of a model file; raise a ValueError if they are impossible with so many slots."""
         if "reservoir.seen" not in arrays:
             return
         seen = int(typed(arrays, "reservoir.seen", np.int64, (1,))[0])

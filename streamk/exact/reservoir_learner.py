@@ -1,4 +1,4 @@
-"""Exact solvers of what a reservoir holds, on data at hand and on streams."""
+"""Exact solvers of the events in a reservoir, for data sets and for streams."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _GROWTH = 1.5  # of the events, until the next one
 
 
 class ReservoirLearner(ExactLearner):
-    """A learner that solves a uniform sample of the events so far, whenever there are half as many again.
+    """A learner that solves a uniform sample of the events so far, whenever their number has grown by half.
 
-    ``fit`` takes a whole data set, keeps all of it, and solves once. On a stream, the first solution comes
-    after 64 events; between solutions, predictions stay as they are. :meth:`solve` brings them up to date.
+    ``fit`` takes a whole data set, stores all of it, and solves once. On a stream, the first solution comes
+    after 64 events; between solutions, predictions do not change. :meth:`solve` brings them up to date.
     """
 
     rows: int
@@ -41,7 +41,7 @@ class ReservoirLearner(ExactLearner):
         """Return coefficients ``(n, K)`` and bias ``(K,)`` for dense rows and their targets ``(n, K)``."""
 
     def solve(self, progress: bool = False) -> None:
-        """Solve what the reservoir holds now.
+        """Solve the events in the reservoir.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ HELD = 2**28  # numbers of a matrix, in single precision: a gibibyte
 
 
 class Similarities:
-    """``K(X, Z)`` by rows; the first rows of ``X`` are held, the others made whenever they are asked for.
+    """``K(X, Z)`` by rows; those of the first rows of ``X`` are stored, the others computed at every request.
 
     Parameters
     ----------

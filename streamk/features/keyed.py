@@ -6,13 +6,11 @@ result does not depend on the tile or on the processing of inputs by fours. Rows
 (a slice costs two atomic operations), by unsigned numbers (signed indices may count from the end, which
 prevents vectorisation).
 
-**Angles of four rows and sixteen features at once: the inner loop over many rows, in registers.**
-
-``angle_if = p_f + Σ_j z_ij W_jf`` is summed over ``j`` in order, one fused multiply-add each, starting from
-the phase: the operations of :func:`fill_angles` in the same order, with the same bits. A frequency is loaded
-once for four rows, and an angle is stored only when complete, so arithmetic is the bottleneck, not memory.
-
-Frequencies are stored in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
+For many rows with the same inputs, the inner loop computes the angles of four rows and sixteen features at
+once in registers. It has the operations of :func:`fill_angles` in the same order, with the same bits: a sum
+over ``j`` in order, one fused multiply-add each, starting from the phase. A frequency is loaded once for four
+rows, and an angle is stored only when complete, so arithmetic is the bottleneck, not memory. The frequencies
+are then stored in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
 ``p·d … (p + 1)·d − 1`` of a matrix with sixteen columns.
 """
 

@@ -1,30 +1,23 @@
-"""Explicit vector instructions of LLVM for hot loops.
+"""Explicit vector instructions of LLVM for hot loops: arithmetic of sixteen lanes, and the cosine.
 
 The compiler may or may not vectorise a loop over numbers. A vector of sixteen float32 numbers is vector
 arithmetic on every machine (in one register of 512 bits, or two of 256), and every operation here is one IEEE
-754 operation per lane, so the bits are those of a plain loop. These functions build instructions inside Numba
-intrinsics; ``b`` is the instruction builder.
+754 operation per lane, in the order written. So the bits are those of a plain loop, and depend neither on the
+lane nor on the machine. These functions build instructions inside Numba intrinsics; ``b`` is the instruction
+builder.
 
-**The cosine of an angle in turns, as a polynomial: exact to float32, sixteen at a time.**
-
-``cos 2πp`` has period 1 in ``p``, so reducing an angle costs one subtraction when angles are
-counted in turns, where radians would need a multiple-word remainder. With ``u = p − round(p)`` in
-[−½, ½] we have ``cos 2πp = sin 2π(¼ − |u|)``, whose argument lies in [−¼, ¼], where an odd
-polynomial of degree 9 (minimax, error 3·10⁻⁹ before rounding) is enough: the result is within
+The cosine of an angle in turns is a polynomial in fused multiply-adds. ``cos 2πp`` has period 1 in ``p``, so
+the reduction of an angle in turns costs one subtraction, while radians would need a multiple-word remainder.
+With ``u = p − round(p)`` in [−½, ½] we have ``cos 2πp = sin 2π(¼ − |u|)``. Its argument lies in [−¼, ¼],
+where an odd polynomial of degree 9 (minimax, error 3·10⁻⁹ before rounding) is enough: the result is within
 2.0·10⁻⁷ of the true cosine of the reduced angle.
 
-Every operation is one IEEE 754 float32 operation in the order written (the polynomial in fused
-multiply-adds), so the value does not depend on the lane or the machine. ``b`` builds instructions inside
-Numba intrinsics (:mod:`streamk.features.lanes`).
-
-**The size of the machine's vector registers, which affects the speed of compiled code, not its results.**
-
-A vector of a tile has sixteen float32 numbers on every machine. With 512-bit registers there are 32: one
-holds a vector, and a radix-32 butterfly just fits. Zen 4 stores them in halves, and is a tenth faster with
-radix 16, without spills to the stack. With 256-bit registers there are sixteen: an instruction processes half
-a vector, and three levels of a transform (eight registers, and those being loaded) fit before the numbers
-return to the first-level cache. With five levels, most registers would spill to the stack repeatedly, which
-takes twice as long.
+The size of the machine's vector registers affects the speed of compiled code, not its results. With 512-bit
+registers there are 32: one holds a vector of sixteen numbers, and a radix-32 butterfly just fits. Zen 4
+stores them in halves, and is a tenth faster with radix 16, without spills to the stack. With 256-bit
+registers there are sixteen: an instruction processes half a vector, and three levels of a transform (eight
+registers, and those being loaded) fit before the numbers return to the first-level cache. With five levels,
+most registers would spill to the stack repeatedly, which takes twice as long.
 """
 
 from __future__ import annotations

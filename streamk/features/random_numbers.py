@@ -1,7 +1,8 @@
-"""Standard normal numbers from counter bits (Box and Muller 1958), sixty-four at a time.
+"""Standard normal and Cauchy numbers from counter bits, sixty-four at a time.
 
-The unit of generation is one *group* of 64 normals. Each of the counters ``0 … 31`` of a stream gives one
-word: its upper half a radius, its lower half an angle and a sign, and so two normals::
+Normal numbers follow Box and Muller (1958). The unit of generation is one *group* of 64 normals. Each of the
+counters ``0 … 31`` of a stream gives one word: its upper half a radius, its lower half an angle and a sign,
+and so two normals::
 
     u = ((word >> 16) + ½) · 2⁻¹⁶              ± = bit 15 of the word
     v = ((word & 0x7fff) + ½) · 2⁻¹⁶           r = √(−2 ln u)
@@ -10,10 +11,9 @@ word: its upper half a radius, its lower half an angle and a sign, and so two no
 The largest normal is ±4.85; a finer radius would change the moments by less than 10⁻⁵. The logarithm
 is a polynomial defined here, since a library's differs between machines.
 
-**Standard Cauchy numbers from counter bits, sixty-four at a time: the directions of the Laplacian kernel.**
-
-Each of the counters ``0 … 63`` of a stream gives one word, and so one number: its highest bit is the sign,
-the other 31 the angle, and the tangent is a quotient of two sines::
+Cauchy numbers are the directions of the Laplacian kernel. Each of the counters ``0 … 63`` of a stream gives
+one word, and so one number: its highest bit is the sign, the other 31 the angle, and the tangent is a
+quotient of two sines::
 
     a = ((word & 0x7fffffff) + ½) · 2⁻³³        b = ((0x7fffffff − (word & 0x7fffffff)) + ½) · 2⁻³³
     cauchy = ± sin 2πa / sin 2πb                a + b = ¼

@@ -21,7 +21,7 @@ from streamk.features.plain import LINEAR
 
 EVENTS, WIDTH = 1024, 64  # events, and inputs of each
 _NAME = "map.sample"
-_LARGEST_LABEL, _LARGEST_SAID = 1e6, 1e200
+_LARGEST_LABEL, _LARGEST_OUTCOME = 1e6, 1e200
 
 
 class SampleRecord(NamedTuple):
@@ -40,13 +40,14 @@ class SampleRecord(NamedTuple):
 class Sampled(NamedTuple):
     """Events of a sample: encoded rows, label history ``(n, 64)``, targets and weights ``(2, n)``.
 
-    ``said`` ``(2, n)`` holds, for regression, predictions and targets as given; a target is as learned.
+    ``outcomes`` ``(2, n)`` holds predictions and targets as given, for regression; the targets of ``goal``
+    are those learned, which may be limited.
     """
 
     rows: Rows
     labels: Floats
     goal: Array
-    said: Array
+    outcomes: Array
 
     def __len__(self) -> int:
         return int(self.goal.shape[1])
@@ -54,7 +55,7 @@ class Sampled(NamedTuple):
     def select(self, events: Places) -> Sampled:
         """Return some of the events."""
         return Sampled(
-            self.rows.select(events), self.labels[events], self.goal[:, events], self.said[:, events]
+            self.rows.select(events), self.labels[events], self.goal[:, events], self.outcomes[:, events]
         )
 
 
@@ -84,8 +85,8 @@ class EventSample:
         there = np.arange(width) < record.counts[:count, None]
         for array, stored in zip(_arrays(rows), _arrays(record), strict=True):
             array[there] = stored[:count, :width][there]
-        labels, goal, said = record.labels[:count], record.goal[:, :count], record.said[:, :count]
-        return Sampled(stack([rows]), labels.copy(), goal.copy(), said.copy())
+        labels, goal, outcomes = record.labels[:count], record.goal[:, :count], record.said[:, :count]
+        return Sampled(stack([rows]), labels.copy(), goal.copy(), outcomes.copy())
 
     def put(self, sampled: Sampled) -> None:
         """Store these events instead of all others."""
@@ -97,14 +98,14 @@ class EventSample:
         for stored, array in zip(_arrays(record), _arrays(rows), strict=True):
             stored[:count, : shape[1]] = np.broadcast_to(array, shape)
         record.labels[:count], record.goal[:, :count] = sampled.labels, sampled.goal
-        record.said[:, :count] = sampled.said
+        record.said[:, :count] = sampled.outcomes
 
     def move(self, places: NDArray[np.int32]) -> None:
         """Move slots to ``places``; numbers of removed names, −1 there, become absent."""
         if len(self):
             sampled = self.events()
             rows = stack([moved(sampled.rows, places)])
-            self.put(Sampled(rows, sampled.labels, sampled.goal, sampled.said))
+            self.put(Sampled(rows, sampled.labels, sampled.goal, sampled.outcomes))
 
     def arrays(self) -> Arrays:
         """Return the arrays for a model file; none before the first event."""
@@ -112,11 +113,11 @@ class EventSample:
             return {}
         sampled = self.events()
         used = np.flatnonzero(sampled.labels.any(axis=0)).astype(np.int32)
-        said = {f"{_NAME}.said": sampled.said} if sampled.said.any() else {}
+        outcomes = {f"{_NAME}.said": sampled.outcomes} if sampled.outcomes.any() else {}
         return parts_of(_NAME, sampled.rows, sampled.goal) | {
             f"{_NAME}.labels": sampled.labels[:, used],
             f"{_NAME}.used": used,
-            **said,
+            **outcomes,
         }
 
     def load_state_dict(self, arrays: Arrays, slots: int, largest: float) -> None:
@@ -136,12 +137,12 @@ class EventSample:
             raise ValueError("its sample of events is impossible")
         labels = np.zeros((count, COLUMNS), dtype=np.float32)
         labels[:, used] = kept
-        said = np.zeros((2, count))
+        outcomes = np.zeros((2, count))
         if f"{_NAME}.said" in arrays:
-            said = typed(arrays, f"{_NAME}.said", np.float64, (2, count))
-        if not (abs(said) <= _LARGEST_SAID).all():
+            outcomes = typed(arrays, f"{_NAME}.said", np.float64, (2, count))
+        if not (abs(outcomes) <= _LARGEST_OUTCOME).all():
             raise ValueError("the predictions of its sample of events are impossible")
-        self.put(Sampled(rows, labels, goal, said))
+        self.put(Sampled(rows, labels, goal, outcomes))
 
 
 def _arrays(inputs: Rows | SampleRecord) -> list[AnyArray]:
@@ -149,10 +150,10 @@ def _arrays(inputs: Rows | SampleRecord) -> list[AnyArray]:
 
 
 @njit(**INNER)
-def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
+def sample_event(sections, rows, r, phi, i, events, target, weight, predicted, actual):
     """Store row ``r``, with columns in row ``i`` of ``phi``, as the event after so many.
 
-    ``target`` is the learned target, ``said`` the prediction and ``came`` the target as given.
+    ``target`` is the learned target, ``predicted`` the prediction and ``actual`` the target as given.
     """
     if sections is not None and sections.learned and _inputs_of(rows, r) <= WIDTH:
         sample = sections.sample
@@ -161,7 +162,7 @@ def sample_event(sections, rows, r, phi, i, events, target, weight, said, came):
         for c in range(COLUMNS):
             sample.labels[p, c] = phi[i, LINEAR + c]
         sample.goal[0, p], sample.goal[1, p] = target, weight
-        sample.said[0, p], sample.said[1, p] = said, came
+        sample.said[0, p], sample.said[1, p] = predicted, actual
 
 
 @njit(**INNER)

@@ -75,14 +75,14 @@ def _most_above(keys, least):
 
 
 @njit(**INNER)
-def rows_at_once(room, keys, frequencies):
+def rows_at_once(needed, keys, frequencies):
     """Return the number of rows for ``featurize``, at most 16, whose frequencies fit the cache.
 
-    ``room`` is what :func:`room_for_row` returns, at most the rows of ``frequencies``.
+    ``needed`` is the result of :func:`room_for_row`, at most the rows of ``frequencies``.
     """
-    if keys.shape[0] == 1 or room == 0:  # all rows have exactly these keys
+    if keys.shape[0] == 1 or needed == 0:  # all rows have exactly these keys
         return LANES
-    return max(1, min(LANES, frequencies.shape[0] // room))
+    return max(1, min(LANES, frequencies.shape[0] // needed))
 
 
 @overload(featurize, jit_options=INNER)

@@ -140,7 +140,7 @@ def pooled(merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: 
         stack([one.rows for one in sampled]),
         np.concatenate([one.labels for one in sampled]),
         np.concatenate([one.goal for one in sampled], axis=1),
-        np.concatenate([one.said for one in sampled], axis=1),
+        np.concatenate([one.outcomes for one in sampled], axis=1),
     )
     order = _order(whole)
     whole, source = whole.select(order), np.concatenate(sources)[order]
@@ -292,7 +292,7 @@ def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], U
     elif merged._codec.memory is not None:
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = unit.scale * events.labels[:, used] + constant
-    return Sampled(rows, labels, goal, events.said)
+    return Sampled(rows, labels, goal, events.outcomes)
 
 
 def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int], Unit]) -> Sampled:
@@ -307,7 +307,7 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
     elif merged._codec.memory is not None and unit.scale:
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = (events.labels[:, used] - constant) / unit.scale
-    return Sampled(rows, labels, events.goal, events.said)
+    return Sampled(rows, labels, events.goal, events.outcomes)
 
 
 def _in_slots(rows: Rows, before: Inputs, after: Inputs) -> Rows:

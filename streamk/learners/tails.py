@@ -77,7 +77,7 @@ def errors_are_heavy(sampled: Sampled, least: float) -> bool:
     as the quartile, and the 1 % quantile of errors more than a quarter as far from it as that of predictions:
     smaller errors do little harm.
     """
-    predicted, actual = sampled.said
+    predicted, actual = sampled.outcomes
     errors = actual - predicted
     low, middle, high = np.quantile(errors, _ENDS)
     lowest, median, highest = np.quantile(predicted, _ENDS)

@@ -153,7 +153,7 @@ def test_automatic_directions_of_a_laplacian_are_keyed(text):
 @pytest.mark.parametrize("other", ["polynomial", "arc-cosine", "arc-cosine:0"])
 def test_kernels_without_cosines_stand_alone(other):
     for cls in (streamk.RandomFeatures, streamk.KaczmarzClassifier):
-        with pytest.raises(ValueError, match=f"'{other}' cannot stand beside other kernels"):
+        with pytest.raises(ValueError, match=f"'{other}' cannot be mixed with other kernels"):
             cls(kernel=("gaussian", other), features=64)
         with pytest.raises(ValueError, match="at least one kernel"):
             cls(kernel=())
