@@ -1,1 +1,1 @@
-"""The numbers of a replay: metrics, windows, slices, how sure they are, and which contender is better."""
+"""Metrics: sums, windows, slices, confidence intervals, comparisons of contenders, and drift alarms."""

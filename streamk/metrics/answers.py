@@ -1,4 +1,4 @@
-"""What probabilities decide and what they cost, event by event."""
+"""Predicted classes and their errors, event by event, from probabilities."""
 
 # mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
@@ -26,7 +26,7 @@ def decisions(probabilities: Array) -> Integers:
 
 
 @njit(**ENTRY, nogil=True)
-def decide_rows(probabilities, said):
+def decide_rows(probabilities, predicted):
     """Fill in the first of the most probable classes of each row, -1 where there is no prediction.
 
     Return how many rows have one, and how many classes these give a probability that is not 0: one more than
@@ -44,7 +44,7 @@ def decide_rows(probabilities, said):
                 top, best = p, k
             if p != 0.0:
                 last = k + 1
-        said[row] = best
+        predicted[row] = best
         if best >= 0:
             made += 1
             used = max(used, last)
@@ -52,12 +52,12 @@ def decide_rows(probabilities, said):
 
 
 @njit(**ENTRY, nogil=True)
-def count(targets, probabilities, said, edges, fine, counts, bins, own, squares):
-    """Count the rows of events that have a prediction; say what they gave their classes, and its errors.
+def count(targets, probabilities, predicted, edges, fine, counts, bins, own, squares):
+    """Count events with a prediction; fill in the probabilities of their targets, and squared errors.
 
     Parameters
     ----------
-    targets, probabilities, said
+    targets, probabilities, predicted
         ``(n,)``, ``(n, K)`` and ``(n,)``.
     edges, fine
         Of the bins of the top probability, upper ones but the last; steps of a probability.
@@ -68,7 +68,7 @@ def count(targets, probabilities, said, edges, fine, counts, bins, own, squares)
     """
     at, classes = 0, counts.shape[0]
     for row in range(len(targets)):
-        target, answer = targets[row], said[row]
+        target, answer = targets[row], predicted[row]
         counts[target, answer + 1] += 1
         if answer < 0:
             continue

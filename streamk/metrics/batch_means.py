@@ -1,8 +1,8 @@
-"""Sums of a stream's values over units of equally many events, from which it is told how sure a mean is.
+"""Batch means: sums of a stream's values over units of equally many events, for confidence intervals.
 
 There are at most 256 units: when all are full, pairs become one, and units from then on are twice as long.
-So memory does not grow, a stream of 256 events or more has 128 to 255 full units, and what a unit holds
-depends on the order of events alone, not on the chunks they came in.
+So memory does not grow, a stream of 256 events or more has 128 to 255 full units, and the sum of a unit
+depends on the order of events alone, not on their chunks.
 """
 
 from __future__ import annotations

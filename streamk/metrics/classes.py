@@ -22,17 +22,17 @@ _EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
 class ClassSums(Sums):
     """Running sums of predicted classes, and the metrics that follow from them.
 
-    Classes are codes 0, 1, …; a class counts from when it first is a target or gets a probability above 0.
-    The decision is the first of the most probable classes. A row without a probability above 0, or with one
-    that is no finite number, is *no prediction*: it is wrong, and left out of log loss, Brier score,
-    calibration and AUC. AUC of several classes is the mean of each against the rest.
+    Classes are codes 0, 1, …; a class counts from the first event that has it as target or gives it a
+    probability above 0. The decision is the first of the most probable classes. A row without a probability
+    above 0, or with one that is no finite number, is *no prediction*: it counts as wrong, and is not part of
+    log loss, Brier score, calibration and AUC. AUC of several classes is the mean of each against the rest.
 
     Parameters
     ----------
     classes
-        How many are known from the start.
+        How many there are at the start.
     ranked
-        Whether to keep the histograms AUC is computed from: 128 KiB a class.
+        Whether to store the histograms that AUC is computed from: 128 KiB a class.
 
     Examples
     --------
@@ -51,7 +51,9 @@ class ClassSums(Sums):
         self.events = 0
         self.ranked = ranked
         self.unchanged = 0  # events whose label is the last one that had arrived
-        self._counts: Integers = np.zeros((0, 1), np.int64)  # true class, said: nothing or a class
+        self._counts: Integers = np.zeros(
+            (0, 1), np.int64
+        )  # by true class, and no prediction or predicted class
         self._log_loss, self._squares = ExactSum(), ExactSum()
         self._bins: Integers = np.zeros((3, BINS), np.int64)  # events, right, Σ top probability
         self._ranks: Integers = np.zeros((0, 2, CELLS), np.int64)  # class, whether it was the target
@@ -74,7 +76,7 @@ class ClassSums(Sums):
 
     @property
     def confusion(self) -> Integers:
-        """How often a true class (row) was taken for a class (column); no prediction is in no column."""
+        """How often a true class (row) was predicted as a class (column); no prediction is in no column."""
         return self._counts[:, 1:]
 
     def fresh(self) -> Self:
@@ -82,7 +84,7 @@ class ClassSums(Sums):
         return type(self)(self.classes, self.ranked)
 
     def clear(self) -> None:
-        """Forget all events, and no class."""
+        """Remove all events; classes stay."""
         self.events = self.unchanged = 0
         self._log_loss, self._squares = ExactSum(), ExactSum()
         for counts in (self._counts, self._bins, self._ranks):
@@ -111,17 +113,17 @@ class ClassSums(Sums):
             return
         if targets.min() < 0:
             raise ValueError(f"target {targets.min()} is no code of a class")
-        said: Integers = np.empty(len(targets), np.int64)
-        made, used = decide_rows(probabilities, said)  # later columns are classes that nobody knows yet
+        predicted: Integers = np.empty(len(targets), np.int64)
+        made, used = decide_rows(probabilities, predicted)  # later columns are classes without any event yet
         self._grow(max(1 + int(targets.max()), used))
         self.events += len(targets)
         self.unchanged += int(np.count_nonzero(targets == last))
         own, squares = np.empty(made), np.empty((made, self.classes))
-        count(targets, probabilities, said, _EDGES, _FINE, self._counts, self._bins, own, squares)
+        count(targets, probabilities, predicted, _EDGES, _FINE, self._counts, self._bins, own, squares)
         self._log_loss.add(-np.log(own))
         self._squares.add(squares.reshape(-1))
         if self._ranks.size:
-            count_cells(targets, probabilities, said, self._ranks)
+            count_cells(targets, probabilities, predicted, self._ranks)
 
     def _grow(self, classes: int) -> None:
         before = self.classes
@@ -144,7 +146,7 @@ class ClassSums(Sums):
         Raises
         ------
         ValueError
-            If only one of both keeps what AUC needs.
+            If only one of both has the histograms of AUC.
         """
         if self.ranked != other.ranked:
             raise ValueError("sums with and without AUC do not add up")
@@ -186,18 +188,22 @@ class ClassSums(Sums):
         return self._squares.over(self.answered) / (2.0 if self.classes <= 2 else 1.0)
 
     def each_class(self) -> Json:
-        """Return arrays over classes: how often ``targets`` and ``said``, ``precision``, ``recall``, ``f1``.
+        """Return counts and rates by class.
 
-        What is divided by 0 is 0.
+        Returns
+        -------
+        dict
+            Arrays over classes: the numbers of ``targets`` and, under ``said``, of predictions;
+            ``precision``, ``recall`` and ``f1``, 0 where the denominator is 0.
         """
         right = np.diagonal(self.confusion)
-        targets, said = self._counts.sum(axis=1), self.confusion.sum(axis=0)
+        targets, predicted = self._counts.sum(axis=1), self.confusion.sum(axis=0)
         return {
             "targets": targets,
-            "said": said,
-            "precision": right / np.maximum(said, 1),
+            "said": predicted,
+            "precision": right / np.maximum(predicted, 1),
             "recall": right / np.maximum(targets, 1),
-            "f1": 2 * right / np.maximum(targets + said, 1),
+            "f1": 2 * right / np.maximum(targets + predicted, 1),
         }
 
     def calibration(self) -> Json:

@@ -1,12 +1,12 @@
-"""Sums of floats without rounding: the same whatever the order, the chunks and the parts they are made of.
+"""Sums of floats without rounding, which do not depend on order, chunks or partial sums.
 
-A float64 is a whole number of units of ``2⁻¹¹²⁶``, so its sum over a stream is one, too. It is kept as a
-Python integer (at most some 300 bytes), which is what Kulisch's long accumulator does in hardware. [^1] A
-chunk is added in two histograms over the exponents, of the upper and the lower half of the mantissas, which
-hold whole numbers.
+A float64 is a whole number of units of ``2⁻¹¹²⁶``, so a sum of them is one, too. It is stored as a Python
+integer (at most some 300 bytes); Kulisch's long accumulator does the same in hardware. [^1] A chunk is added
+in two histograms over the exponents, of the upper and the lower half of the mantissas, which hold whole
+numbers.
 
-What is gained: a run that was killed and resumed, or was cut into other chunks, ends with the same bytes;
-windows add up to the whole; and a variance may be had from ``Σ y²`` and ``Σ y``, since nothing cancels.
+So a run that was killed and resumed, or was cut into other chunks, ends with the same bytes; windows add up
+to the whole; and a variance can be computed from ``Σ y²`` and ``Σ y``, since nothing cancels.
 
 References
 ----------
@@ -37,7 +37,8 @@ _MOST = 2**35  # values added at once, so that no bin reaches 2**63
 def _add_halves(bits, halves):
     """Add mantissas of float64, given as their bits, by exponent: their upper 27 bits, and their lower 26.
 
-    What is not finite is left out. Return the least and the greatest exponent, of it as well.
+    Values that are not finite are not added. Return the least and the greatest exponent of all values, these
+    included.
     """
     least, most = _EXPONENTS - 1, 0
     for k in range(len(bits)):
@@ -60,14 +61,14 @@ def _add_halves(bits, halves):
 class ExactSum:
     """A sum of float64 that is never rounded.
 
-    Infinities and NaN are kept apart, and are the sum's value once there is one.
+    Infinities and NaN are added separately; once there is one, their sum is the value.
 
     Parameters
     ----------
     units
         The sum so far, in units of ``2⁻¹¹²⁶``.
     special
-        The sum of what is not finite, else 0.
+        The sum of the values that are not finite, else 0.
 
     Examples
     --------

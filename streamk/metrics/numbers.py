@@ -49,7 +49,7 @@ class NumberSums(Sums):
         return type(self)(self.level)
 
     def clear(self) -> None:
-        """Forget all events."""
+        """Remove all events."""
         self.events = self.bounded = self.covered = 0
         self._sums = {name: ExactSum() for name in _SUMS}
 
@@ -58,7 +58,7 @@ class NumberSums(Sums):
     ) -> None:
         """Add events, with the ends of their intervals if there are any.
 
-        An end that is not finite is no interval: the event is left out of what is said of those.
+        An event with an end that is not finite counts as one without an interval.
 
         Raises
         ------

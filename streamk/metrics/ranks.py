@@ -7,12 +7,12 @@ ties counted half::
 
 over the cells ``c`` of the grid, which is exact for scores rounded to their cells. Cells are even in the
 fourth root of the distance from the nearer end: 0.0005 wide at ½, 0.0003 at 0.3, 2.6 % of the distance at
-10⁻⁶, so that a classifier that is always sure is told apart, too. Square roots are rounded the same by
-every machine; logarithms are not.
+10⁻⁶, so that the scores of an overconfident classifier fall into different cells, too. Square roots are
+rounded the same by every machine; logarithms are not.
 
 Pairs in one cell count half, whichever was higher, so the error is at most ``½ Σ_c own[c] · other[c]`` pairs
-(:func:`area` says how much that is). They are right as often as wrong unless the density changes within a
-cell: measured errors on continuous scores are below 2·10⁻⁴, and mostly 10⁻⁵.
+(:func:`area` returns it). They are right as often as wrong unless the density changes within a cell: measured
+errors on continuous scores are below 2·10⁻⁴, and mostly 10⁻⁵.
 """
 
 # mypy: disable-error-code="no-untyped-call, misc"
@@ -44,10 +44,10 @@ def score_cell(score):
 
 
 @njit(**ENTRY, nogil=True)
-def count_cells(targets, probabilities, said, ranks):
+def count_cells(targets, probabilities, predicted, ranks):
     """Count which cells are hit, ``(C, 2, cells)``: for each class by others' events, and by its own."""
     for row in range(len(targets)):
-        if said[row] < 0:
+        if predicted[row] < 0:
             continue
         for k in range(ranks.shape[0]):
             p = probabilities[row, k] if k < probabilities.shape[1] else 0.0

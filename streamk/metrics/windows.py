@@ -95,10 +95,10 @@ class Curve(Generic[S]):
         self._rows[self._count] = [values.get(name, np.nan) for name in self.columns]
         self._count += 1
         self._cut.merge(self._window)
-        self._window.clear()  # it knows as many classes as the whole
+        self._window.clear()  # it has as many classes as the whole
 
     def whole(self) -> S:
-        """Return the sums of all events, which go on apart."""
+        """Return a copy of the sums of all events."""
         whole = self._cut.copy()
         whole.merge(self._window)
         return whole

@@ -1,7 +1,7 @@
 """Prequential evaluation: every event is first predicted, then scored, then learned.
 
-:func:`replay` compares models on a stream and returns :class:`Results`. A streamk learner works through its
-own compiled pass, whose predictions are those of a loop over events; other models are asked event by event.
+:func:`replay` compares models on a stream and returns :class:`Results`. A streamk learner uses its own
+compiled pass, whose predictions are those of a loop over events; other models predict event by event.
 :mod:`streamk.metrics` holds the metrics.
 """
 

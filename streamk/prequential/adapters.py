@@ -22,9 +22,9 @@ class Table(NamedTuple):
 
 
 class ModelAdapter(ABC):
-    """What can be tested and then trained on events.
+    """The interface to models that predict events and then learn them.
 
-    ``judges`` says whether an event that it refuses, with a ValueError, is one that nobody is to take.
+    If ``judges``, an event that it rejects with a ValueError is rejected for all contenders.
     """
 
     judges = False
@@ -46,7 +46,7 @@ class ModelAdapter(ABC):
         return answers
 
     def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
-        """Do what :meth:`answer` does, and return a table of probabilities, or an array of numbers."""
+        """Predict and learn like :meth:`answer`; return a table of probabilities, or an array of numbers."""
         return tabled(self.answer(list(xs.events), list(ys)))
 
 
@@ -160,7 +160,7 @@ class RiverAdapter(ModelAdapter):
         if known is None:
             if len(self._truths) == 2:
                 raise ValueError(
-                    f"{type(self.model).__name__} knows two classes, and {y!r} is a third one; wrap it in "
+                    f"{type(self.model).__name__} has two classes, and {y!r} is a third one; wrap it in "
                     "river.multiclass.OneVsRestClassifier"
                 )
             known = _TRUTHS.get(y.lower() if isinstance(y, str) else y, bool(self._labels))
@@ -171,9 +171,9 @@ class RiverAdapter(ModelAdapter):
 
 
 class Frozen(ModelAdapter):
-    """A subject that is asked and learns no more.
+    """A model that predicts and no longer learns.
 
-    One of streamk refuses what it would refuse to learn.
+    A learner of streamk still rejects events that it could not learn.
     """
 
     def __init__(self, subject: ModelAdapter) -> None:
@@ -181,7 +181,7 @@ class Frozen(ModelAdapter):
         self._fits = False  # whether a target was of the kind that it was trained on
 
     def predict(self, x: Event) -> Any:
-        """Return what the subject makes of one event."""
+        """Return the model's prediction of one event."""
         return self.subject.predict(x)
 
     def learn(self, x: Event, y: object) -> None:
@@ -190,9 +190,9 @@ class Frozen(ModelAdapter):
         Raises
         ------
         TypeError
-            If the first target is not of the kind that the subject was trained on.
+            If the first target is not of the kind that the model was trained on.
         ValueError
-            If the subject refuses the target.
+            If the model rejects the target.
         """
         if not isinstance(self.subject, LearnerAdapter):
             return
@@ -201,17 +201,19 @@ class Frozen(ModelAdapter):
         except ValueError as error:
             if self._fits:
                 raise
-            raise TypeError(f"{error}; train it on such targets, or replay it on those it knows") from None
+            raise TypeError(
+                f"{error}; train it on such targets, or replay it on targets of its kind"
+            ) from None
         self._fits = True
 
 
 def adapter_of(model: object, task: str) -> ModelAdapter:
-    """Return a model as a subject: a subject as it is, a learner of streamk, or any with river's verbs.
+    """Return the adapter of a model: itself if it is one, else for a learner of streamk or river's methods.
 
     Raises
     ------
     ValueError
-        If it has not the verbs, or is for another task.
+        If it does not have the methods, or is for another task.
     """
     if isinstance(model, ModelAdapter):
         return model

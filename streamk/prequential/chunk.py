@@ -15,7 +15,7 @@ class Chunk:
     Parameters
     ----------
     events
-        Dicts, or a function that makes them: nobody may ask.
+        Dicts, or a function that makes them if they are needed.
     names, matrix
         The same as columns of numbers, ``(n, d)``, if there are nothing but numbers.
 

@@ -56,19 +56,19 @@ class Codes:
         self.last = int(found[-1])
         return found, before, np.maximum(np.maximum.accumulate(found + 1), count)
 
-    def arranged(self, said: Table | Array, known: Any = None) -> Array:
+    def arranged(self, predictions: Table | Array, known: Any = None) -> Array:
         """Return probabilities with a column a code.
 
         Codes are of targets alone, so what one model predicts changes the metrics of no other. A label that
         has been no target so far has no column; where it is the most probable one, the row is no prediction,
         and wrong. ``known`` says how many labels have been targets at each row, so chunks do not show.
         """
-        if not isinstance(said, Table):  # numbers, or no predicted class at all
-            return np.zeros((len(said), len(self.labels))) if self._classes else said
-        own = [k for k, label in enumerate(said.labels) if label in self.labels]
-        out = np.zeros((len(said.rows), len(self.labels)))
-        out[:, [self.labels[said.labels[k]] for k in own]] = said.rows[:, own]
-        others = [np.delete(said.rows, own, axis=1)] if len(own) < len(said.labels) else []
+        if not isinstance(predictions, Table):  # numbers, or no predicted class at all
+            return np.zeros((len(predictions), len(self.labels))) if self._classes else predictions
+        own = [k for k, label in enumerate(predictions.labels) if label in self.labels]
+        out = np.zeros((len(predictions.rows), len(self.labels)))
+        out[:, [self.labels[predictions.labels[k]] for k in own]] = predictions.rows[:, own]
+        others = [np.delete(predictions.rows, own, axis=1)] if len(own) < len(predictions.labels) else []
         if known is not None and len(known) and known[0] < len(self.labels):
             later = np.arange(len(self.labels)) >= known[:, None]
             others.append(np.where(later, out, 0.0))
@@ -79,8 +79,8 @@ class Codes:
         return out
 
 
-def last_said(said: Table | Array) -> Any:
+def last_prediction(predictions: Table | Array) -> Any:
     """Return the last decision, or number."""
-    if not isinstance(said, Table):
-        return float(said[-1])
-    return decide(dict(zip(said.labels, said.rows[-1].tolist(), strict=True)))
+    if not isinstance(predictions, Table):
+        return float(predictions[-1])
+    return decide(dict(zip(predictions.labels, predictions.rows[-1].tolist(), strict=True)))

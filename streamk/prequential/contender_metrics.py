@@ -1,4 +1,4 @@
-"""Where a contender stands: its metrics, their curve, how sure they are, slices, alarms and time."""
+"""The metrics of a contender: curve, batch means for confidence intervals, slices, alarms and time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Latencies:
     Attributes
     ----------
     predict, learn
-        Of the same events, in order; where there are many, one in a power of two is kept.
+        Of the same events, in order; if there are many, one in a power of two is stored.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Latencies:
         self._every, self._seen = 1, 0
 
     def add(self, predict: float, learn: float) -> None:
-        """Note one event."""
+        """Add one event."""
         self._seen += 1
         if self._seen % self._every:
             return
@@ -92,7 +92,7 @@ class ContenderMetrics:
     def add(
         self, targets: Any, predictions: Any, last: Integers | None, slices: list[Any] | None, ends: Any
     ) -> None:
-        """Score events: codes and probabilities with the labels that had come last, or numbers."""
+        """Score events: codes and probabilities with the last label before each, or numbers."""
         if self.classes:
             losses = (decisions(predictions) != targets).astype(np.float64)
             arrays: tuple[Any, ...] = (targets, predictions, last)
@@ -108,12 +108,12 @@ class ContenderMetrics:
             self.slices.add(slices, *arrays)
 
     def _follow(self, losses: Array) -> None:
-        """Keep the headline metric at the end of every window."""
+        """Record the headline metric at the end of every window."""
         interval, done = self.curve.interval, self.events
         start = 0
         while start < len(losses):
             stop = min(len(losses), start + interval - (done + start) % interval)
-            with np.errstate(over="ignore", invalid="ignore"):  # in order, so that chunks do not show
+            with np.errstate(over="ignore", invalid="ignore"):  # in order, so results do not depend on chunks
                 self._loss = float(np.cumsum(np.append(self._loss, losses[start:stop]))[-1])
             start = stop
             if (done + start) % interval == 0:

@@ -1,4 +1,4 @@
-"""Contenders on the same events, in the same order: asked, scored and taught."""
+"""Prequential evaluation of contenders: each predicts, is scored on and learns the same events in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamk.encoding.rows import RowError
 from streamk.metrics.metric import TASKS, decide
 from streamk.prequential.adapters import LearnerAdapter, ModelAdapter, Table, adapter_of, tabled
 from streamk.prequential.chunk import Chunk
-from streamk.prequential.codes import Codes, last_said
+from streamk.prequential.codes import Codes, last_prediction
 from streamk.prequential.contender_metrics import ContenderMetrics
 from streamk.prequential.frozen_tail import FrozenTail
 
@@ -24,7 +24,7 @@ _EVERY = 32  # in one chunk of so many, events are predicted and learned one by 
 
 
 class Scored(NamedTuple):
-    """Events that were scored together, and what contenders predicted for them.
+    """Events that were scored together, and the predictions of contenders for them.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class Scored(NamedTuple):
     slices
         Values of the field of slices, None without one.
     last
-        The label that had come last when each event was predicted, None before the first one; only of events
-        whose targets came late, since else it is the target before.
+        The last label that had arrived when each event was predicted, None before the first one. Only for
+        events whose targets came late, since otherwise it is the previous target.
     """
 
     keys: Sequence[Hashable] | None
@@ -55,10 +55,10 @@ Listener = Callable[[Scored], None]
 
 
 class PendingPrediction(NamedTuple):
-    """An event whose target has not come: what every contender said, and the code of the last label then."""
+    """An event whose target has not come: the predictions of all contenders, and the last label's code."""
 
     x: Event
-    said: list[object]
+    answers: list[object]
     ends: list[object]
     last: int
     slice: object
@@ -67,7 +67,7 @@ class PendingPrediction(NamedTuple):
 
 
 class RefusedError(ValueError):
-    """An event that no learner takes: its place in what was given, and the reason."""
+    """An event that learners reject: its row among those given, and the reason."""
 
     def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
         super().__init__(f"row {row}: {reason}")
@@ -75,11 +75,11 @@ class RefusedError(ValueError):
 
 
 class Contest:
-    """Contenders, and where they stand.
+    """Contenders and their metrics.
 
     Events come in chunks whose targets are known (:meth:`take`), or one by one, a target at any time after
-    its event (:meth:`ask`, :meth:`tell`); one contest does one or the other. A contender that raises is left
-    out from then on, and ``standings[name].error`` says why; the others go on.
+    its event (:meth:`ask`, :meth:`tell`); one contest uses one way or the other. A contender that raises is
+    excluded from then on, ``standings[name].error`` holds the reason, and the others continue.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ class Contest:
     by
         A field whose values make slices; it stays a field of the events.
     level
-        Intervals of numbers that are asked for and scored, as 0.9, if a contender gives any; None asks for
-        none. A contender is then asked event by event.
+        The level of prediction intervals to score, such as 0.9, for contenders that have them; None scores
+        none. Contenders with intervals predict event by event.
     """
 
     def __init__(
@@ -121,21 +121,19 @@ class Contest:
         self.listener: Listener | None = None
         self._waiting: dict[Hashable, PendingPrediction] = {}
         self._told: list[tuple[PendingPrediction, object, int]] = []  # to be scored together
-        self.latest: tuple[object, object] = (
-            None,
-            None,
-        )  # the last target, and what the first contender said
+        # the last target, and the prediction of the first contender
+        self.latest: tuple[object, object] = (None, None)
 
     @property
     def active(self) -> list[str]:
-        """Contenders that have not been left out, first those that judge what an event is."""
+        """Contenders that have not been excluded, first those that may reject events for all."""
         names = [name for name, standing in self.standings.items() if not standing.error]
         by_name = self._subjects
         return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerAdapter), -by_name[n].judges))
 
     @property
     def bounded(self) -> list[str]:
-        """Contenders whose intervals are asked for and scored."""
+        """Contenders whose intervals are scored."""
         if self.level is None:
             return []
         return [name for name, subject in self._subjects.items() if _gives_intervals(subject)]
@@ -146,7 +144,7 @@ class Contest:
         return len(self._waiting)
 
     def drop(self, name: str, why: str) -> None:
-        """Leave a contender out from now on, which has not failed."""
+        """Exclude a contender that has not failed from now on."""
         self.standings[name].error, self.standings[name].dropped = why, True
 
     def freeze(self) -> None:
@@ -175,7 +173,8 @@ class Contest:
         Raises
         ------
         RefusedError
-            If a learner of streamk refuses an event: those before it are done, it and the rest are not.
+            If a learner of streamk rejects an event. The events before it have been scored and learned; it
+            and those after it have not.
         """
         chunk, start = Chunk.of(xs), 0
         while start < len(ys):
@@ -219,7 +218,7 @@ class Contest:
             self.listener(Scored(None, ys, answers, intervals, slices, None))
         self.events += len(ys)
         first = given.get(next(iter(self.standings)))
-        self.latest = ys[-1], None if first is None else last_said(first[0])
+        self.latest = ys[-1], None if first is None else last_prediction(first[0])
         if refused is not None:
             raise refused
         return len(ys)
@@ -227,16 +226,16 @@ class Contest:
     def _answers(
         self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object], timed: int
     ) -> tuple[object, object, RowError | None]:
-        """Return what a contender says of each event before it has learned it, its intervals, and a refusal.
+        """Predict and learn events; return predictions, intervals, and the error of a rejected event.
 
-        A learner of streamk that refuses an event has then learned those before it, and answered no others.
+        A learner of streamk that rejects an event has learned and predicted those before it, and no others.
         """
         intervals = self.level is not None and _gives_intervals(subject)
         if isinstance(subject, LearnerAdapter) and not intervals:
             one_by_one = min(timed, len(ys) - 1) if timed else 0
             try:
                 first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
-            except _RefusedRow as error:  # what was learned before it stays learned
+            except _RefusedRow as error:  # the events before it stay learned
                 return _joined(error.answers, None), None, error.reason
             try:
                 return _joined(first, subject.answer_many(xs[one_by_one:], ys[one_by_one:])), None, None
@@ -245,28 +244,28 @@ class Contest:
                 rest = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
                 stopped = RowError(one_by_one + row, error.reason)
                 return _joined(first, rest) if first or row else None, None, stopped
-        said: list[object] = []
+        answers: list[object] = []
         ends: list[object] = []
-        odd: RowError | None = None
+        rejected: RowError | None = None
         for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
             began = time.perf_counter()
             try:
                 answer = subject.predict(x)
-                asked = time.perf_counter()
+                predicted = time.perf_counter()
                 pair = self._ends(subject, x) if intervals else None
                 learning = time.perf_counter()
                 subject.learn(x, y)
             except ValueError as error:
                 if not subject.judges:
                     raise
-                odd = RowError(len(said), str(error))
+                rejected = RowError(len(answers), str(error))
                 break
-            said.append(answer)
+            answers.append(answer)
             ends.append(pair)
             if _UNTIMED <= row < timed:
-                standing.latencies.add(asked - began, time.perf_counter() - learning)
+                standing.latencies.add(predicted - began, time.perf_counter() - learning)
         given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
-        return tabled(said), given, odd
+        return tabled(answers), given, rejected
 
     def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
         """Return the interval of one event, NaN where there is none."""
@@ -276,18 +275,18 @@ class Contest:
     # ---- targets come later
 
     def ask(self, key: Hashable, x: Event) -> None:
-        """Let contenders predict an event, whose target :meth:`tell` brings by its key.
+        """Let contenders predict an event; :meth:`tell` later adds its target by the key.
 
         Raises
         ------
         RefusedError
-            If a learner of streamk refuses it.
+            If a learner of streamk rejects it.
         ValueError
             If an event of this key is waiting.
         """
         if key in self._waiting:
             raise ValueError(f"an event of key {key!r} is waiting already")
-        said: list[object] = []
+        answers: list[object] = []
         ends: list[object] = []
         found: dict[str, tuple[Any, Any]] = {}
         times: dict[str, float] = {}
@@ -309,10 +308,10 @@ class Contest:
             times[name] = seconds
         for name in self.standings:
             answer, interval = found.get(name, (None, None))
-            said.append(answer)
+            answers.append(answer)
             ends.append(interval)
         cut = None if self.by is None else x.get(self.by)
-        self._waiting[key] = PendingPrediction(x, said, ends, self.codes.last, cut, times, key)
+        self._waiting[key] = PendingPrediction(x, answers, ends, self.codes.last, cut, times, key)
 
     def tell(self, key: Hashable, y: object) -> None:
         """Score and learn the event of a key, whose target has come.
@@ -320,65 +319,66 @@ class Contest:
         Raises
         ------
         RefusedError
-            If a learner of streamk refuses the target.
+            If a learner of streamk rejects the target.
         KeyError
             If no event of this key is waiting.
         """
-        asked = self._waiting.pop(key)
-        taught = False
+        pending = self._waiting.pop(key)
+        learned = False
         for name in self.active:
             standing, subject = self.standings[name], self._subjects[name]
             began = time.perf_counter()
             try:
-                subject.learn(asked.x, y)
+                subject.learn(pending.x, y)
             except Exception as error:
-                if isinstance(error, ValueError) and subject.judges and not taught:
+                if isinstance(error, ValueError) and subject.judges and not learned:
                     raise RefusedError(0, str(error), key) from None
                 standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
                 continue
-            taught = True
+            learned = True
             seconds = time.perf_counter() - began
             standing.seconds += seconds
-            standing.latencies.add(asked.seconds[name], seconds)
+            standing.latencies.add(pending.seconds[name], seconds)
         self.codes.came(y)
-        self._told.append((asked, y, len(self.codes.labels)))
+        self._told.append((pending, y, len(self.codes.labels)))
         self.events += 1
         if len(self._told) == CHUNK:
             self.score()
 
     def score(self) -> None:
-        """Score the events that were told and not yet scored."""
-        told, self._told = self._told, []
-        if not told:
+        """Score the events whose targets have come and that are not yet scored."""
+        labelled, self._told = self._told, []
+        if not labelled:
             return
-        asked, ys = [a for a, _, _ in told], [y for _, y, _ in told]
-        known = np.array([count for _, _, count in told], dtype=np.int64)
-        self.latest = ys[-1], decide(asked[-1].said[0])
+        events, ys = [event for event, _, _ in labelled], [y for _, y, _ in labelled]
+        known = np.array([count for _, _, count in labelled], dtype=np.int64)
+        self.latest = ys[-1], decide(events[-1].answers[0])
         targets = self.codes.of(ys)
-        last = np.array([a.last for a in asked], dtype=np.int64)
-        slices = None if self.by is None else [a.slice for a in asked]
+        last = np.array([event.last for event in events], dtype=np.int64)
+        slices = None if self.by is None else [event.slice for event in events]
         answers: Json = {}
         intervals: Json = {}
         for k, (name, standing) in enumerate(self.standings.items()):
-            said = [a.said[k] for a in asked]
-            if any(answer is None for answer in said) or standing.error:  # it was left out meanwhile
+            own = [event.answers[k] for event in events]
+            if any(answer is None for answer in own) or standing.error:  # it has been excluded
                 continue
             ends = None
-            if any(a.ends[k] is not None for a in asked):
-                pairs = [a.ends[k] or (np.nan, np.nan) for a in asked]
+            if any(event.ends[k] is not None for event in events):
+                pairs = [event.ends[k] or (np.nan, np.nan) for event in events]
                 ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
-            answers[name] = tabled(said)
+            answers[name] = tabled(own)
             arranged = self.codes.arranged(answers[name], known)
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
-                xs, before = Chunk([a.x for a in asked]), self.events - len(ys)
+                xs, before = Chunk([event.x for event in events]), self.events - len(ys)
                 self.tail.add(xs, targets, arranged, last, known, self.codes, before)
                 if self.tail.answers is not None:
                     answers[f"{name} (frozen)"] = self.tail.answers
         if self.listener is not None:
             labels = [*self.codes.labels, None]  # the code before the first label is -1
-            came = [labels[code] for code in last]
-            self.listener(Scored([a.key for a in asked], ys, answers, intervals, slices, came))
+            last_labels = [labels[code] for code in last]
+            keys = [event.key for event in events]
+            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels))
 
 
 def _gives_intervals(subject: ModelAdapter) -> bool:
@@ -386,7 +386,7 @@ def _gives_intervals(subject: ModelAdapter) -> bool:
 
 
 class _RefusedRow(Exception):  # noqa: N818
-    """An event that a learner refuses when it is asked or taught alone, and the answers before it."""
+    """An event that a learner rejects when it predicts or learns it alone, and the predictions before it."""
 
     def __init__(self, answers: list[object], reason: RowError) -> None:
         super().__init__(str(reason))
@@ -396,7 +396,7 @@ class _RefusedRow(Exception):  # noqa: N818
 def _one_by_one(
     subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object]
 ) -> list[object]:
-    """Predict and learn events one after the other, as a loop would, and note the time of most of them.
+    """Predict and learn events one after the other, and record the time of most of them.
 
     The model is that of a pass over the same events.
     """
@@ -417,7 +417,7 @@ def _one_by_one(
 
 
 def _joined(first: list[Any], rest: Any) -> Any:
-    """Return the answers of single events and those of a pass after them."""
+    """Return the predictions of single events followed by those of a pass."""
     if not first:
         return rest
     before = tabled(first)

@@ -16,7 +16,7 @@ from streamk.prequential.contender_metrics import ContenderMetrics
 class FrozenTail:
     """A frozen copy of a contender, and the metrics of both from then on.
 
-    It begins with the next window of the curves, so that their windows are the same.
+    It starts with the next window of the curves, so that both have the same windows.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class FrozenTail:
     Attributes
     ----------
     since
-        After how many events the scoring began, None before that.
+        The number of events before scoring started, None until then.
     frozen, live
-        The metrics of the copy, and of the contender that goes on learning, on the same events.
+        The metrics of the copy, and of the contender that continues learning, on the same events.
     error
         Why the copy was not scored further, empty if it was.
     """

@@ -1,4 +1,4 @@
-"""Targets that come late: after so many events, or after so long."""
+"""Label delays: targets that come a number of events late, or a time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Refuse = Callable[[ValueError], None]
 
 
 def fail(error: ValueError) -> None:
-    """Raise what is refused."""
+    """Raise the error of a rejected target."""
     raise error
 
 
 def tell(contest: Contest, key: Hashable, y: object, refuse: Refuse) -> None:
-    """Bring a target, or refuse it with a :class:`RefusedError`, which has the key of its event."""
+    """Add a target; pass a :class:`RefusedError`, which has the key of its event, to ``refuse``."""
     try:
         contest.tell(key, y)
     except RefusedError as error:
@@ -30,25 +30,25 @@ def tell(contest: Contest, key: Hashable, y: object, refuse: Refuse) -> None:
 
 
 class LabelDelay(Protocol):
-    """When targets come; ``count`` is how many events were asked for, and the key of the next."""
+    """When targets come; ``count`` is the number of predicted events, and the key of the next."""
 
     count: int
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
-        """Bring the targets that come before or with an event, and ask for it.
+        """Add the targets that come before or with an event, and predict it.
 
-        An event that is refused raises; targets, which are of other events, go to ``refuse``. If that does
-        not raise, all goes on without them.
+        A rejected event raises. The error of a rejected target, which belongs to another event, is passed to
+        ``refuse``; if that does not raise, the target is skipped.
         """
         ...
 
     def end(self, contest: Contest, refuse: Refuse = fail) -> None:
-        """Bring the targets that are still on their way."""
+        """Add the targets that have not come yet."""
         ...
 
 
 class DelayByCount:
-    """Targets come so many events late: event ``t`` is predicted by who has learned ``0 … t − delay − 1``.
+    """Targets come a number of events late: event ``t`` is predicted after learning ``0 … t − delay − 1``.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class DelayByCount:
         self._due: deque[tuple[int, object]] = deque()
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
-        """Ask for an event; then bring the target that is due."""
+        """Predict an event; then add the target that is due."""
         contest.ask(self.count, x)
         self._due.append((self.count, y))
         self.count += 1
@@ -77,21 +77,21 @@ class DelayByCount:
             tell(contest, *self._due.popleft(), refuse)
 
     def end(self, contest: Contest, refuse: Refuse = fail) -> None:
-        """Bring all targets."""
+        """Add all targets."""
         while self._due:
             tell(contest, *self._due.popleft(), refuse)
 
 
 class DelayByTime:
-    """Targets come so long after their events, by the time that these say: before an event of that time.
+    """Targets come a time after their events, before the first event of that time or later.
 
-    Events need not be in order; a target comes before the first event that is at least as late as it.
+    Events need not be in order.
 
     Parameters
     ----------
     moment
-        The field that says when an event was, which is then taken out of it, or a function of the event:
-        what :func:`streamk.prequential.moments.moment` takes.
+        The field with the time of an event, which is then removed from it, or a function of the event that
+        returns its time: values that :func:`streamk.prequential.moments.moment` takes.
     delay
         Seconds, or a ``timedelta``.
 
@@ -114,7 +114,7 @@ class DelayByTime:
         return f"{self.delay:,.6g} seconds late{field}"
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
-        """Bring the targets that have come by the time of an event, and ask for it."""
+        """Add the targets that have come by the time of an event, and predict it."""
         now = self.seconds(x)
         if isinstance(self.moment, str):
             x = {name: value for name, value in x.items() if name != self.moment}
@@ -126,7 +126,7 @@ class DelayByTime:
         self.count += 1
 
     def end(self, contest: Contest, refuse: Refuse = fail) -> None:
-        """Bring all targets, the earliest first."""
+        """Add all targets, the earliest first."""
         while self._due:
             _, number, target = heapq.heappop(self._due)
             tell(contest, number, target, refuse)
@@ -148,7 +148,7 @@ class DelayByTime:
 
 
 def delay_of(delay: Any) -> LabelDelay | None:
-    """Return how late targets come: a number of events, a :class:`DelayByTime`, or None for 0.
+    """Return the label delay of a number of events or a :class:`DelayByTime`; None for 0 events.
 
     Raises
     ------

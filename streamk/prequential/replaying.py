@@ -1,4 +1,4 @@
-"""Replay events through several models: the Python face of ``streamk replay``."""
+"""Replays of events through several models from Python, like the command ``streamk replay``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from streamk.prequential.contest import CHUNK, Contest, RefusedError
 from streamk.prequential.label_delay import LabelDelay, delay_of
 from streamk.prequential.results import Results
 
-LOOK = 1000  # events looked at to tell the task
-_CLASSES = 20  # whole numbers with at most so many values are taken for classes
+LOOK = 1000  # events from which the task is inferred
+_CLASSES = 20  # whole numbers with at most so many different values are classes
 
 
 def replay(
@@ -35,8 +35,8 @@ def replay(
 ) -> Results:
     """Let models predict every event, score them, and let them learn it.
 
-    All models see the same events in the same order, and each one's time is its own. A model that raises is
-    left out from then on (:meth:`Results.error`), and the others go on.
+    All models process the same events in the same order, and the time of each is measured separately. A model
+    that raises is excluded from then on (:meth:`Results.error`), and the others continue.
 
     Parameters
     ----------
@@ -50,7 +50,8 @@ def replay(
     delay
         How many events late targets come, or a :class:`DelayByTime`.
     task
-        ``"classification"`` or ``"regression"``; told from the first targets by default (:func:`tell_task`).
+        ``"classification"`` or ``"regression"``; inferred from the first targets by default
+        (:func:`tell_task`).
     interval
         Events of a window of the curves.
     by
@@ -63,7 +64,7 @@ def replay(
     Raises
     ------
     ValueError
-        If there is no event, a learner of streamk refuses one (it says which), or a parameter is wrong.
+        If there is no event, a parameter is wrong, or a learner of streamk rejects an event, which is named.
 
     Examples
     --------
@@ -84,7 +85,7 @@ def replay(
     if not head:
         raise ValueError("there are no events")
     contest = Contest(contenders, task or tell_task([y for _, y in head]), interval, by, level)
-    Results(contest, metrics)  # what is wrong is said before anything is learned
+    Results(contest, metrics)  # raises on wrong metrics before anything is learned
     warm(contenders, contest.task, head[:2])
     whole, row = chain(head, stream), 0
     with Progress(disable=not progress) as bar:
@@ -108,7 +109,7 @@ def replay(
 def _take_late(
     contest: Contest, late: LabelDelay, pairs: Sequence[tuple[Event, object]] | None, row: int
 ) -> None:
-    """Hand over events, the first of which is ``row``, or with None the end; a refusal names its event."""
+    """Add events, the first of number ``row``, or the end if None; errors name the row of their event."""
     try:
         if pairs is None:
             late.end(contest)
@@ -123,12 +124,12 @@ def _take_late(
 
 
 def warm(models: Mapping[str, object], task: str, pairs: Sequence[tuple[Event, object]]) -> None:
-    """Compile, or load what was compiled, on throw-away learners, so that no time counts it."""
+    """Compile functions, or load compiled ones, with temporary learners, so that no timing includes it."""
     xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
     for model in models.values():
         if not isinstance(model, Learner):
             continue
-        with contextlib.suppress(ValueError):  # a value that is refused is refused again, with its place
+        with contextlib.suppress(ValueError):  # an invalid value raises again later, with its row
             subject = LearnerAdapter(model.clone(), task)
             subject.answer_many(Chunk(xs), ys)
             subject.learn(xs[0], ys[0])

@@ -1,4 +1,4 @@
-"""What a replay found: tables, curves, who is better and how sure that is."""
+"""Results of a replay: tables, curves, and comparisons with their confidence."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Results:
         return self._contest.standings[name]
 
     def error(self, name: str) -> str:
-        """Return why a contender was left out, empty if it was not."""
+        """Return why a contender was excluded, empty if it was not."""
         return self._standing(name).error
 
     def seconds(self, name: str) -> float:
@@ -107,7 +107,7 @@ class Results:
         }
 
     def frozen(self) -> Json | None:
-        """Return what a frozen copy of the first contender reached without new labels, None if nothing.
+        """Return the metrics of a frozen copy of the first contender, without new labels; None if none.
 
         ``since`` and ``events`` are the events before, and those scored; ``metrics`` are the copy's, and
         ``with_labels`` those of the contender itself on the same events.
@@ -151,18 +151,18 @@ class Results:
         return self.headline == "accuracy"
 
     def ranking(self) -> list[str]:
-        """Return the contenders that were not left out, best first."""
-        left = [name for name in self.names if not self.error(name)]
-        losses = {name: self._standing(name).units.mean() for name in left}
-        return sorted(left, key=lambda name: (math.isnan(losses[name]), losses[name]))
+        """Return the contenders that were not excluded, best first."""
+        active = [name for name in self.names if not self.error(name)]
+        losses = {name: self._standing(name).units.mean() for name in active}
+        return sorted(active, key=lambda name: (math.isnan(losses[name]), losses[name]))
 
     def compare(self, first: str, second: str) -> Comparison:
-        """Return which of two contenders is better, how sure that is, and since when.
+        """Return which of two contenders is better, with what confidence, and since when.
 
         Raises
         ------
         ValueError
-            If one of them was left out, so that they have not seen the same events.
+            If one of them was excluded, so that they were not scored on the same events.
         """
         ours, theirs = (self._standing(name).units for name in (first, second))
         if ours.events != theirs.events:
@@ -185,14 +185,14 @@ class Results:
         return worse if out else ""
 
     def comparisons(self) -> list[Comparison]:
-        """Return the comparisons of all pairs that were not left out, the best with each other first."""
+        """Return the comparisons of all pairs of contenders in the ranking, those of the best first."""
         return [self.compare(a, b) for a, b in combinations(self.ranking(), 2)]
 
     def verdict(self) -> str:
         """Return the outcome in a sentence."""
         ranked = self.ranking()
         if not ranked:
-            return "every contender was left out"
+            return "every contender failed or was dropped"
         best = ranked[0]
         if len(ranked) > 1:
             return self.compare(best, ranked[1]).words()
@@ -206,7 +206,7 @@ class Results:
         return math.nan if standing.failed else float(standing.curve.whole().values().get(metric, math.nan))
 
     def to_dict(self) -> Json:
-        """Return everything but time as values that JSON takes: of the same events, always the same."""
+        """Return all results except times as values that JSON takes; they depend on the events alone."""
         return {
             "task": self.task,
             "events": self.events,
@@ -251,7 +251,7 @@ class Results:
         return found
 
     def measured(self) -> Json:
-        """Return what differs from run to run: time, and the size of models."""
+        """Return the measurements that differ between runs: times, and the size of models."""
         found = {}
         for name in self.names:
             standing, model = self._standing(name), self.models[name]
@@ -338,17 +338,17 @@ def _compared(found: Comparison) -> Json:
 
 
 def finite(value: float) -> float | None:
-    """Return a number that JSON has, None for others."""
+    """Return a finite number as a float, None for others, which JSON does not have."""
     return float(value) if math.isfinite(value) else None
 
 
 def plain_label(label: object) -> Any:
-    """Return a label that JSON has: as it is, or its text."""
+    """Return a label as a value of JSON: unchanged if it is one, else as a string."""
     return label if isinstance(label, (str, int, float, bool)) else str(label)
 
 
 def bytes_of(model: object) -> int | None:
-    """Return the size of a model: of its file, or of what river finds in memory, None if nobody knows."""
+    """Return the size of a model: that of its file, or in memory as river measures it; None if unknown."""
     while isinstance(model, Frozen):
         model = model.subject
     if isinstance(model, LearnerAdapter):
