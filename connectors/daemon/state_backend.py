@@ -1,22 +1,24 @@
 """State backends: where an operator's state persists, together with the positions up to which it has read.
 
-A session asks for four things: restore what was stored, say where a partition was read up to, store the
-present state, and release a partition. :class:`DiskBackend` writes one checkpoint of everything to a
-directory. :class:`TopicBackend` writes a snapshot of every partition to a compacted topic.
+A session has four requests: restore the stored state, report the position of a partition, store the present
+state, and release a partition.
 
-**Checkpoints on disk.** The name of a checkpoint is a number that only grows. A file that fails its checksum
-is set aside as ``….damaged`` and the one before it is used.
+:class:`DiskBackend` writes one checkpoint of everything to a directory. The name of a checkpoint is a growing
+number. A file that fails its checksum is renamed to ``….damaged``, and the one before it is used.
 
-**Snapshots in a topic.** A snapshot is written in the transaction that commits its position, so there are
-both or neither, and a process that has lost the partition can commit neither. The next owner of the partition
-reads the newest snapshot: model and position move together, and the owner in the metadata is the topic of
-snapshots. The group reports a commit only when no transaction over it is open, and its metadata says up to
-where the snapshot of that transaction goes. That snapshot was written before the transaction ended, but
-readers may not see it yet: they see a partition of a topic up to its last stable offset, where the first open
-transaction began, which may be another's, perhaps of a process that was killed. So either the newest snapshot
-is the one that the metadata names, or everything that lies in the topic now must have become visible first.
-Until then :meth:`TopicBackend.admit` returns False, and the session processes its other partitions. A
-transaction whose process is gone ends when it times out, or when the process is started again.
+:class:`TopicBackend` writes a snapshot of every partition to a compacted topic. A snapshot is written in the
+transaction that commits its position, so there are both or neither, and a process that has lost the partition
+can commit neither. The next owner of the partition reads the newest snapshot: model and position move
+together, and the owner in the metadata is the topic of snapshots.
+
+A committed snapshot may not be visible yet. The group reports a commit only when no transaction over it is
+open, and the metadata of the commit holds the offset up to which the snapshot of that transaction goes. That
+snapshot was written before the transaction ended. But readers see a partition of a topic only up to its last
+stable offset, where the first open transaction started, which may be that of another process, perhaps of one
+that was killed. So either the newest snapshot is the one that the metadata names, or all records present in
+the topic must first become visible. Until then :meth:`TopicBackend.admit` returns False, and the session
+processes its other partitions. A transaction whose process is gone ends when it times out, or when the
+process is started again.
 """
 
 from __future__ import annotations

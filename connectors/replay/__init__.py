@@ -1,1 +1,1 @@
-"""Replays a log: test, then train, beside contenders on the same events."""
+"""Replays of a log: test, then train, for several contenders on the same events."""

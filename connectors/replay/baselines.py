@@ -1,6 +1,6 @@
-"""Baselines of a replay, which learners should beat; each takes constant time for any strings.
+"""Baselines of a replay, which learners should beat, and events for models without a codec of their own.
 
-**Events as models without a codec of their own take them: river's, and the baselines.**
+Each baseline takes constant time for any strings. Models without a codec are river's, and the baselines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLASSES = 1000  # of the linear model
 
 
 class LastValue(ModelAdapter):
-    """Predicts the last target: the no-change model, which is good where neighbours are alike."""
+    """Predicts the last target: the no-change model, which is good if successive targets are alike."""
 
     def __init__(self, task: str) -> None:
         self._classes, self._last = task == TASKS[0], None
@@ -42,7 +42,7 @@ class LastValue(ModelAdapter):
         return {self._last: 1.0} if self._classes else self._last
 
     def learn(self, x: Event, y: Any) -> None:
-        """Note a target."""
+        """Store a target."""
         self._last = y
 
 
@@ -57,7 +57,7 @@ class RunningMean(ModelAdapter):
         return self._mean
 
     def learn(self, x: Event, y: float) -> None:
-        """Note a target."""
+        """Store a target."""
         self._count += 1
         self._mean += (y - self._mean) / self._count
 

@@ -1,4 +1,4 @@
-"""What a checkpoint of a replay is of: its options, and what tells its files from others."""
+"""The identity of a replay, stored in its checkpoint: options, and fingerprints of files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from streamk.arrays import Json
 
 
 def identity_of(files: Sequence[str], log: Log, labels: str | None, **options: object) -> Json:
-    """Return values that stay the same as long as a replay may go on where it was left.
+    """Return values that must be unchanged for a replay to resume from its checkpoint.
 
-    Of every file, labels and settings among them, this is its size and a hash of its first 64 KiB.
+    Each file, including labels and settings, is identified by its size and a hash of its first 64 KiB.
 
     Parameters
     ----------
     files, log
-        What was named, and what is read of it.
+        The arguments of the command, and the log that they name.
     labels
         The label log, if there is one.
     options
-        All else that the results depend on.
+        All other options that the results depend on.
 
     Raises
     ------

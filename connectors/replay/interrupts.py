@@ -1,4 +1,4 @@
-"""Batches that end where Ctrl-C is pressed, or where the log cannot be read further."""
+"""Batches of a log until Ctrl-C is pressed, or until the log cannot be read further."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from connectors.records import Log
 
 
 class Interruptible:
-    """Batches of a log that end without losing one before.
+    """Batches of a log that end without the loss of a batch read before.
 
-    Ctrl-C ends a wait for the next record at once, and is otherwise noted for when the events at hand are
-    learned; pressed again, it ends the process. What has come by standard input then is still given.
+    Ctrl-C ends a wait for the next record at once; otherwise the replay stops after learning the current
+    events. Pressed again, it ends the process. Records that standard input has delivered are still returned.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Interruptible:
 
     def __enter__(self) -> Interruptible:
         self._before: Any = None
-        with contextlib.suppress(ValueError):  # not the main thread: Ctrl-C is somebody else's
+        with contextlib.suppress(ValueError):  # not the main thread, which handles Ctrl-C
             self._before = signal.signal(signal.SIGINT, self._ask)
         return self
 

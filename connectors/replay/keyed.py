@@ -1,4 +1,4 @@
-"""Events and labels in two logs, joined by a key that is a text in both."""
+"""Events and labels in two logs, joined by a key that is a string in both."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _EXACT = 2.0**53  # from here on, several whole numbers are one float
 
 
 def key_text(value: object) -> str:
-    """Return a key as the text by which events and labels are joined.
+    """Return a key as the string by which events and labels are joined.
 
-    Texts are as they are written, whole numbers are their digits, so ``12``, ``12.0`` and ``"12"`` of JSON
-    are one key. CSV has only strings, in which ``0012`` and ``12`` are two.
+    Strings are unchanged and whole numbers become their digits, so ``12``, ``12.0`` and ``"12"`` of JSON are
+    one key. CSV has only strings, so ``0012`` and ``12`` are two keys.
 
     Raises
     ------
     ValueError
-        If it is missing, no text or number, or a float that may stand for several whole numbers.
+        If it is missing, no string or number, or a float that may stand for several whole numbers.
 
     Examples
     --------

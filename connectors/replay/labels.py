@@ -1,4 +1,4 @@
-"""Labels that are logged apart from their events, joined on a key."""
+"""Labels in a log of their own, joined to events by a key."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from streamk.prequential.moments import moment
 
 
 class Joined(Log):
-    """A log whose targets are in another one, all of which is read first.
+    """A log whose targets are in a label log, which is read completely first.
 
     Parameters
     ----------
     log
         Of events.
     path, format
-        The label log, and which of its fields is what. Its key is taken out of the events.
+        The label log, and its fields. The key is removed from the events.
     strict
-        Whether a label that cannot be taken raises a ValueError; else it is counted and left out, and so are
-        those of a key after its first one.
+        Whether an invalid label raises a ValueError. Otherwise invalid labels, and all labels of a key after
+        the first, are counted and skipped.
     """
 
     def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
@@ -80,7 +80,7 @@ class Joined(Log):
 
     @property
     def examples(self) -> list[str]:
-        """The first few records that were left out."""
+        """The first few records that were skipped."""
         return [*self._examples, *self._log.examples][:EXAMPLES]
 
     @property
@@ -94,13 +94,13 @@ class Joined(Log):
         return self.unjoined
 
     def left_out(self) -> str:
-        """Return what was left out, as a sentence; empty if nothing was."""
-        told = [found] if (found := self._log.left_out()) else []
+        """Return a sentence about skipped records; empty if there are none."""
+        sentences = [found] if (found := self._log.left_out()) else []
         if self.wrong:
-            told.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log skipped")
+            sentences.append(f"{self.wrong:,} record{'s' * (self.wrong > 1)} of the label log skipped")
         if self.unjoined:
-            told.append(f"{self.unjoined:,} events have no label")
-        return "; ".join(told)
+            sentences.append(f"{self.unjoined:,} events have no label")
+        return "; ".join(sentences)
 
     def __iter__(self) -> Iterator[Record]:
         joined, other = 0, ""
@@ -126,23 +126,23 @@ class Joined(Log):
 
 
 def again(label: Label) -> str:
-    """Return what is said of a label whose key has one."""
+    """Return the error of a label whose key has a label already."""
     return f"{label.place}: the key {label.key!r} has a label already"
 
 
 @dataclass
 class ByLabels:
-    """Targets come when a label log says: before the first event that is not earlier.
+    """Targets come at the times of a label log: before the first event that is not earlier.
 
-    A label that comes before its event is kept for it. Events must be in the order of their times, and so
-    must labels. Of several labels of a key the first counts. Those that cannot be taken are refused with
-    their lines, which costs no event but their own.
+    A label that comes before its event is stored until then. Events must be sorted by time, and so must
+    labels. Of several labels of a key the first counts. Invalid labels are rejected with their lines; no
+    other event is affected.
 
     Parameters
     ----------
     path, format, time
-        The label log, which of its fields is what, and the one that says when a label came; events have the
-        key and the time, too, which are taken out of them.
+        The label log, its fields, and the field with the time of a label. Events have the key and the time,
+        too; both are removed from them.
     """
 
     path: str
@@ -168,7 +168,7 @@ class ByLabels:
         return {**self.__dict__, "_stream": None}  # it is opened again, at the same record
 
     def look(self) -> list[object]:
-        """Return the first labels, from which the task is told.
+        """Return the first labels, from which the task is inferred.
 
         Raises
         ------

@@ -88,7 +88,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
             yield log, Learner()
         return
     how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
-    how.refuse("it is for a kafka:// address; what a file holds is told from its first bytes", "form")
+    how.refuse("it is for a kafka:// address; the format of a file is detected from its first bytes", "form")
     if how.labels is None or how.key is None:
         yield ReplayLog(list(files), how.format, strict=how.strict), Learner()
         return
@@ -112,7 +112,7 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
     try:
         records = TopicRange(topic, Kafka(servers=servers.split(",")), how.start, how.end)
     except Interruption as error:
-        raise Interruption(f"{error}; it was asked in plain text and without a login: {more}") from None
+        raise Interruption(f"{error}; it was requested in plain text and without a login: {more}") from None
     with contextlib.closing(records):
         yield TopicLog(records, how.format.decoder(how.form or "json"), how.target or "")
 

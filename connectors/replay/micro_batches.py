@@ -1,4 +1,4 @@
-"""Pieces of a log as a contest takes them: targets read, cut where a line is due, what is refused counted."""
+"""Micro-batches of a log: targets are read, lines of output are due between them, rejections are counted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from streamk.prequential.contest import CHUNK
 class MicroBatch(NamedTuple):
     """Events, their targets as the task needs them, and their lines.
 
-    ``read`` are the records of the log that have been gone through once these events have: those of a whole
-    batch with its last piece, else 0. Only there may a replay be left to go on later.
+    ``read`` is the number of records of the log that are finished after these events: those of a whole batch
+    with its last micro-batch, else 0. A replay can be resumed only from there.
     """
 
     chunk: Chunk
@@ -84,11 +84,11 @@ def pieces(
 
 
 def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals) -> tuple[MicroBatch, str]:
-    """Return some records of a batch with their targets read, without those whose targets cannot be.
+    """Return some records of a batch with their targets, without records whose target is invalid.
 
-    If the first of these ends the replay, those before it are returned, and what is to be said of it.
+    If an invalid target ends the replay, return the records before it, and its error.
     """
-    events: Any = lambda: batch.events  # noqa: E731  # made where somebody asks
+    events: Any = lambda: batch.events  # noqa: E731  # made only if needed
     chunk = Chunk(events, batch.names, batch.matrix)[rows]
     lines = batch.lines[rows]
     if isinstance(run.late, ByLabels):
@@ -112,9 +112,9 @@ def _piece(batch: Batch, rows: slice, log: Places, run: Replay, refuse: Refusals
 
 
 def _until_mark(run: Replay) -> int:
-    """Return how many events to take next, so that there is a line at every power of two.
+    """Return how many events to take next, so that a line of output follows at every power of two.
 
-    Where targets come late, events are scored one by one, and lines are added among them.
+    If targets come late, events are scored one by one, and lines are added between them.
     """
     if run.late is not None:
         return CHUNK

@@ -1,4 +1,4 @@
-"""Every prediction of a replay in a file, from which its figures can be computed again."""
+"""The file with all predictions of a replay, from which its figures can be computed again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PredictionFile:
     by
         The field of slices, None without one.
     length
-        Bytes that were written before an interruption, after which writing continues; 0 begins anew.
+        Bytes that were written before an interruption, after which writing continues; 0 starts again.
 
     Raises
     ------

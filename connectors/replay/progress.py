@@ -120,18 +120,17 @@ class Replay:
 
 
 class Checkpoint:
-    """A file from which a replay goes on, to the numbers it would have ended with.
+    """A file from which a replay resumes, with the same results as without an interruption.
 
-    It is written in one step, twice a second or as often as takes a twentieth of the time, and at the end.
-    It holds models as Python keeps them:
-    reading one runs what it says, so it is for who wrote it.
+    It is written atomically, twice a second or as often as takes a twentieth of the time, and at the end. It
+    holds pickled models; reading a pickle can run code, so read only checkpoints that you have written.
 
     Parameters
     ----------
     directory
-        Where it is; made if it is not there.
+        Its directory, created if it is missing.
     identity
-        What the replay is of, as values that compare: another one is refused.
+        The identity of the replay; a checkpoint with another one is rejected.
 
     Raises
     ------
@@ -153,14 +152,14 @@ class Checkpoint:
         try:
             version, identity, run = pickle.loads(written)
         except Exception as error:
-            raise ValueError(f"{self._path} is damaged ({error}); remove it to begin anew") from None
+            raise ValueError(f"{self._path} is damaged ({error}); remove it to start again") from None
         if version != _VERSION:
-            raise ValueError(f"{self._path} is of another version; remove it to begin anew")
+            raise ValueError(f"{self._path} is of another version; remove it to start again")
         for key, value in self._identity.items():
             if identity.get(key) != value:
                 raise ValueError(
                     f"{self._path} is of another replay: its {key} is {identity.get(key)!r}, not {value!r}; "
-                    "remove it to begin anew"
+                    "remove it to start again"
                 )
         found: Replay = run
         found.interrupted, found.error = False, ""
@@ -171,7 +170,7 @@ class Checkpoint:
         return time.monotonic() - self._written >= self._pause
 
     def write(self, run: Replay) -> None:
-        """Write in one step, and keep it through a loss of power."""
+        """Write the checkpoint atomically, so that it survives a loss of power."""
         began = time.monotonic()
         beside = self._path.with_suffix(".new")
         with beside.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Records as events: the target read as the task needs it, and the task told from the first ones."""
+"""Records as events: the task is inferred from the first ones, and targets are read for it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _is_fraction(target: Any) -> bool:
 
 
 def check_by(by: str | None, records: Sequence[Record]) -> None:
-    """Raise a ValueError if none of the first records has the field whose values are to be told apart."""
+    """Raise a ValueError if none of the first records has the field whose values make slices."""
     if by is not None and not any(by in record.fields for record in records):
         there = list(dict.fromkeys(str(name) for record in records for name in record.fields))
         raise ValueError(f"--by {by}: there is no such field{suggestion(by, there)}")

@@ -119,7 +119,7 @@ def lateness(run: Replay) -> str:
 
 
 def summary(run: Replay, console: Console) -> None:
-    """Print the final table, who is better, what was left out, and the size of the model."""
+    """Print the final table, the better contender, skipped records, and the size of the model."""
     from streamk.prequential.results import bytes_of
 
     results = run.results()
@@ -178,11 +178,11 @@ def without_labels(frozen: Json, task: str) -> str:
 
 
 def left_out(run: Replay, log: Log) -> str:
-    """Return what was left out, as a sentence; empty if nothing was."""
+    """Return a sentence about rejected and skipped records; empty if there are none."""
     sentences = []
     if run.refused:
         what = "record was" if run.refused == 1 else "records were"
-        sentences.append(f"{run.refused:,} {what} refused and left out")
+        sentences.append(f"{run.refused:,} {what} rejected and skipped")
     if found := log.left_out():
         sentences.append(found)
     examples = [*log.examples, *run.examples]

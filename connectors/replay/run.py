@@ -1,4 +1,4 @@
-"""Replay a log: contenders predict every event, are scored, and learn it, side by side."""
+"""Replay of a log: contenders predict every event, are scored, and learn it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replay(
     watch: Watch = lambda replay: None,
     announce: Callable[[str], None] = lambda sentence: None,
 ) -> Replay:
-    """Replay a log through contenders, and return where they stand.
+    """Replay a log through contenders, and return the replay with their results.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def replay(
     learners
         As :func:`connectors.replay.specs.contender` takes them.
     task
-        ``"classification"`` or ``"regression"``; told from the first records by default.
+        ``"classification"`` or ``"regression"``; inferred from the first records by default.
     parameters
         More settings of the first contender.
     limit
@@ -61,21 +61,21 @@ def replay(
     baseline
         Which baselines to run, as :func:`connectors.replay.baselines.baselines` takes them; False is none.
     delay
-        How late targets come (:mod:`streamk.prequential.label_delay`). A learner that has a parameter of this
-        name is told how many events, unless its settings say another.
+        How late targets come (:mod:`streamk.prequential.label_delay`). A learner with a parameter of this
+        name gets the number of events, unless its settings have another.
     scoring
         Windows, slices, intervals, and a file for every prediction.
     strict
         Whether the first invalid record ends the replay, without targets that have not arrived. Otherwise
         invalid records are skipped and counted, with a few examples.
     checkpoint
-        Where it goes on from, and what it writes.
+        The checkpoint to resume from and to write.
     watch
         Called after every chunk of events.
     announce
         Takes sentences about how the log is read and what the task is, before the first event.
 
-    Ctrl-C ends the replay; the figures are then of what was before.
+    Ctrl-C ends the replay; the results are then those of the events before.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def replay(
         }
 
     if task is not None:
-        models(task)  # what is wrong is said before anything is read
+        models(task)  # raises on wrong settings before anything is read
     with Interruptible(log) as reading, contextlib.ExitStack() as opened:
         head = _read_head(reading)
         records = [record for batch in head for record in batch.records()][:LOOK]
@@ -254,7 +254,9 @@ def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, re
         run.lines[late.count] = line
         try:
             late.event(run.contest, x, y, bad)
-        except ValueError as error:  # of the event; if a target has ended the replay, that is what is kept
+        except (
+            ValueError
+        ) as error:  # of the event; if a target has ended the replay, the first error is stored
             refuse(f"{log.place(line)}: {getattr(error, 'reason', error)}")
             if refuse.ended:
                 return
@@ -267,7 +269,7 @@ def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, re
 
 
 def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
-    """Return what refuses targets that come late; it raises if that ends the replay."""
+    """Return the function that rejects late targets; it raises if that ends the replay."""
 
     def bad(error: ValueError) -> None:
         if isinstance(error, RefusedError):
@@ -282,7 +284,7 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
 
 
 def _end_late(run: Replay, log: Log, refuse: Refusals, whole: bool) -> None:
-    """Bring the targets that have not arrived; ``whole`` says whether all events were read."""
+    """Add the targets that have not arrived; ``whole`` is whether all events were read."""
     if run.late is None:
         return
     with contextlib.suppress(ValueError):  # it has ended the replay

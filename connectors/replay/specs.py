@@ -113,7 +113,7 @@ def _file(path: str, settings: dict[str, str], task: str) -> object:
 
 
 class Present(RiverAdapter):
-    """A model of river that is given numbers and one-hot texts, and no fields that are missing."""
+    """A model of river that gets numbers and one-hot strings, without missing fields."""
 
     def predict(self, x: Event) -> object:
         """Return a dict of probabilities, or a number."""

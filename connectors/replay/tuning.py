@@ -1,13 +1,13 @@
 """Successive halving of settings over one pass of a log.
 
-All settings of a grid are contenders on the same events. From the 2,048th event on, at every doubling, a
-contender that is surely worse than the best is dropped (:mod:`streamk.metrics.comparison`: ``p`` below a
-bound that counts how many were compared, as Bonferroni's does), and if more than half of those that were
-there at the last doubling are left, the worse half of these is dropped all the same where it is worse at
-all. So a grid of ``n`` costs about ``n`` passes over the first events, and a few over all.
+All settings of a grid are contenders on the same events. From the 2,048th event on, at every doubling, two
+kinds of contenders are dropped: those significantly worse than the best (:mod:`streamk.metrics.comparison`:
+``p`` below a bound divided by the number of comparisons, after Bonferroni), and, of three or more, those in
+the worse half of the ranking whose mean is worse. So a grid of ``n`` costs about ``n`` passes over the first
+events, and a few over all.
 
-A contender that was dropped has seen other events than those that are left, so it is in no ranking with them:
-its metric is kept next to that of the best one, both on the events up to then.
+A dropped contender has processed fewer events than the others, so it is not ranked with them: its metric is
+stored next to that of the best one, both on the events up to then.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
 from streamk.arrays import Json
 
-FIRST = 2048  # events, before anybody is dropped
+FIRST = 2048  # events before the first contender is dropped
 SURE = 0.01  # of a wrong drop by the test, over all contenders at one doubling
 GRIDS: dict[str, dict[str, Sequence[str]]] = {
     "kernel": {"features": ("768", "2304"), "label_memory": ("true", "false")},
@@ -47,14 +47,14 @@ def grid_of(
     learner
         A learner of streamk.
     given
-        ``KEY=VALUE|VALUE…`` texts; none means the learner's own grid.
+        ``KEY=VALUE|VALUE…`` strings; none means the learner's own grid.
     fixed
         Parameters that all contenders have, unless the grid has other values of them.
 
     Raises
     ------
     ValueError
-        If a text is not so, or the learner has no grid of its own.
+        If a string has another form, or the learner has no grid of its own.
 
     Examples
     --------
@@ -111,12 +111,12 @@ class Dropped(NamedTuple):
 
 
 class Halving:
-    """Drops contenders of a replay that goes on; it is told after every chunk.
+    """Drops contenders of a running replay; it is called after every chunk.
 
     Attributes
     ----------
     dropped
-        Who was dropped, and what was known then.
+        The dropped contenders, with the results at that time.
     """
 
     def __init__(self, watch: Callable[[Replay], None]) -> None:
@@ -124,7 +124,7 @@ class Halving:
         self.dropped: dict[str, Dropped] = {}
 
     def __call__(self, run: Replay) -> None:
-        """Drop who is to be dropped, and tell who watches."""
+        """Drop contenders if that is due, and call the watcher."""
         if run.events >= self._next:
             self._next *= 2
             self._halve(run)
@@ -143,7 +143,7 @@ class Halving:
             if advantage is None:
                 continue
             if found.p < SURE / len(rest):
-                reason = "surely worse"
+                reason = "significantly worse"
             elif place >= half > 1 and advantage.mean > 0.0:
                 reason = "in the worse half"
             else:

@@ -104,7 +104,7 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], given
 
 
 def _placed(sentence: str) -> Json:
-    """Return file, line and reason of what was left out."""
+    """Return file, line and reason of a skipped record."""
     if found := _PLACED.fullmatch(sentence):
         return {"file": Path(found[1]).name, "line": int(found[2]), "reason": found[3]}
     return {"reason": sentence}

@@ -1,7 +1,7 @@
-"""The ground that charts stand on: a named picture, round numbers along its sides, marks of a contender.
+"""Parts of charts: a named picture, axes with round numbers, and the marks of contenders.
 
-A picture is as wide as its place and of a fixed height, so that its text keeps its size on a telephone:
-lengths across are shares of the width, lengths down are pixels.
+A picture has the width of its container and a fixed height, so that its text has the same size on a
+telephone: horizontal lengths are shares of the width, vertical lengths are pixels.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def stretched(height: float, body: str) -> str:
 
 
 def spread(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
-    """Return places near the wanted ones, in their order, at least a gap apart, between low and high."""
+    """Return places near the wanted ones, in their order, at distances of at least ``gap``, within bounds."""
     order = sorted(range(len(wanted)), key=lambda k: wanted[k])
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
     found = [0.0] * len(wanted)

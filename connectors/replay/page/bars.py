@@ -1,4 +1,4 @@
-"""Numbers in, pictures out: bars, and how latencies are spread."""
+"""Bar charts, and histograms of latencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from connectors.replay.page.words import duration, short
 from streamk.arrays import Array
 
 _ROW, _THICK = 21, 7  # pixels: of a line of text, of a bar
-_STRIP = 74  # of a histogram, its text and its room
+_STRIP = 74  # of a histogram with its text and margin
 _BINS = 60
 
 

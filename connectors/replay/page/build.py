@@ -1,4 +1,4 @@
-"""The page of a replay, put together: one text of HTML that needs no script, no network and no other file."""
+"""The page of a replay: one HTML document without scripts, network access or other files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connectors.replay.page.words import count, decimal, escape, headline, metri
 from streamk.arrays import Json
 
 __all__ = ["Curve", "page"]
-_SIDE_BY_SIDE = 4  # classes of a confusion matrix that leave room for another beside it
+_SIDE_BY_SIDE = 4  # classes up to which two confusion matrices fit next to each other
 
 
 def page(results: Json, curves: Mapping[str, Curve], measured: Json) -> str:

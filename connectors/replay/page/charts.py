@@ -1,4 +1,4 @@
-"""Numbers in, pictures out: the curves over events, and how sure a contender was against how right."""
+"""Charts: curves over events, and reliability diagrams of confidence and accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from connectors.replay.page.words import count, decimal, escape, short
 from streamk.arrays import Array
 
 _HEIGHT, _TOP, _BOTTOM = 300, 12, 264  # of the curves, in pixels
-_MARKS = 5  # along a line, so that it is told from others without its colour
+_MARKS = 5  # along a line, to distinguish it from others without its colour
 _MOST_ALARMS = 200  # drawn of a contender; more would be one bar
 _MOST_CLIPPED = 24  # arrows of a contender along an edge
 
@@ -100,14 +100,14 @@ def line_chart(key: str, title: str, lines: Sequence[Line], bounded: bool = True
     picture : str
         The SVG.
     remark : str
-        What a reader should know of how it was drawn; empty if everything is there as it is.
+        Remarks on clipped or missing parts; empty if the picture is complete.
     """
     ends = max((float(line.events[-1]) for line in lines if len(line.events)), default=1.0) or 1.0
     thinned = [thin(line.events, line.windows) for line in lines]
     everything = [line.windows for line in lines]
     out = set() if bounded else diverged(everything)
     drawn_for = [values for k, values in enumerate(everything) if k not in out]
-    # of the cumulative curve the beginning is as wild as the first window: it need not be in the picture
+    # the start of the cumulative curve varies like the first window: it may lie outside the picture
     drawn_for += [
         line.cumulative[-1:] for k, line in enumerate(lines) if line.cumulative is not None and k not in out
     ]
@@ -239,10 +239,10 @@ def _remark(lines: Sequence[Line], thinned: Sequence[Thinned], low: float, high:
 
 
 def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability]) -> str:
-    """Draw how often contenders were right over how sure they were; of more events a mark is larger."""
+    """Draw the accuracy of contenders over their confidence; marks of more events are larger."""
     height, top, bottom = 330, 10, 290
     most = max((float(c.events.max()) for c in contenders if len(c.events)), default=1.0) or 1.0
-    lines, marks, said = [], [], []
+    lines, marks, sentences = [], [], []
     for c in contenders:
         kept = (c.events > 0) & np.isfinite(c.confidence) & np.isfinite(c.accuracy)
         x, right = c.confidence[kept], c.accuracy[kept]
@@ -251,7 +251,7 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
         sizes = 0.6 + 1.6 * np.sqrt(c.events[kept] / most)
         marks += [mark(c.place, *at) for at in zip(x, y, sizes, strict=True)]
         pairs = [f"{decimal(a, 2)} confidence, {decimal(b, 2)} right" for a, b in zip(x, right, strict=True)]
-        said.append(f"{c.name}: " + ("; ".join(pairs) or "no events") + ".")
+        sentences.append(f"{c.name}: " + ("; ".join(pairs) or "no events") + ".")
     sides = [0.0, 0.25, 0.5, 0.75, 1.0]
     body = (
         grid(
@@ -265,4 +265,4 @@ def reliability_diagram(key: str, title: str, contenders: Sequence[Reliability])
         + stretched(bottom, "".join(lines))
         + "".join(marks)
     )
-    return picture(key, title, f"{title}. " + " ".join(said), body, height, "square")
+    return picture(key, title, f"{title}. " + " ".join(sentences), body, height, "square")

@@ -1,4 +1,4 @@
-"""The parts of the page with pictures: curves, calibration, costs, what learners say of themselves."""
+"""The sections of the page with pictures: curves, calibration, costs, summaries of learners."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def section(title: str, *parts: str) -> str:
 
 
 def figure(drawn: str, caption: str = "", before: str = "") -> str:
-    """Return a picture with what a reader should know of it, escaped."""
+    """Return a picture with its caption, which must be escaped."""
     words = f"<figcaption>{caption}</figcaption>" if caption else ""
     return f"<figure>{before}{drawn}{words}</figure>"
 
@@ -107,7 +107,7 @@ def _intervals(intervals: Sequence[int]) -> str:
 
 
 def calibration_section(contenders: Rows) -> str:
-    """Return how sure contenders were against how often they were right."""
+    """Return the reliability diagrams: confidence of contenders versus accuracy."""
     found = []
     for place, contender in enumerate(contenders):
         bins = contender.get("calibration")

@@ -213,7 +213,7 @@ def _of_classes(classes: Json, part: str, labels: list[str], shown: list[str]) -
 
 
 def slices_table(key: str, by: str, task: str, contenders: Rows) -> str:
-    """Return the headline metric of every slice, contenders beside each other."""
+    """Return the headline metric of every slice, with a column for each contender."""
     metric = headline(task)
     found: dict[str, dict[int, Json]] = {}
     for place, contender in enumerate(contenders):
@@ -264,6 +264,6 @@ def costs_table(key: str, contenders: Sequence[str], measured: Json) -> str:
 
 
 def plain_table(key: str, caption: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table of texts that are not yet escaped; the first of every row is its header."""
+    """Return a table of strings that are not yet escaped; the first of every row is its header."""
     drawn = [(escape(first), [Cell(escape(value), "text") for value in rest]) for first, *rest in rows]
     return table(key, escape(caption), [escape(name) for name in head], drawn)

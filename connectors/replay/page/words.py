@@ -37,7 +37,7 @@ def metric_name(metric: str) -> str:
 
 
 def metric_order(metrics: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return the metrics of which a contender has a value, those the page knows first and in its order.
+    """Return the metrics that a contender has a value of, those of the page's own list first, in its order.
 
     >>> metric_order([{"log_loss": 0.3, "auc": None}, {"accuracy": 0.9, "mine": 1.0, "auc": float("nan")}])
     ['accuracy', 'log_loss', 'mine']
