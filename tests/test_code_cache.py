@@ -30,7 +30,7 @@ def run(places, directory=None):
     return place, int(kept), done.stderr
 
 
-def test_without_a_place_code_is_kept_while_the_process_lives():
+def test_without_a_directory_code_is_cached_while_the_process_lives():
     place, kept, warned = run("none")
     assert kept > 0
     assert warned.count("compiled code cannot be kept") == 1
@@ -38,7 +38,7 @@ def test_without_a_place_code_is_kept_while_the_process_lives():
     assert not Path(place).exists()
 
 
-def test_with_a_place_nothing_is_said(tmp_path):
+def test_with_a_directory_there_is_no_warning(tmp_path):
     place, kept, warned = run("none", tmp_path)
     assert (place, warned) == (str(tmp_path), "")
     assert kept > 0

@@ -1,4 +1,4 @@
-"""The house: no circle of imports, one direction, rooms one can read, functions one can call."""
+"""The structure of the code: no import cycles, one order of packages, limits for modules and functions."""
 
 import ast
 import functools
@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("streamk", "connectors") for path in (ROOT / package).rglob("*.py"))
 MOST_PARAMETERS, MOST_OPTIONS = 12, 32
-SHORTEST, REPEATED = 40, 8  # lines of a module, and of a passage that stands twice
+SHORTEST, REPEATED = 40, 8  # lines of a module, and of a repeated passage
 MOST_ANY, MOST_IGNORED = 375, 30
-ORDER = [  # a room imports those before it and none after it
+ORDER = [  # a level imports itself and those before it, none after it
     {
         "streamk.arrays",
         "streamk.compiling",
@@ -90,8 +90,8 @@ def test_imports_have_no_circle():
 
 
 def level(module):
-    best = max((name for rooms in ORDER for name in rooms if (module + ".").startswith(name + ".")), key=len)
-    return next(k for k, rooms in enumerate(ORDER) if best in rooms)
+    best = max((name for names in ORDER for name in names if (module + ".").startswith(name + ".")), key=len)
+    return next(k for k, names in enumerate(ORDER) if best in names)
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -101,7 +101,7 @@ def test_data_goes_one_way(module):
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_rooms_can_be_read(path):
+def test_modules_have_clear_names(path):
     assert not {"utils", "helpers", "manager", "common"} & set(path.relative_to(ROOT).with_suffix("").parts)
 
 

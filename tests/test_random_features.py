@@ -282,7 +282,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_forked_process_can_go_on():
+def test_a_forked_process_can_continue():
     environment = {**os.environ, "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-c", FORK]
     done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True, timeout=120)

@@ -89,7 +89,7 @@ NOW = {"price": 2.0, "when": 1.7e9, "kind": "sale"}
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("directions", [*DIRECTIONS, "auto"])
 @pytest.mark.parametrize("name", ["gaussian", "matern:2.5", ("laplace", "gaussian")])
-def test_a_time_that_float32_cannot_tell_from_the_next_is_refused(name, directions, learned):
+def test_a_time_that_float32_cannot_distinguish_is_rejected(name, directions, learned):
     made = streamk.RandomFeatures(name, features=64, directions=directions, seed=1)
     if learned:
         made.learn_one({"price": 1.0, "when": 0.0, "kind": "sale"})

@@ -134,7 +134,7 @@ def surplus(package):
 
 
 @pytest.mark.parametrize("package", FILES)
-def test_texts_use_the_words_of_the_field(package):
+def test_files_use_the_words_of_the_field(package):
     more = surplus(package)
     assert not more, "\n".join(
         f"{len(places)} × {phrase}, at most {most}:\n  " + "\n  ".join(places)

@@ -98,7 +98,7 @@ def test_the_tables(table, capsys, tmp_path):
     assert (tmp_path / "ranks.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_goes_on_where_it_was_stopped(table, capsys, monkeypatch, tmp_path):
+def test_a_run_resumes_where_it_was_stopped(table, capsys, monkeypatch, tmp_path):
     measured, measure = [], measuring.measure
 
     def counting(stream, peer, setting, budget):

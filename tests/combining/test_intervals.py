@@ -172,7 +172,7 @@ def test_whatever_comes_they_are_finite_and_can_be_kept(pairs, level):
     assert again.around(0.5, level) == (below, above)
 
 
-def test_a_late_target_is_compared_with_the_interval_that_was_asked_for():
+def test_a_late_target_is_compared_with_the_interval_of_prediction_time():
     made, asked = Intervals(9), Intervals(9)
     asked.offsets *= 0.2
     asked.errors[1] *= 4.0  # σ

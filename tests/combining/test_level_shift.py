@@ -21,7 +21,7 @@ def watched(shift, targets, aims, first, said):
 
 @settings(max_examples=500)
 @given(aims=AIMS, delay=st.integers(0, 2), first=st.integers(12, 17))
-def test_the_last_of_so_many_in_a_row_on_one_side_is_said(aims, delay, first):
+def test_after_a_run_of_out_of_range_targets_on_one_side_the_last_is_predicted(aims, delay, first):
     targets, said = 100.0 * np.arange(1, len(aims) + 1), np.empty(len(aims))
     watched(LevelShift(delay).record, targets, np.array(aims, dtype=float), float(first), said)
     for i, found in enumerate(said):
@@ -87,7 +87,7 @@ def test_an_impossible_one_is_refused(state):
         LevelShift().load_state_dict({"away": np.array(state)})
 
 
-def test_with_late_labels_so_many_more_are_asked_for():
+def test_late_labels_lengthen_the_required_run_by_the_delay():
     xs, ys = stream(level=1e3)
     learner = streamk.KernelRegressor(features=768, seed=1, delay=5)
     learner.learn_many(xs[:200], ys[:200])

@@ -35,7 +35,7 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, learner, after)
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_drawn_seed_is_kept(tmp_path):
+def test_a_drawn_seed_is_stored(tmp_path):
     learner = streamk.KaczmarzClassifier(features=64)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "run", learner=learner, watch=News(3))
@@ -76,7 +76,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path, options, sentence):
     assert path.read_bytes() == before
 
 
-def test_what_a_learner_knew_before_is_part_of_the_run(tmp_path):
+def test_the_initial_state_of_the_learner_identifies_the_run(tmp_path):
     learner = streamk.KaczmarzClassifier(features=64, seed=7)
     run(tmp_path / "run", learner=learner)
     learner.learn_one({"x": 1.0, "colour": "red"}, True)

@@ -140,7 +140,7 @@ def test_one_seed_is_drawn_for_all():
     assert first.seed != second.seed
 
 
-def test_a_learner_goes_on_from_what_it_knows():
+def test_a_trained_learner_continues_from_its_state():
     learner = streamk.MatchingPursuitRegressor(features=64, block_size=32, seed=1)
     (before, *shards) = shards_of((50, 70, 70), classes=False)
     learner.learn_many(before.rows, before.targets)
@@ -184,7 +184,7 @@ def test_errors_name_the_shard(given, kind, sentence):
         learn([Odd(given), *shards_of((10,))], CLASSIFIER, engine="here")
 
 
-def test_errors_come_back_from_workers():
+def test_errors_of_workers_are_raised():
     refused = Chunk([{"x": 1}, {"x": []}], [True, True], 2, True)
     with pytest.raises(ValueError, match="shard odd: row 1: field 'x'"):
         learn([Odd(refused), *shards_of((10,))], CLASSIFIER, workers=1)

@@ -43,7 +43,7 @@ def test_they_are_killed_at_any_moment():
     assert trained.learner.to_bytes() == reference(shards, LARGE, 4)
 
 
-def test_an_interruption_does_not_wait_for_answers_on_their_way():
+def test_an_interruption_does_not_wait_for_answers_in_transit():
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         learn(shards_of((50,) * 8), LARGE, round=5, workers=2, watch=News(until=2))

@@ -118,7 +118,7 @@ def test_given_scales_stay(name):
     merged.learn_many(shards[0].rows, shards[0].targets)
 
 
-def test_whoever_works_the_bytes_are_the_same():
+def test_bytes_do_not_depend_on_engine_and_workers():
     shards = shards_of((120, 70, 0, 90))
     runs = [
         learn(shards, CLASSIFIER, round=40, scales="first", passes=2, **how)

@@ -55,7 +55,7 @@ def test_the_detector_approximates_the_exact_kernel(monkeypatch):
 
 
 @pytest.mark.parametrize("longest", [calibration._LONGEST, 400])  # the shorter one extrapolates
-def test_thresholds_have_the_mean_time_asked_for(longest, monkeypatch):
+def test_thresholds_have_the_requested_mean_time(longest, monkeypatch):
     monkeypatch.setattr(calibration, "_LONGEST", longest)
     rng, window, size, blocks = np.random.default_rng(5), 64, 128, 400.0
     pool = (rng.normal(size=(size, 64)) * rng.random(64)).astype(np.float32)

@@ -166,7 +166,7 @@ DRIFTING = events(np.random.default_rng(21), 500) + events(np.random.default_rng
 @example(cut=255)
 @example(cut=256)
 @example(cut=512)
-def test_a_pickle_goes_on_where_it_was(cut):
+def test_an_unpickled_detector_continues_identically(cut):
     one = KernelTwoSample(**SMALL)
     alarms_of(one, DRIFTING[:cut])
     other = pickle.loads(pickle.dumps(one))

@@ -138,7 +138,7 @@ def mixed(values):
 
 @pytest.mark.parametrize("kind", TEXTS)
 @pytest.mark.parametrize("other", [[1.0, 2.0, 3.0, 4.0], ["a", "b", "c", "d"], [1, "two", True, None]])
-def test_texts_mean_the_same_whatever_stands_beside_them(kind, other):
+def test_strings_are_encoded_the_same_with_any_other_column(kind, other):
     texts = ["NaN", None, "nan", "x"]
     _, rows = learned(TEXTS[kind](texts, other))
     loop = looped([{"s": s, "o": o} for s, o in zip(texts, other, strict=True)])[1]

@@ -58,7 +58,7 @@ def test_booleans_and_strings_are_one_hot():
     assert row(inputs, {"flag": "True"}).keys[0, 0] == row(inputs, {"flag": True}).keys[0, 0]
 
 
-def test_missing_is_left_out():
+def test_missing_values_of_new_names_are_skipped():
     inputs = Inputs()
     assert row(inputs, {"a": None, "b": 1.0}).values.shape == (1, 1)
     assert list(inputs.numbers) == ["b"]
@@ -210,7 +210,7 @@ def test_a_whole_number_is_one_name(scaled, directions):
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_true_is_another_name_even_after_one_was_kept(scaled):
+def test_true_and_one_are_different_names_after_one_is_cached(scaled):
     inputs = Inputs("keyed", scaled)
     for _ in range(4):
         one = content(row(inputs, {1: 2.5}))

@@ -14,7 +14,7 @@ def test_golden_keys():
     assert number_position_key(0) == 0xE1FEB07BD66832EB
 
 
-def test_numbers_of_dense_directions_are_told_apart():
+def test_numbers_of_dense_directions_have_different_keys():
     keys = [number_position_key(i) for i in range(70_000)]
     assert len(set(keys)) == len(keys)
     assert min(keys) > 65_536  # what is not above is a slot

@@ -108,7 +108,7 @@ def test_frames_equal_a_loop():
 
 
 @pytest.mark.parametrize("way", ["bytes", "pickle", "copy"])
-def test_a_model_stored_on_the_way_goes_on_as_before(make, way):
+def test_a_model_stored_midway_continues_identically(make, way):
     events = stream()
     whole, part = loop(make(), events), loop(make(), events[:153])
     assert len(part._codec.inputs.uses)
@@ -140,7 +140,7 @@ def test_of_names_used_alike_the_oldest_leave():
     assert list(inputs.numbers) == [f"n{i:02}" for i in range(gone, MOST + 1)]
 
 
-def test_the_names_of_the_event_at_hand_stay():
+def test_the_names_of_the_current_event_are_not_evicted():
     inputs = Inputs(evicts=True)
     for i in range(MOST):
         inputs.encode({f"n{i:02}": 1.0}, True)

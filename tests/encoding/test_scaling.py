@@ -190,13 +190,13 @@ STEADY = {
 
 
 @pytest.mark.parametrize("name", STEADY)
-def test_what_is_always_so_never_begins_anew(name):
+def test_steady_inputs_never_restart(name):
     counts = counts_of(STEADY[name])
     assert (np.diff(counts) >= 0).all()
     assert counts[-1] == FAST
 
 
-def test_a_stray():
+def test_an_outlier_is_farther_than_any_precedent():
     values = np.random.default_rng(0).normal(size=1000)
     statistics = observed(values)
     farthest, deviation = statistics[0, 3], spread(statistics, 0)

@@ -197,7 +197,7 @@ def test_a_label_that_comes_late_has_a_column():
     assert learner.predict_proba_many(X[:3], names=NAMES).shape == (3, 3)
 
 
-def test_a_field_that_comes_late_is_left_out():
+def test_a_field_that_comes_late_is_ignored():
     learner = classifier()
     learner.learn_many(X[:200], LABELS[:200], names=NAMES)
     x = dict(zip(NAMES, X[0], strict=True))
@@ -245,7 +245,7 @@ def test_a_fit_is_one_and_the_same_and_forgets():
     assert again.to_bytes() == once.to_bytes()
 
 
-def test_a_closed_learner_begins_anew():
+def test_a_closed_learner_restarts():
     learner = classifier(batch=10)
     learner.learn_many(X[:205], LABELS[:205], names=NAMES)
     closed = learner.closed()

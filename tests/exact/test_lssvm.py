@@ -83,7 +83,7 @@ def test_a_committee_is_the_mean_of_its_members():
     assert np.allclose(whole._expansion.bias, np.mean(members, axis=0)[0], atol=1e-8)
 
 
-def test_the_best_is_kept_though_the_solution_moves_on():
+def test_the_best_solution_is_returned_after_later_steps():
     errors = [5.0, 3.0, 4.0, 4.0, 2.0, 6.0]
 
     class Judge:

@@ -32,7 +32,7 @@ def fields_of(number):
 
 
 @given(st.integers(1, 12), st.lists(st.integers(1, 30), min_size=1, max_size=4))
-def test_what_is_kept_has_the_least_tickets(most, counts):
+def test_a_merged_sample_has_the_smallest_tickets(most, counts):
     """Parts of several seeds: of all tickets, the least stay, in the order in which they came."""
     reservoirs, drawn, start = [], [], 0
     for seed, count in enumerate(counts):
@@ -50,7 +50,7 @@ def test_what_is_kept_has_the_least_tickets(most, counts):
     assert np.array_equal(keys[:, 0], np.where(goal[0] % 3 == 2, 11, 9))
 
 
-def test_a_merged_sample_goes_on_as_another_of_the_same_events():
+def test_a_merged_sample_continues_like_one_of_the_same_events():
     """It evicts by tickets, whatever places its events have."""
     whole = filled(9, [0, 50])
     sample = whole.sample()

@@ -130,7 +130,7 @@ def test_disjoint_halves_merge_exactly():
     np.testing.assert_allclose(merged.coefficients, whole.coefficients, atol=1e-5)
 
 
-def test_a_merge_of_what_began_anew_lies_between():
+def test_a_merge_of_restarted_experts_lies_between_them():
     """Each knows a thousandth of what it knew, in some directions less than the penalty says."""
     phi, y, w = stream(300, 3)
     parts = [learned(expert(), phi[h], y[h], w[h]) for h in (slice(0, 120), slice(120, 300))]
@@ -268,7 +268,7 @@ def taught(made, phi, y):
 
 
 @pytest.mark.parametrize("loss", [NUMBER, CLASS, LOGISTIC])
-def test_it_begins_anew_after_a_change_and_not_before(loss):
+def test_it_restarts_after_a_change_and_not_before(loss):
     phi, y = changing(4000, 12, loss != NUMBER)
     outputs = 1 if loss == NUMBER else 2
     made, plain = (expert(loss=loss, outputs=outputs, watch=watch) for watch in (True, False))
@@ -313,7 +313,7 @@ def test_after_a_restart_it_is_ridge_around_the_coefficients_of_then():
     np.testing.assert_allclose(made.weights[0, :4], kept + moved, rtol=1e-6)
 
 
-def test_a_restart_leaves_no_more_uncertainty_than_there_was_at_the_beginning():
+def test_a_restart_leaves_no_more_uncertainty_than_the_start():
     phi, y = changing(3000, 14)
     phi[:2800, 35] = 0.0  # hardly known when errors rise
     made = taught(expert(watch=True), phi, y)

@@ -217,7 +217,7 @@ def test_what_never_varies_does_no_harm():
     assert made.coefficients[0, 0, 3] == pytest.approx(0.1, rel=1e-2)
 
 
-def test_it_stands_on_some_columns():
+def test_it_uses_some_columns_alone():
     phi, y, w = stream(600, 13)
     wide = np.zeros((600, 192), dtype=np.float32)
     wide[:, 64:160], wide[:, :64] = phi, 7.0

@@ -147,7 +147,7 @@ def test_merged_learners_match_their_classes():
         assert cross.squares[k] == cross.sums[1 + k, 0, 0] == count
 
 
-def test_wild_values_and_stray_targets_weigh_little():
+def test_extreme_values_and_outlier_targets_weigh_little():
     _, xs = events(900, 2)
     ys = np.random.default_rng(2).normal(size=900)
     tame = learned(xs, ys, False).cross

@@ -111,7 +111,7 @@ def test_a_category_changes_all_at_once():
     np.testing.assert_array_equal(changed, np.outer(UNIT, [1.0, 1.0, 0.0, 0.0]))
 
 
-def test_a_field_that_the_other_event_lacks_is_left_out():
+def test_a_field_that_the_other_event_lacks_becomes_absent():
     sections = pooled([0.75], [1], [12])
     to, changed, keys, slots = exchange(sections, one_row([1.0, 2.0], [COLOUR, 1], [71, 12]), 0)
     assert (to, keys, slots[0]) == (1, [12, 0, 0, 0], 1)

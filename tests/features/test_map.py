@@ -111,7 +111,7 @@ def test_how_many_fields_scale_an_event():
     assert exponents_of((laplacian, gaussian), 2.0) == (0.0,)
 
 
-def test_numbers_too_large_to_be_told_apart():
+def test_numbers_too_large_to_be_distinguished():
     assert largest_unscaled((kernel("gaussian"),), 1.0, (1.0,)) == 1e5
     assert largest_unscaled((kernel("laplacian"), kernel("matern")), 20.0, (4.0, 0.5)) == 1e6
     assert largest_unscaled((kernel("gaussian"),), None, (2.0,)) == 2e5

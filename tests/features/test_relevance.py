@@ -146,7 +146,7 @@ def stream(n, seed=0, noise=6):
 
 
 @pytest.mark.parametrize("learned", [True, False])
-def test_noise_is_found_to_be_worth_little(learned):
+def test_noise_gets_little_relevance(learned):
     xs, y = stream(5000)
     learner = streamk.KernelRegressor(features=768, relevance=learned, seed=3)
     learner.learn_many(xs, y)

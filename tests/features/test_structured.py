@@ -138,7 +138,7 @@ def test_angles_stay_finite():
     assert np.isfinite(out).all()
 
 
-def test_segments_cover_what_is_asked():
+def test_segments_cover_the_requested_slots():
     segments = Segments(1, 0, np.ones(64), 2)
     assert segments.slots == 64
     segments.cover(1000)

@@ -79,7 +79,7 @@ def in_groups(names):
 @pytest.mark.parametrize("growing", [False, True])
 @pytest.mark.parametrize("classifies", [True, False])
 @pytest.mark.parametrize("together", [1, 128])
-def test_an_expert_beside_others_is_the_expert_alone(classifies, together, growing):
+def test_an_expert_learns_the_same_among_others_and_alone(classifies, together, growing):
     """In any order, and beside its equal.
 
     A map that grows has no columns of its own for an expert, so one of all columns takes the place of each

@@ -47,7 +47,7 @@ def test_parts_that_fit_are_the_whole(make_exact):
     assert merged.feature_count == whole.feature_count
 
 
-def test_samples_are_encoded_anew(make_exact):
+def test_samples_are_encoded_for_the_merged_learner(make_exact):
     """With scales: the same names, labels and values, wherever each learner has put them."""
     reservoir_only(make_exact)
     pairs = [pairs_of(n, seed, make_exact.classifies) for n, seed in ((30, 1), (60, 2))]
@@ -87,7 +87,7 @@ def answers(learner, xs):
     return np.array([[p[label] for label in labels] for p in learner.predict_proba_many(xs)])
 
 
-def test_what_all_knew_counts_once(make_exact):
+def test_the_events_of_the_base_count_once(make_exact):
     """Three that go on from one; merged in one step, or in a tree, they are the same."""
     base = make_exact()
     waiting_for_none(base, *pairs_of(100, 1, make_exact.classifies))

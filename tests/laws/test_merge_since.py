@@ -56,7 +56,7 @@ def test_one_that_learned_nothing_adds_nothing(make_kernel):
     assert streamk.merge([same, same], base=base).to_bytes() == base.to_bytes()
 
 
-def test_with_a_base_that_knows_nothing_it_is_the_merge(make_kernel):
+def test_a_merge_with_an_untrained_base_is_the_merge_without(make_kernel):
     _, models = gone_on(make_kernel)
     empty = make_kernel(**unscaled(make_kernel))
     assert streamk.merge(models, base=empty).to_bytes() == streamk.merge(models).to_bytes()
@@ -192,7 +192,7 @@ def restarts(learner):
 @pytest.mark.parametrize(
     ("base", "more", "turn"), [(0, 3500, 2000), (1200, 3500, 2000), (2100, 1500, 700), (3000, 800, 0)]
 )
-def test_learners_that_began_anew_merge(base, more, turn):
+def test_learners_that_restarted_merge(base, more, turn):
     """They know less than they were told, and the merge is no worse than either."""
     first = streamk.KernelRegressor(features=768, label_memory=False, seed=1)
     if base:
@@ -212,7 +212,7 @@ def test_learners_that_began_anew_merge(base, more, turn):
 
 
 @pytest.mark.parametrize(("first", "each"), [(900, 64), (1900, 200), (990, 700)])
-def test_a_block_that_begins_anew_under_the_same_relevance_has_forgotten_the_base(first, each):
+def test_a_block_restarted_under_the_same_relevance_does_not_contain_the_base(first, each):
     """Where targets say nothing, every relevance is the same one."""
     base = streamk.KernelRegressor(features=768, label_memory=False, seed=1)
     xs = [{"a": (7.0 * i) % 11, "b": (3.0 * i) % 5} for i in range(first)]

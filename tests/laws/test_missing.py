@@ -101,7 +101,7 @@ def test_frames_equal_a_loop(kind, scaled, directions):
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars NaN", "arrow NaN", "array"])
-def test_infinity_is_refused_beside_nan(kind):
+def test_infinity_is_rejected_next_to_nan(kind):
     X = FRAMES[kind]({"a": [1.0, None, 2.0, math.inf], "b": [1.0] * 4})
     learner = streamk.KaczmarzRegressor(**COMMON)
     with pytest.raises(ValueError, match="row 3: field 'a' is inf"):

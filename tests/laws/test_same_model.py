@@ -172,7 +172,7 @@ def test_the_cache_changes_nothing(make, monkeypatch):
 
 
 @pytest.mark.parametrize("copied", ["pickle", "deepcopy", "file"])
-def test_a_copy_goes_on_as_the_original(make, copied):
+def test_a_copy_continues_like_the_original(make, copied):
     pairs = events(classifies=make.classifies)
     original = make()
     looped(original, pairs[:50])

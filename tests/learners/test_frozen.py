@@ -56,7 +56,7 @@ def test_a_frozen_regressor_uses_the_inputs_and_has_honest_intervals():
 
 @pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
 @pytest.mark.parametrize("delay", [0, 7])
-def test_freezing_changes_no_bit_of_the_learner_and_is_kept_by_a_file(cls, delay):
+def test_freezing_changes_no_bit_of_the_learner_and_is_saved(cls, delay):
     learner = learned(cls, 2500, delay=delay)
     before = learner.to_bytes()
     model = learner.frozen()

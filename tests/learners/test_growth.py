@@ -139,7 +139,7 @@ def test_what_is_added_is_of_the_scale_and_the_inputs_of_its_block():
     assert len(taken) == len(set(taken)) == 1536 + MORE
 
 
-def test_small_ones_have_no_room():
+def test_small_maps_do_not_grow():
     sections = Sections(768, True, grows=True)
     sections.grow()
     assert not sections.grown

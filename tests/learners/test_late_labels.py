@@ -54,7 +54,7 @@ def stream(n, seed=0):
     return [dict(zip("abc", row, strict=True)) for row in x.tolist()], y.tolist()
 
 
-def test_a_learner_that_knows_of_the_delay_trusts_itself_as_far_as_it_may():
+def test_a_learner_with_the_right_delay_is_not_overconfident():
     xs, ys = stream(3000)
     losses = {}
     for told in (0, 60):
@@ -83,7 +83,7 @@ def test_intervals_hold_what_they_should_when_targets_come_late():
     assert abs(np.mean(inside[500:]) - 0.9) < 0.04  # without what was said when asked, 0.5
 
 
-def test_without_delay_nothing_is_kept():
+def test_without_delay_there_is_no_history():
     xs, ys = stream(50)
     learner = streamk.KernelClassifier(features=768, seed=3)
     learner.learn_many(xs, ys)
@@ -94,7 +94,7 @@ def test_without_delay_nothing_is_kept():
     assert not any(name.startswith("asked") for name in late.closed()._to_parts()[1])
 
 
-def test_a_merged_learner_has_said_for_long_what_it_would_say_now():
+def test_the_history_of_a_merged_learner_holds_its_present_parameters():
     xs, ys = stream(100)
     halves = [streamk.KernelClassifier(features=768, delay=5, seed=3) for _ in range(2)]
     for half, start in zip(halves, (0, 50), strict=True):

@@ -71,7 +71,7 @@ def test_they_survive_a_file_and_a_merge(tmp_path):
     assert 0.5 * min(widths) < merged.width < 2.0 * max(widths)
 
 
-def test_what_is_not_known_is_said():
+def test_intervals_are_infinite_before_two_events():
     learner, x = regressor(), {"a": 1.0}
     assert learner.predict_interval_one(x).lower == -math.inf
     learner.learn_one(x, 5.0)

@@ -84,7 +84,7 @@ def test_regressor_is_the_rule(projects, together):
 
 
 @pytest.mark.parametrize("block_size", [1, 50])
-def test_one_block_for_ever_is_the_ridge_solution(block_size):
+def test_a_single_block_is_the_ridge_solution(block_size):
     X, y, _ = stream(400)
     y[:3] = 0, 1, 2
     w = np.random.default_rng(1).uniform(0.1, 3.0, len(X))

@@ -118,7 +118,7 @@ def awkward(kind, n=6000):
         ("a label that comes late", 0), ("one label", 0), ("a new class for good", 3),
     ],
 )  # fmt: skip
-def test_it_does_not_begin_anew_for_ever(kind, most):
+def test_restarts_are_bounded(kind, most):
     xs, ys = awkward(kind)
     learner = made(isinstance(ys[0], str))
     learner.learn_many(xs[:4000], ys[:4000])

@@ -103,7 +103,7 @@ def test_a_label_ends_it_and_weight_0_does_not_count(cls):
     assert learner.to_bytes() == other.to_bytes()
 
 
-def test_predictions_become_those_of_experts_that_stand_still():
+def test_predictions_become_those_of_stale_experts():
     learner = learned(streamk.KernelRegressor)
     model = learner.frozen()
     z = drifting(50, seed=4)[0]

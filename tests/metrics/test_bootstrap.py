@@ -117,7 +117,7 @@ def test_the_spread_step_by_step(count):
     assert found.blocks == pytest.approx([x / size**0.5 for x in sums], abs=1e-9)
 
 
-def test_what_nothing_can_be_said_of():
+def test_too_few_or_infinite_values_have_no_interval():
     assert interval(BatchMeans()) is None
     assert interval(units_of(np.arange(15.0))) is None
     assert interval(units_of(np.arange(16.0))) is not None
@@ -163,7 +163,7 @@ def test_units_are_the_sums_of_their_events(events):
     assert units.mean() == (values.mean() if events else 0.0)
 
 
-def test_units_go_on_apart():
+def test_a_state_is_independent_of_later_events():
     units = units_of(np.ones(10))
     state = units.state()
     units.add(np.ones(10))

@@ -53,7 +53,7 @@ def test_values_are_those_of_scikit_learn(seed, count):
         assert values["log_loss"] == pytest.approx(sk.log_loss(y, p, labels=labels), rel=1e-12)
 
 
-def test_balanced_accuracy_leaves_out_what_was_no_target():
+def test_balanced_accuracy_skips_classes_without_targets():
     targets, given, last = classes(1, count=3, silent=0.0, late=False)
     targets[targets == 2] = 0
     expected = sk.recall_score(targets, decisions(given), labels=[0, 1], average="macro")
@@ -222,7 +222,7 @@ def test_events_one_by_one():
     assert same_state(sums.state(), sums_of(targets, given, last).state())
 
 
-def test_sums_that_were_added_go_on_apart():
+def test_added_sums_stay_independent():
     targets, given, last = classes(1)
     one = sums_of(targets, given, last)
     before, state = one.values(), one.state()
@@ -268,7 +268,7 @@ def test_nothing_yet():
     assert (*values, "auc") == ClassSums.columns()
 
 
-def test_a_class_nobody_expected():
+def test_a_target_without_a_probability_is_a_new_class():
     sums = sums_of(np.array([2]), np.array([[0.5, 0.5]]), np.array([-1]))
     assert sums.classes == 3
     assert sums.values()["log_loss"] == pytest.approx(-math.log(1e-15))

@@ -55,7 +55,7 @@ def test_since_when_the_better_one_is_better(begin):
     assert np.median([each.sure_since for each in found]) < begin + 7_500
 
 
-def test_a_late_lead_is_not_taken_for_noise():
+def test_a_late_lead_is_not_mistaken_as_noise():
     """A lead of 0.15 standard deviations in the second half of 2,000 events is found more often than not."""
     hits = 0
     for seed in range(60):
@@ -76,7 +76,7 @@ def test_who_was_behind_and_is_ahead():
     assert found.sure_since > 5_000
 
 
-def test_sure_since_is_what_looking_earlier_would_have_said():
+def test_sure_since_equals_the_result_of_an_earlier_comparison():
     """Cut at every full unit, the stream gives the same leader and bound from there on, and not before."""
     rng = np.random.default_rng(25)
     values = advantages(rng, np.where(np.arange(20_000) < 6_000, 0.0, 0.08))

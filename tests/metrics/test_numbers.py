@@ -102,7 +102,7 @@ def test_a_learner_that_diverges():
     assert sums_of(np.array([1.0, 2.0]), np.array([np.inf, 0.0])).values()["mae"] == math.inf
 
 
-def test_sums_go_on_apart():
+def test_copied_sums_are_independent():
     sums = sums_of(*numbers(1))
     before = sums.values()
     other = sums.copy()

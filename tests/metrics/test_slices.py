@@ -129,7 +129,7 @@ def test_slices_add_up_to_the_whole():
     assert same_state(sums.state(), whole.state())
 
 
-def test_all_slices_know_the_same_classes():
+def test_all_slices_have_the_same_classes():
     slices = Slices(ClassSums())
     given_ = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     slices.add(["a", "b"], np.array([0, 2]), given_, np.array([-1, 0]))
@@ -146,7 +146,7 @@ def test_arrays_may_be_written_to_afterwards():
     assert saved(slices).table()["a"].values()["mae"] == 1.0
 
 
-def test_the_table_goes_on_apart():
+def test_the_table_is_a_copy():
     slices = sliced(["a", "b"])
     slices.table()["a"].add(np.ones(3), np.ones(3))
     assert counts(slices) == {"a": 1, "b": 1}

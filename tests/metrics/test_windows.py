@@ -75,7 +75,7 @@ def test_what_is_not_given_is_not_known():
     assert np.isnan(curve.column("coverage")).all()
 
 
-def test_the_whole_goes_on_apart():
+def test_the_sums_of_all_events_are_a_copy():
     curve = Curve(NumberSums(), 3)
     curve.add(np.arange(4.0), np.zeros(4))
     whole, state = curve.whole(), curve.state()
@@ -93,7 +93,7 @@ def test_sums_that_were_given_are_not_touched():
     assert sums.events == 0
 
 
-def test_options_are_kept():
+def test_options_are_stored():
     assert saved(Curve(NumberSums(0.8), 5)).whole().level == 0.8
     curve = saved(Curve(ClassSums(ranked=False), 5))
     assert not curve.whole().ranked

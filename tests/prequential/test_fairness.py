@@ -150,7 +150,7 @@ class Number(ModelAdapter):
 
 
 @pytest.mark.parametrize("far", [4e11, float("inf"), float("nan")])
-def test_a_contender_that_diverges_is_said_to(far):
+def test_a_diverged_contender_is_reported(far):
     events = [({"a": 1.0}, float(k % 5)) for k in range(600)]
     found = replay(events, {"far": Number(far), "near": Number(2.0)}, task="regression")
     assert found.ranking()[0] == "near"

@@ -153,7 +153,7 @@ class Broken(dummy.NoChangeClassifier):
 
 @pytest.mark.parametrize("verb", ["predict", "learn"])
 @pytest.mark.parametrize("delay", [0, 10])
-def test_a_contender_that_raises_is_left_out(verb, delay):
+def test_a_contender_that_raises_is_excluded(verb, delay):
     found = replay(EVENTS, {"broken": Broken(verb), "it": kaczmarz()}, delay=delay)
     assert "RuntimeError: no more" in found.error("broken")
     assert not found.error("it")
@@ -165,7 +165,7 @@ def test_a_contender_that_raises_is_left_out(verb, delay):
         found.compare("broken", "it")
 
 
-def test_a_learner_that_takes_less_than_another_is_left_out():
+def test_a_learner_that_rejects_an_accepted_event_is_excluded():
     events = [({"x": float(i % 9) * (1e20 if i == 700 else 1.0)}, i % 9 > 4) for i in range(1500)]
     found = replay(events, {"scaled": kaczmarz(), "unscaled": kaczmarz(scale_inputs=False)})
     assert "at event 701: field 'x' is" in found.error("unscaled")
@@ -203,7 +203,7 @@ def test_intervals_and_an_event_that_is_refused(bad):
     assert Results(contest).to_dict() == expected.to_dict()
 
 
-def test_one_that_gives_intervals_beside_one_that_takes_less():
+def test_intervals_with_a_contender_that_rejects_an_event():
     events = [({"x": float(i % 9) * (1e20 if i == 700 else 1.0)}, float(i % 5)) for i in range(1500)]
     it, alone = (streamk.KernelRegressor(seed=1) for _ in range(2))
     less = streamk.KaczmarzRegressor(seed=1, features=64, scale_inputs=False)
@@ -244,7 +244,7 @@ def test_a_frozen_model_learns_nothing():
 
 
 @pytest.mark.parametrize("delay", [0, 7])
-def test_a_frozen_model_of_other_labels_is_left_out(delay):
+def test_a_frozen_model_of_other_labels_is_excluded(delay):
     model = kaczmarz()
     model.learn_many([x for x, _ in EVENTS[:100]], [str(int(y)) for _, y in EVENTS[:100]])
     numbers = [(x, int(y)) for x, y in EVENTS[100:600]]
@@ -311,7 +311,7 @@ def test_intervals_are_scored():
     assert found["coverage"] == pytest.approx(np.mean(inside))
 
 
-def test_it_goes_on_after_a_pickle():
+def test_an_unpickled_contest_continues():
     """A contest that was written and read goes on to the bytes it would have ended with."""
 
     def make():

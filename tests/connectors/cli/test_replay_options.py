@@ -54,7 +54,7 @@ def test_parameters_of_the_settings_are_for_their_learner(settings, tmp_path):
     assert streamk.load(model).features == 64
 
 
-def test_strict_is_heeded_with_settings(settings, log, tmp_path):
+def test_strict_applies_with_settings(settings, log, tmp_path):
     cut = tmp_path / "cut.csv"
     cut.write_text(log.read_text() + "\n1,2")
     settings.write_text(settings.read_text().replace(str(log), str(cut)))

@@ -108,7 +108,7 @@ def test_a_checkpoint_is_of_one_way_to_read_the_same_files(tmp_path, changed, na
     assert named in done.stderr
 
 
-def test_a_pipe_is_not_gone_on_with(tmp_path):
+def test_a_replay_of_a_pipe_cannot_be_resumed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "log.csv").write_text("id,a,y\n1,2,3\n")
     for log, more in (

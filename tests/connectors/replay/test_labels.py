@@ -139,7 +139,7 @@ def test_labels_that_never_come_are_counted(logs):
         )
 
 
-def test_a_pickle_goes_on(logs):
+def test_an_unpickled_label_log_continues_at_the_same_record(logs):
     path, _, labels = logs
     late = ByLabels(str(path / "labels.jsonl"), joined("id"), "at", "classification")
     seen = []
@@ -306,7 +306,7 @@ def test_of_several_labels_of_a_key_the_first_counts(tmp_path, late, monkeypatch
     assert count == 1
 
 
-def test_keys_of_json_are_texts_or_whole_numbers():
+def test_keys_of_json_are_strings_or_whole_numbers():
     assert [key_text(key) for key in (12, 12.0, "12", "0012", -3, 2**70)] == [
         "12", "12", "12", "0012", "-3", str(2**70)
     ]  # fmt: skip

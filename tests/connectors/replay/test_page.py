@@ -283,7 +283,7 @@ def test_one_wild_window_does_not_flatten_the_others_and_is_mentioned():
     assert "mark values beyond it: a in 1 window, as far as 1,000,000." in line_chart("k", "t", [line])[1]
 
 
-def test_alarms_stand_on_the_curve_at_their_events():
+def test_alarms_are_drawn_on_the_curve_at_their_events():
     events = np.arange(1.0, 101) * 10
     line = Line("a", 1, events, np.linspace(0, 1, 100), alarms=(500, 990, 5000))
     drawn, _ = line_chart("k", "t", [line])

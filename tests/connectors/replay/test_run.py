@@ -63,7 +63,7 @@ def test_late_labels_are_a_loop_too(bananas, delay):
     assert (run.events, run.learner.events) == (1500, 1500)
 
 
-def test_a_learner_that_knows_of_delays_is_told(bananas):
+def test_a_learner_with_a_delay_parameter_gets_the_delay(bananas):
     def told(**parameters):
         made = {"seed": 7, "features": 768, **parameters}
         return replay(
@@ -172,7 +172,7 @@ def test_regression(tmp_path):
         (list(range(30)), "regression"),
     ],
 )
-def test_the_task_is_told_from_the_targets(tmp_path, targets, task):
+def test_the_task_is_inferred_from_the_targets(tmp_path, targets, task):
     rows = [{"a": 1.0, "y": y} for y in targets]
     assert replay(log(tmp_path, rows), baseline=False).task == task
 
@@ -267,7 +267,7 @@ def test_a_parameter_that_only_the_other_task_has(bananas):
             replay(ReplayLog(bananas, "y"), "doubly-stochastic", task, {"quantile": "0.5"})
 
 
-def test_a_field_to_tell_apart_must_be_there(tmp_path):
+def test_the_field_of_slices_must_exist(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("a,day,y\n" + "1,mo,u\n2,tu,v\n" * 50)
     with pytest.raises(ValueError, match=r"--by dya: there is no such field; did you mean day"):
