@@ -1,4 +1,4 @@
-"""What the parameters of learners and feature maps may be."""
+"""Checks of the parameters of learners and feature maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real streams and a long one, written to logs on disk: what ``streamk demo`` replays."""
+"""The logs that ``streamk demo`` replays: two real streams and a long one."""
 
 from __future__ import annotations
 

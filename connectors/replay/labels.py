@@ -75,7 +75,7 @@ class Joined(Log):
 
     @property
     def done(self) -> int:
-        """How much has been read, of ``size``."""
+        """The part of ``size`` that has been read."""
         return self._log.done
 
     @property
@@ -183,7 +183,7 @@ class ByLabels:
 
     @property
     def early(self) -> list[str]:
-        """Where the labels are for which no event is waiting."""
+        """The places of labels for which no event is waiting."""
         return [label.place for label in self._early.values()]
 
     def _upcoming(self, refuse: Refuse) -> Label | None:

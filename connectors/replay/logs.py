@@ -32,7 +32,7 @@ _KAFKA = "kafka://"
 
 
 class Reading(NamedTuple):
-    """How a log is read: the options of the command by their names, and which field of an event is what."""
+    """The options of the command for reading a log, by their names, and the roles of fields."""
 
     format: EventFormat = EventFormat()
     start: str | None = None

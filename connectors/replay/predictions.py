@@ -76,7 +76,7 @@ class PredictionFile:
         return [name, f"{name}: lower", f"{name}: upper"] if name in self._bounded else [name]
 
     def at(self, lines: Sequence[object]) -> None:
-        """Take the lines of the next events."""
+        """Set the lines of the next events."""
         self._lines = lines
 
     def add(self, first: int, scored: Scored) -> None:

@@ -1,4 +1,4 @@
-"""A replay as it goes: its contest, the lines that were shown, and its checkpoint."""
+"""The state of a running replay: its contest, the lines printed so far, and its checkpoint."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Replay:
     task
         ``"classification"`` or ``"regression"``.
     contest
-        The contenders, and where they stand.
+        The contenders, and their metrics.
     late
         How late targets come, None for at once.
     doublings

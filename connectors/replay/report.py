@@ -1,4 +1,4 @@
-"""What a replay shows: lines at powers of two for a pipe, a live table for a terminal, a final table."""
+"""The terminal report of a replay: lines at powers of two for a pipe, a live table, a final table."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def replay(
 
 
 def _save(run: Replay, file: PredictionFile | None, checkpoint: Checkpoint | None) -> None:
-    """Note the length of the predictions, and write the checkpoint."""
+    """Record the length of the predictions file, and write the checkpoint."""
     run.written = 0 if file is None else file.length()
     if checkpoint is not None:
         checkpoint.write(run)

@@ -1,4 +1,4 @@
-"""What a replay leaves in a directory: results, curves, what was measured, and the page."""
+"""The files that a replay writes to a directory: results, curves, measurements, and the page."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Intervening(NamedTuple):
 
 
 class Intervals:
-    """How far from predictions targets lie.
+    """The state of prediction intervals: offsets, sizes of errors, and the calibration slope.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ class Intervals:
 
     @property
     def live(self) -> list[Array]:
-        """What intervals are made with: if labels come late, it must be known as it was."""
+        """The arrays that intervals depend on, to copy in the parameter history if labels come late."""
         return [self.offsets, self.errors, self.slope]
 
     def become(self, other: Self) -> None:
-        """Make the intervals that another would."""
+        """Copy the state of other intervals."""
         self.merge_from([other], [1.0])
 
     def merge_from(self, others: Sequence[Self], shares: Sequence[float]) -> None:

@@ -27,7 +27,7 @@ _RUN, _LAST = 0, 1
 
 
 class ShiftState(NamedTuple):
-    """What compiled code sees of :class:`LevelShift`."""
+    """The record of :class:`LevelShift` for compiled code."""
 
     state: Array
     patience: float
@@ -53,7 +53,7 @@ class LevelShift:
 
     @property
     def record(self) -> ShiftState:
-        """What compiled code sees, and changes."""
+        """The record for compiled code, which changes it."""
         return ShiftState(self.state, self.patience)
 
     def state_dict(self) -> Arrays:
@@ -61,7 +61,7 @@ class LevelShift:
         return {"away": self.state} if self.state[_RUN] else {}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the array of a model file, if it is possible."""
+        """Load the array of a model file; raise a ValueError if it is impossible."""
         self.state = typed(arrays, "away", np.float64, (2,)).copy() if "away" in arrays else np.zeros(2)
         if not (abs(self.state) <= LARGEST).all() or self.state[_RUN] % 1.0:
             raise ValueError("its out-of-range targets are impossible")

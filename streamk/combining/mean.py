@@ -35,7 +35,7 @@ class Mean:
         return {}
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Take over the arrays of a model file."""
+        """Load the arrays of a model file."""
 
 
 @overload(combine, jit_options=INNER)

@@ -129,7 +129,7 @@ class Stacking:
         self.shares[:] = 1.0 / len(self.shares)
 
     def start_intervals(self, other: Stacking) -> None:
-        """Begin with the intervals of another combiner."""
+        """Start with the intervals of another combiner."""
         if self.intervals is not None and other.intervals is not None:
             self.intervals.become(other.intervals)
 

@@ -44,7 +44,7 @@ def relative(error, weight):
 
 @njit(**INNER)
 def fade(curvature, forgetting, penalty, weight):
-    """Forget, towards what was known before the first event (the lower triangle; so below)."""
+    """Fade a curvature towards its initial value ``penalty I`` (only the lower triangle is used)."""
     if forgetting < 1.0:
         if weight != 1.0:
             forgetting = forgetting**weight
@@ -56,7 +56,7 @@ def fade(curvature, forgetting, penalty, weight):
 
 @njit(**INNER)
 def share(shares, total, weight):
-    """Make the shares, whose sum is ``total``, sum to 1, a thousandth of which is spread equally."""
+    """Scale shares of sum ``total`` to sum 1, with a thousandth spread equally."""
     count, spread = shares.shape[0], repeated(_SHARE, weight)
     for s in range(count):
         shares[s] = (1.0 - spread) * shares[s] / total + spread / count

@@ -1,10 +1,10 @@
-"""Many rows at once: what a batch of rows can do, and the batch of a list of dicts.
+"""Batches of rows: their interface, and the batch of a list of dicts.
 
-A batch is checked whole, and its names registered, before its first row is learned; rows are then encoded in
-pieces, so a large frame is never copied whole. Encoding agrees with
-:meth:`streamk.encoding.inputs.Inputs.encode` but for the order of fields, names being registered in the order
-in which a loop over the rows would have met them. Where rare names must leave on the way
-(:mod:`streamk.encoding.rare_names`), the batch is checked whole and learned in portions.
+A batch is checked whole, and its names are registered, before its first row is learned; rows are then encoded
+in pieces, so a large frame is never copied whole. Names are registered in the order of a loop over the rows,
+so the encoding is that of :meth:`streamk.encoding.inputs.Inputs.encode` except for the order of fields. If
+rare names must be evicted within the batch (:mod:`streamk.encoding.rare_names`), it is checked whole and
+learned in portions.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Mask = NDArray[np.bool_]
 
 
 class Batch(Protocol):
-    """Rows that are prepared, then encoded in pieces, and answered in their own type.
+    """Rows that are prepared, then encoded in pieces; predictions are returned in the type of the rows.
 
-    ``complete`` says whether names of all active rows are registered; ``width`` bounds the fields of a row.
+    ``complete`` is whether names of all active rows are registered; ``width`` bounds the fields of a row.
     """
 
     complete: bool

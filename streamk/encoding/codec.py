@@ -205,7 +205,7 @@ class Codec:
         self.counts[LEAST] = self.labels.least
 
     def average_labels(self) -> None:
-        """Let the label memory hold its mean, as where no labels come."""
+        """Set the label memory to its mean, for predictions without new labels."""
         if self.memory is not None:
             self.memory[:] = self.memory[MEAN_LABELS]
 

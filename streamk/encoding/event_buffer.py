@@ -29,7 +29,7 @@ class EventBuffer:
             self.put(rows.select(learned), goal[:, learned])
 
     def put(self, rows: Rows, goal: Array) -> None:
-        """Keep rows that have weight, as they are."""
+        """Add rows that have weight, without a copy."""
         self._parts.append(rows)
         self._goals.append(goal)
         self._count += len(rows.values)
@@ -41,7 +41,7 @@ class EventBuffer:
         return block
 
     def move(self, places: NDArray[np.int32]) -> None:
-        """Let slots be where ``places`` says; numbers whose names have left, −1 there, are absent."""
+        """Move slot ``k`` to ``places[k]``; numbers of evicted names, of place −1, are absent."""
         self._parts = [moved(rows, places) for rows in self._parts]
 
     def portions(self) -> Iterator[tuple[Rows, Array]]:

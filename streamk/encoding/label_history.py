@@ -1,15 +1,14 @@
-"""Label memory: the labels that have arrived, as inputs of the events after them.
+"""Label memory: recent labels as inputs of the next events.
 
-Neighbours in a stream often resemble each other, and the best peers of a learner include the rule that says
-the last label again. Of classes, the memory is the last label, one-hot, and a histogram in which an event
-counts 0.9 times as much as the next; of numbers, the last standardised target, the one before, and running
-means that move by 0.3 and by 0.03 of the way. All is 0 until labels arrive. Labels beyond the 32nd share the
-columns of the first.
+Successive labels of a stream are often alike: the rule that predicts the last label again is a strong
+baseline. For classes, the memory is the last label, one-hot, and a histogram in which an event counts 0.9
+times as much as the next. For numbers, it is the last standardised target, the one before, and running means
+of rates 0.3 and 0.03. All are 0 until labels arrive. Labels from the 33rd on share the columns of the first.
 
-Where labels come ``delay`` events late, an event is predicted from the labels that had arrived by then, and
-must be learned with the same ones. So there are two rows: what has arrived *now*, and what had arrived
-``delay`` labels ago, *then*. A last row is the running *mean* of the first, over all labels at first and then
-over some 2,000: what to assume of the labels where none come.
+If labels come ``delay`` events late, an event is predicted from the labels that have arrived, and must be
+learned with the same ones. So there are two rows: the memory *now*, and *then*, ``delay`` labels ago. A last
+row is the running *mean* of the first, over all labels at first and then over some 2,000; it replaces the
+memory where no labels come.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _FORGOTTEN = 1.0 / 2000.0
 
 
 def empty_memory(delay: int) -> tuple[Array, Array]:
-    """Return a memory ``(2 or 3, 64)`` of nothing, and the queue of the labels between its rows."""
+    """Return an empty memory ``(2 or 3, 64)``, and the queue of the labels between its rows."""
     return np.zeros((2 if delay == 0 else 3, COLUMNS)), np.zeros(1 + delay)
 
 
 @njit(**INNER)
 def recall(memory, when, amplitude, phi, i, start):
-    """Put what has arrived ``NOW``, or had ``THEN``, into row ``i`` of ``phi``, from column ``start`` on."""
+    """Copy row ``when`` of the memory to row ``i`` of ``phi``, from column ``start`` on."""
     if memory is not None:
         for c in range(memory.shape[1]):
             phi[i, start + c] = amplitude * np.float32(memory[when, c])
@@ -43,7 +42,7 @@ def recall(memory, when, amplitude, phi, i, start):
 
 @njit(**INNER)
 def remember(memory, queue, aim, classes):
-    """Let a label arrive: a class, or a standardised number."""
+    """Add a label that has arrived: a class, or a standardised number."""
     if memory is not None:
         _push(memory, np.int64(NOW), aim, classes)
         delay = queue.shape[0] - 1

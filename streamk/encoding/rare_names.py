@@ -1,9 +1,9 @@
-"""Rare names: which names of numbers leave when a learner holds as many as it may.
+"""Rare names: the choice of names of numbers to evict when a learner holds the maximum number.
 
-A name's *use* is how often its number was learned; it halves each time that names leave. It costs nothing
-between these times, since the statistics of a number count its values: ``uses`` ``(names, 3)`` holds what
-they had counted when names left last, in two columns, and the use up to then. Names without a row are newer.
-Where scales follow the stream, counts end at the horizon, and the age of the statistics replaces them.
+A name's *use* is how often its number was learned; it halves at each eviction. Between evictions it costs
+nothing, since the statistics of a number count its values: ``uses`` ``(names, 3)`` holds their counts at the
+last eviction, in two columns, and the use up to then. Names without a row are newer. If scales follow the
+stream, counts end at the horizon, and the age of the statistics replaces them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Encoded rows: what a dict or a frame becomes before it is scaled.
+"""Encoded rows: dicts and frames as arrays, before they are scaled.
 
-A field of a row is a *slot* (where its statistics live; −1 for a number that is not scaled; −2 − slot for a
-number that is explicitly missing; at most −2³⁰ for a category, one number for all values of a field), a *key*
-(its direction in feature space, 0 for a field that is absent) and a value. A small key is a slot of
-structured directions (:mod:`streamk.features.segments`). The order of fields means nothing: they are added up
-in the order of their keys.
+A field of a row is a *slot*, a *key* and a value. The slot is the index of its statistics; −1 for a number
+that is not scaled; −2 − slot for a number that is explicitly missing; at most −2³⁰ for a category, one number
+for all values of a field. The key is its direction in feature space, 0 for a field that is absent; a small
+key is a slot of structured directions (:mod:`streamk.features.segments`). The order of fields does not
+matter: they are added in the order of their keys.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MOST_COLUMNS = 65_536
 
 
 class Columns(NamedTuple):
-    """Where inputs stand in vectors: sorted ``keys`` ``(d,)``, and the ``statistics`` of their scales."""
+    """The columns of vectors: sorted ``keys`` of inputs ``(d,)``, and the ``statistics`` of their scales."""
 
     keys: NDArray[np.uint64]
     statistics: Array

@@ -1,7 +1,8 @@
-"""What the exact solvers share: events in, rows encoded; an expansion over kept centers, answers out.
+"""The base class of exact learners, whose model is an expansion over stored centers.
 
-How an expansion comes about is left to two kinds of them: those that solve a reservoir of events again from
-time to time (:mod:`streamk.exact.reservoir_learner`), and those that move it with every batch.
+There are two kinds: some solve a reservoir of events again from time to time
+(:mod:`streamk.exact.reservoir_learner`), others change the coefficients with every batch
+(:mod:`streamk.exact.eigenpro`).
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from streamk.learners.learner import Learner, with_prefix
 _PIECE = 4096
 _DOUBT = 0.01  # of a probability is spread over all classes, so that none is impossible
 _NOTHING = np.zeros(0)
-_TOO_MANY_NAMES = "Use scale_inputs=False, which keeps no names, or put a free-form field into a string"
+_TOO_MANY_NAMES = "Use scale_inputs=False, which stores no names, or put a free-form field into a string"
 
 
 class ExactLearner(Learner):
     """A learner whose model is an expansion over events, or over centers made of events.
 
-    Outputs of classes estimate their probabilities, whose targets were 1 and 0. What is answered is the
-    nearest point of the simplex, with a hundredth of it spread over all classes.
+    Outputs of classes estimate their probabilities, from targets of 1 and 0. The probabilities are the
+    nearest point of the simplex, with a hundredth spread equally over all classes.
     """
 
     kernel: str

@@ -1,24 +1,24 @@
 """Stochastic low-rank kernel learning: a kernel that is a conical combination of rank-one approximations.
 
 Each of ``M`` sampled events ``m`` has the column ``c_m = [k(x_i, x_m)]_i / √k(x_m, x_m)`` and a weight
-``μ_m ≥ 0``, and the kernel matrix is ``K̃(μ) = Σ_m μ_m c_m c_mᵀ`` (Machart et al. 2011, eqs. 2 and 3). What is
-minimised is convex and smooth (eq. 14):
+``μ_m ≥ 0``, and the kernel matrix is ``K̃(μ) = Σ_m μ_m c_m c_mᵀ`` (Machart et al. 2011, eqs. 2 and 3). The
+objective is convex and smooth (eq. 14):
 
     F(μ) = yᵀ (I + K̃(μ)/λ)⁻¹ y + ν Σ_m μ_m        over μ ≥ 0
 
 A step changes one weight, chosen at random. With ``K_λ = λI + K̃(μ)``, ``a = yᵀ K_λ⁻¹ c`` and
 ``s = cᵀ K_λ⁻¹ c``, moving a weight by ``t`` changes ``F`` by ``νt − λa²t/(1 + st)``, so the best move is
 ``t = (|a|√(λ/ν) − 1)/s``; the Newton step of eqs. 19 to 21 is ``t = (λa² − ν)/(2λa²s)``, which from 0 never
-goes further than ``1/2s``. Both stop at ``μ = 0``. Algorithm 2 as printed lacks the 2 of eq. 21 (it then goes
-twice too far near the minimum) and has its stopping rule with the opposite sign; here they are as the text
-has them.
+goes further than ``1/2s``. Both stop at ``μ = 0``. Algorithm 2 as printed lacks the 2 of eq. 21 (its steps
+near the minimum are then twice too long), and its stopping rule has the opposite sign; the text of the paper
+has both right, and is followed here.
 
 Columns enter through inner products alone, those of the ``m₀`` weights above 0 through ``G`` (eqs. 22, 23)
 
     G = (D⁻¹ + CᵀC/λ)⁻¹     K_λ⁻¹ = I/λ − C G Cᵀ/λ²     β = G Cᵀy/λ      f(x) = Σ β_m k(x, x_m)/√k(x_m, x_m)
 
-which four cases keep up to date (eqs. 24 to 27), in ``O(m₀²)``. A weight that is 0 and stays 0 is found out
-in ``O(m₀)``. As ``min_μ λβ²/μ + νμ = 2√(λν)|β|``, the solution is that of the lasso over the columns,
+which four cases update (eqs. 24 to 27) in ``O(m₀²)``. For a weight that is 0 and stays 0, a step takes
+``O(m₀)``. As ``min_μ λβ²/μ + νμ = 2√(λν)|β|``, the solution is that of the lasso over the columns,
 ``min_β ‖y − Cβ‖² + 2√(λν)‖β‖₁``.
 
 Events with weights ``w`` have ``√w_i`` in row ``i`` of the columns and of ``y``.
@@ -106,7 +106,7 @@ class Bases(Protocol):
 
 
 class State(NamedTuple):
-    """Where a descent is: the ``m₀`` columns whose weights are not 0.
+    """The state of a descent: the ``m₀`` columns whose weights are not 0.
 
     Their ``places`` and weights ``mu``, ``G``, the products ``goals = Cᵀy``, ``beta`` and ``F``.
     """

@@ -48,7 +48,7 @@ def empty_watch() -> Array:
 
 
 def merge_from(watch: Array, other: Array, factor: float) -> None:
-    """Take part in a merge: so many times the information of another is added; windows begin empty."""
+    """Add ``factor`` times the events of another watch, and its rises; the window of the merge is empty."""
     watch[0, KNOWN] = max(0.0, watch[0, KNOWN] + factor * other[0, KNOWN])
     watch[0, RISES] = max(0.0, watch[0, RISES] + (factor if factor <= 0.0 else 1.0) * other[0, RISES])
 

@@ -1,6 +1,6 @@
-"""Experts without features: the label that came last, and how often each came.
+"""Experts without features: the last label, and the frequencies of classes.
 
-What they say is the least that any other expert must be better than; on some streams it is hard to better.
+They are the baselines of all other experts; on some streams they are hard to improve on.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Counting(NamedTuple):
 
 
 class Prior(Expert):
-    """How often each class came: ``log((n_k + 1)/(n + 1))``, whatever classes are still to come."""
+    """The frequencies of classes: ``log((n_k + 1)/(n + 1))``, whatever the number of classes."""
 
     rule = "prior"
     is_linear = False

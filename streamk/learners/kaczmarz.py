@@ -1,14 +1,14 @@
-"""Kaczmarz learners: each event, or block of events, is an equation to project onto.
+"""Kaczmarz learners: projections onto the equation of each event, or of each block of events.
 
-The model is ``f(x) = φ(x)ᵀA`` over random features with ``φᵀφ/F ≈ k(x, x) = 1``. An event ``(x, y)``
-asks for ``φᵀA = y``; the regularised projection onto that equation is the smallest change of ``A`` that
-explains its residual::
+The model is ``f(x) = φ(x)ᵀA`` over random features with ``φᵀφ/F ≈ k(x, x) = 1``. An event ``(x, y)`` is the
+equation ``φᵀA = y``; the regularised projection onto it is the smallest change of ``A`` that explains its
+residual::
 
     A ← A + φ r/(φᵀφ + ρ_t F/w)            r = y − φᵀA,   ρ_t = ρ (1 + min(n, memory)/256)
 
 Kaczmarz (1937) projects in turn onto the rows of a linear system; Andrecut (2016, §3.2) onto random
-blocks of rows of a kernel system. Here the rows arrive, and the growing ``ρ_t`` anneals the step so that one
-pass ends near the ridge solution, where a constant ``ρ`` follows a stream that changes.
+blocks of rows of a kernel system. Here the rows are the events of a stream. The growing ``ρ_t`` anneals the
+step, so that one pass ends near the ridge solution; a constant ``ρ`` adapts to a stream that changes.
 """
 
 from __future__ import annotations
@@ -80,16 +80,16 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
     period
         Events in the unit of growth.
     max_features
-        What growing features never exceed.
+        Bound of all features.
     loss
         ``"squared"`` (one output per class, targets 0 and 1) or ``"margin"`` (passive-aggressive: a step
         only when the true class does not lead by 1).
     regularization
         ``ρ``, in units of ``φᵀφ/F = 1``: the larger, the smaller the steps.
     memory
-        Events after which ``ρ_t`` stops growing. None never stops, for data in random order; 0 keeps the
-        gain constant, for streams that change or whose neighbours resemble each other. Scales of inputs and
-        target follow the stream unless it is None.
+        Events after which ``ρ_t`` stops growing. None never stops, for data in random order; 0 makes the gain
+        constant, for streams that change or whose successive events are alike. Scales of inputs and target
+        follow the stream unless it is None.
     average
         Predict with a running average of the coefficients (polynomial decay, η = 3). Twice the size.
     block_size
@@ -99,10 +99,10 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
         Standardise numbers by the events before (:mod:`streamk.encoding.scaling`). Switch off behind a river
         scaler; with a kernel of cosines, numbers beyond 10⁵ times the smallest bandwidth are then refused.
     directions
-        ``"keyed"`` ties random directions to the names of fields: the order of names never matters.
-        ``"structured"`` makes those of numbers by fast transforms of their positions, many times faster from
-        some ten numbers on. ``"dense"`` ties independent ones to positions. ``"auto"`` chooses keyed or
-        structured by the first event learned. Categories are always keyed.
+        ``"keyed"``: random directions depend on the names of fields, and not on their order.
+        ``"structured"``: those of numbers depend on positions and are computed by fast transforms, many times
+        faster from some ten numbers on. ``"dense"``: they are independent and depend on positions.
+        ``"auto"`` chooses keyed or structured by the first event learned. Categories are always keyed.
     seed
         The only source of randomness. None draws a new one at the first event.
 

@@ -1,7 +1,7 @@
-"""Kaczmarz pursuit: pursue with the open block of features, project with all others.
+"""Kaczmarz pursuit: matching pursuit on the open block of features, projections on all others.
 
-Each event is first pursued by the open block (:mod:`streamk.learners.matching_pursuit`), and what is left is
-projected onto all others (Kaczmarz-MP in Andrecut 2016).
+Each event is first learned by the open block (:mod:`streamk.learners.matching_pursuit`); all other blocks
+then learn its residual by a projection (Kaczmarz-MP in Andrecut 2016).
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _KaczmarzPursuit(MatchingPursuit):
 class KaczmarzPursuitClassifier(_KaczmarzPursuit, Classifier):
     """Kernel classifier that pursues with one block of features and projects with all others.
 
-    The second-order steps of :class:`streamk.MatchingPursuitClassifier` on the open block, and on what they
-    leave of each event, the steps of :class:`KaczmarzClassifier` on every other.
+    The open block learns by the second-order steps of :class:`streamk.MatchingPursuitClassifier`; all others
+    learn the residual of each event by the steps of :class:`KaczmarzClassifier`.
 
     Parameters
     ----------

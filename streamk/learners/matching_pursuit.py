@@ -1,9 +1,9 @@
 """Matching pursuit: one block of features at a time, by least squares.
 
-One block of features is *open*. It is fitted to what the other blocks leave of the targets, by least squares
-over all events since it was opened (:mod:`streamk.experts.recursion`), and when the schedule of growth opens
-the next one, it is frozen to its coefficients: a greedy expansion by whole blocks (Andrecut 2016, §3.3). At
-``max_features`` the oldest block is opened again, from where it stands (backfitting).
+One block of features is *open*. It is fitted to the residuals of the other blocks, by least squares over all
+events since it was opened (:mod:`streamk.experts.recursion`). When the schedule of growth opens the next
+block, its coefficients are fixed: a greedy expansion by whole blocks (Andrecut 2016, §3.3). At
+``max_features`` the oldest block is opened again and starts from its coefficients (backfitting).
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class MatchingPursuitClassifier(MatchingPursuit, Classifier):
         When the next block is opened: with ``"linear"``, every ``period`` events; with ``"sqrt"``, when
         ``⌊√(1 + n/period)⌋`` grows; with ``"fixed"``, never: one block, by exact recursive least squares.
     period
-        Events in the unit of growth. A block wants to see several times more events than it has features.
+        Events in the unit of growth. A block needs several times more events than it has features.
     max_features
-        Bound of all features; once there, the oldest block is opened again, and again.
+        Bound of all features; once reached, the oldest block is opened again each time.
     loss
         ``"squared"``: one output per class, targets 0 and 1.
     ridge

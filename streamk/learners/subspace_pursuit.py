@@ -1,8 +1,8 @@
-"""Subspace pursuit: second order on many features, at the price of few.
+"""Subspace pursuit: second-order steps in the leading directions of many features.
 
 The expert is :mod:`streamk.experts.subspace`: recursive least squares in the leading directions of the
-features, which are found on the way, and annealed projections in all others. Where the target is rough, many
-features matter more than exact least squares on some hundreds.
+features, which are learned from the events, and annealed projections in all others. If the target is rough,
+many features matter more than exact least squares on some hundreds.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class _SubspacePursuit(StreamingLearner):
 class SubspacePursuitClassifier(_SubspacePursuit, Classifier):
     """Kernel classifier of second order in the leading directions of many features.
 
-    It learns rough classes that :class:`streamk.MatchingPursuitClassifier` has too few features for, and
-    faster than :class:`streamk.KaczmarzClassifier` can from as many, at ``4 k F`` operations an event and
-    ``2 k F`` more for each output that moves.
+    It learns rough classes for which :class:`streamk.MatchingPursuitClassifier` has too few features, and
+    from fewer events than :class:`streamk.KaczmarzClassifier` with as many features. An event costs ``4 k F``
+    operations, and ``2 k F`` more for each output that changes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Labels as codes 0, 1, …, in the order in which they first are targets: what sums of classes are made of."""
+"""Codes 0, 1, … of labels, in the order of their first target, for the sums of classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamk.prequential.adapters import Table
 
 
 class Codes:
-    """Codes of labels; numbers are left as they are.
+    """Codes of labels; numbers are not changed.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Codes:
         return self.labels.setdefault(label, len(self.labels))
 
     def of(self, targets: Sequence[object]) -> Any:
-        """Return targets as scores take them."""
+        """Return targets as codes, or as an array of numbers."""
         if not self._classes:
             return np.array(targets, dtype=np.float64)
         found = np.fromiter(map(self.labels.get, targets, repeat(-1)), np.int64, len(targets))
@@ -42,7 +42,7 @@ class Codes:
         return found
 
     def came(self, target: object) -> None:
-        """Take note of a label that has come."""
+        """Set the last label to one that has come."""
         if self._classes:
             self.last = self._code(target)
 
@@ -57,11 +57,12 @@ class Codes:
         return found, before, np.maximum(np.maximum.accumulate(found + 1), count)
 
     def arranged(self, predictions: Table | Array, known: Any = None) -> Array:
-        """Return probabilities with a column a code.
+        """Return probabilities with a column for each code.
 
-        Codes are of targets alone, so what one model predicts changes the metrics of no other. A label that
-        has been no target so far has no column; where it is the most probable one, the row is no prediction,
-        and wrong. ``known`` says how many labels have been targets at each row, so chunks do not show.
+        Only targets have codes, so the predictions of one model do not change the metrics of another. A label
+        that has been no target so far has no column; where it is the most probable one, the row counts as no
+        prediction, which is wrong. ``known`` is the number of labels that have been targets at each row, so
+        results do not depend on chunks.
         """
         if not isinstance(predictions, Table):  # numbers, or no predicted class at all
             return np.zeros((len(predictions), len(self.labels))) if self._classes else predictions

@@ -1,4 +1,4 @@
-"""How well a model predicts the end of a stream without new labels, next to the one that learns."""
+"""Evaluation of a frozen model at the end of a stream, compared with the one that learns."""
 
 from __future__ import annotations
 

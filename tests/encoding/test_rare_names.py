@@ -168,7 +168,7 @@ def test_an_event_with_too_many_numbers_is_refused_and_nothing_changes(make):
     [
         (streamk.KaczmarzRegressor(directions="dense", features=64), 'Use directions="keyed", or put'),
         (streamk.KaczmarzRegressor(directions="structured", features=64), 'Use directions="keyed", or put'),
-        (LSSVMRegressor(), "Use scale_inputs=False, which keeps no names, or put"),
+        (LSSVMRegressor(), "Use scale_inputs=False, which stores no names, or put"),
     ],
 )
 def test_advice_is_true_where_names_do_not_leave(learner, remedy):

@@ -61,7 +61,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Reliability:
-    """How often a contender was right among the events of which it was about as sure."""
+    """The accuracy of a contender by bins of its confidence."""
 
     name: str
     place: int

@@ -1,4 +1,4 @@
-"""What the page calls things and how it writes numbers; everything from the data passes `escape`."""
+"""Names and formats of numbers on the page; all strings of the data pass through :func:`escape`."""
 
 from __future__ import annotations
 
