@@ -1,1 +1,1 @@
-"""Combiners: the outputs of experts to one honest prediction."""
+"""Combiners, which compute one calibrated prediction from the outputs of experts."""

@@ -35,7 +35,7 @@ class StackedClasses(NamedTuple):
 
 @njit(**INNER)
 def _probabilities(combiner, s, outputs, known, out):
-    """Fill ``out`` ``(known,)`` with what set ``s`` of weights says of the classes."""
+    """Fill ``out`` ``(known,)`` with the class probabilities of set ``s`` of weights."""
     for k in range(known):
         total = 0.0
         for e in range(outputs.shape[0]):

@@ -43,7 +43,7 @@ class StackedNumbers(NamedTuple):
 
 @njit(**INNER)
 def _number(combiner, s, outputs):
-    """Return what set ``s`` of weights says; those after the last set are the experts themselves."""
+    """Return the prediction of set ``s`` of weights; indices after the last set are single experts."""
     sets, experts = combiner.weights.shape
     if s >= sets:
         return clipped(outputs, s - sets, 0, CLIP)

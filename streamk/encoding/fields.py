@@ -1,4 +1,4 @@
-"""Fields: what an event may hold, by which name, and the sentences that refuse the rest."""
+"""Fields of events: their names, the types that are accepted, and the errors for others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _is_missing(value_type: type) -> bool:
 
 
 def kind_of_value(value: object) -> str | None:
-    """Return what :func:`kind_of` does of the type of a value; what is NaN or NaT is missing.
+    """Return the :func:`kind_of` the type of a value; NaN and NaT are missing.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def is_nan(value: object) -> bool:
 
 
 def name_of(field: Hashable) -> str:
-    """Return the name of a field: its text, and for a whole number that of an integer.
+    """Return the name of a field as a string; a whole number has that of an integer.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def number_names(x: Event) -> list[str]:
 
 
 def no_dict(x: object) -> str:
-    """Return the sentence that refuses what is no event."""
+    """Return the error of a value that is no event."""
     return f"an event must be a dict of field names to values, not {type(x).__name__}"
 
 
 def unaccepted(name: str, value: object) -> str:
-    """Return the sentence that refuses a value for its type."""
+    """Return the error of a value of a type that is not accepted."""
     return (
         f"field {name!r} is a {type(value).__name__}; a field must be a number, a boolean, a string, "
         "a date or time, or missing (None or NaN)"
@@ -101,7 +101,7 @@ def unaccepted(name: str, value: object) -> str:
 
 
 def as_float(name: str, value: Any, largest: float) -> float:
-    """Return a number as a float, refusing one that has none."""
+    """Return a number as a float; raise a ValueError if it has none."""
     try:
         return float(value)
     except (OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""Input keys: how a direction of the feature space is tied to an input.
+"""Input keys, which select the directions of inputs in the feature space.
 
 *Keyed* directions depend on the input's *name* alone. So a model does not depend on the order of names, new
 names may appear at any time, and two models of one seed have the same directions for every name.

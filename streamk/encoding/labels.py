@@ -1,8 +1,8 @@
 """Class labels: one type per learner, numbered in order of appearance.
 
-Labels are booleans, integers or strings, and the first one learned decides which. ``True == 1`` in
-Python, so types are compared, not values. A boolean problem has the classes ``{False, True}`` from its
-first event on.
+Labels are booleans, integers or strings, all of the type of the first one learned. ``True == 1`` in Python,
+so types are compared, not values. A boolean problem has the classes ``{False, True}`` from its first event
+on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES = (bool, int, str)
 
 
 def plain(value: object) -> Any:
-    """Return a NumPy scalar as the Python value it holds, and anything else as it is."""
+    """Return a NumPy scalar as a Python value, and other values unchanged."""
     if isinstance(value, np.str_):
         return str(value)
     return value.item() if isinstance(value, np.generic) else value
@@ -39,23 +39,23 @@ class Labels:
 
     @property
     def least(self) -> int:
-        """How many classes are known once anything is: 2 for booleans."""
+        """The least number of classes after the first event: 2 for booleans."""
         return 2 if self.type is bool else 0
 
     def check(self, label: object) -> Label:
-        """Return a label as a plain Python value, refusing a wrong or a new type.
+        """Return a label as a plain Python value, if its type is accepted.
 
         Raises
         ------
         ValueError
-            If the label is not a boolean, integer or string, or not of the type seen before.
+            If the label is not a boolean, integer or string, or not of the type of the first one.
         """
         return _check(label, self.type)
 
     def check_many(self, labels: Sequence[Any], learned: Sequence[bool]) -> list[Label]:
-        """Return labels as plain Python values, naming the row of the first that is refused.
+        """Return labels as plain Python values; errors name the row of the first invalid one.
 
-        Only the label of a row that will be learned decides the type of those after it; others may be None.
+        Only labels of rows that will be learned determine the type of later ones; other labels may be None.
         """
         expected = self.type
         kinds = set(map(type, labels))

@@ -116,7 +116,7 @@ class Names:
         self._forget()
 
     def set_names(self, names: Sequence[str], statistics: Array, uses: Array | None = None) -> None:
-        """Take over names and, if they are scaled, their statistics and uses."""
+        """Replace the names and, if they are scaled, their statistics and uses."""
         self.numbers = {name: slot for slot, name in enumerate(names)}
         self.statistics = statistics.copy()
         self.uses = no_uses() if uses is None else uses
@@ -144,11 +144,11 @@ class Names:
 
     @property
     def most(self) -> int | None:
-        """How many names are held before rare ones leave, None if none ever does."""
+        """The number of names above which rare ones are evicted, None if none are."""
         return MOST_NAMES if self.evicts and self.scaled and not self.positional else None
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        """Return the positions of sorted names; new ones follow the known, as learning would place them."""
+        """Return the positions of sorted names; new ones follow the others, as if they were registered."""
         new = iter(range(len(self.numbers), len(self.numbers) + len(names)))
         return [self.numbers[name] if name in self.numbers else next(new) for name in names]
 
@@ -220,7 +220,7 @@ class Names:
     def register(self, names: Sequence[str]) -> None:
         """Register the new names of numbers of one event, in sorted order.
 
-        If there are too many, raise NamesFullError where rare names can leave (:meth:`evict_for`), else a
+        If there are too many, raise NamesFullError if rare names can be evicted (:meth:`evict_for`), else a
         ValueError.
         """
         new = sorted({name for name in names if name not in self.numbers}) if self.registers else []
@@ -246,7 +246,7 @@ class Names:
     def evict_for(self, names: Sequence[str]) -> None:
         """Evict the least used names, at least an eighth, so that those of one event can be registered.
 
-        The others move up: a name's slot is always its place among the names.
+        Slots of later names decrease: a name's slot is always its index among the names.
         """
         check_fits(names)
         known = [self.numbers[name] for name in names if name in self.numbers]
@@ -263,14 +263,14 @@ class Names:
                 stored.move(places)
 
     def forget_after(self, count: int) -> None:
-        """Forget the names registered after the first ``count``."""
+        """Remove the names registered after the first ``count``."""
         if count != len(self.numbers):
             self.numbers = dict(list(self.numbers.items())[:count])
             self._forget()
 
     @contextmanager
     def forgetting_on_error(self) -> Iterator[None]:
-        """Forget the names registered and the directions settled since, if a value is refused."""
+        """Undo registrations of names and the choice of directions in the block if it raises a ValueError."""
         before, settled = len(self.numbers), self.settled
         try:
             yield

@@ -24,18 +24,18 @@ _FADING = 0.5
 
 
 class NamesFullError(Exception):
-    """Names of numbers in row ``row`` of a batch, or in an event, are more than there is space for."""
+    """The error of too many names of numbers, in row ``row`` of a batch or in an event."""
 
     row = 0
 
 
 def no_uses() -> Array:
-    """Return the uses of a learner whose names have never left."""
+    """Return the uses of a learner without any eviction."""
     return np.zeros((0, COLUMNS))
 
 
 def faded(statistics: Array, uses: Array) -> Array:
-    """Return the uses of all names as they are now, one row for each row of the statistics."""
+    """Return the present uses of all names, one row for each row of the statistics."""
     now = np.zeros((len(statistics), COLUMNS))
     now[: len(uses)] = uses
     counted, aged = statistics[:, COUNT].copy(), np.zeros(len(statistics))
@@ -50,9 +50,9 @@ def faded(statistics: Array, uses: Array) -> Array:
 
 
 def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> Places:
-    """Return the slots that stay, in order, if so many leave: the least used first, of equal ones the oldest.
+    """Return the slots that stay, in order, after ``leave`` evictions of the least used, oldest names.
 
-    ``uses`` are those of :func:`faded`; ``held`` slots stay, and those whose scales are given leave last.
+    ``uses`` are those of :func:`faded`; ``held`` slots stay, and names with given scales are evicted last.
     """
     given = statistics[:, HELD] == GIVEN
     order = np.lexsort((uses[:, _USE], given))
@@ -61,10 +61,10 @@ def staying(statistics: Array, uses: Array, held: Sequence[int], leave: int) -> 
 
 
 def most_used(parts: Sequence[Any], most: int | None) -> tuple[list[str], dict[str, float] | None]:
-    """Return the names that some learners' inputs hold together, the ``most`` used of them, and their uses.
+    """Return the union of the names of learners' inputs, at most the ``most`` used ones, and their uses.
 
-    ``parts`` are :class:`streamk.encoding.names.Names`; with ``most`` None, no name leaves. The order is that
-    of their first appearance. The uses are None if no name has left any of them and none leaves now.
+    ``parts`` are :class:`streamk.encoding.names.Names`; with ``most`` None, no name is evicted. The order is
+    that of first appearance. The uses are None if there was no eviction in any of them and none is needed.
     """
     names = list(dict.fromkeys(chain.from_iterable(part.numbers for part in parts)))
     if most is None or (len(names) <= most and not any(len(part.uses) for part in parts)):
@@ -81,7 +81,7 @@ def most_used(parts: Sequence[Any], most: int | None) -> tuple[list[str], dict[s
 
 
 def pooled_uses(statistics: Array, names: Sequence[str], use: dict[str, float] | None) -> Array:
-    """Return the uses of names whose statistics were pooled, ``use`` being what :func:`most_used` found."""
+    """Return the uses of names with pooled statistics; ``use`` is the result of :func:`most_used`."""
     if use is None:
         return no_uses()
     uses, sums = faded(statistics, no_uses()), np.array([use[name] for name in names])
@@ -90,7 +90,7 @@ def pooled_uses(statistics: Array, names: Sequence[str], use: dict[str, float] |
 
 
 def check_uses(uses: Array | None, names: int) -> Array:
-    """Return the uses in a model file, if they are possible for so many names; None if it has none."""
+    """Return the uses of a model file; raise a ValueError if they are impossible for so many names."""
     if uses is None:
         return no_uses()
     fits = uses.ndim == 2 and uses.shape[1] == COLUMNS and 0 < len(uses) <= names

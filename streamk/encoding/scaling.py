@@ -105,7 +105,7 @@ _LONG = 1e6  # events from which on they hardly forget
 
 
 def horizon_of(memory: int | None) -> float | None:
-    """Return how many events the scales of a learner with this memory count: None if it never forgets."""
+    """Return the horizon of the scales of a learner with this memory, in events; None without memory."""
     return None if memory is None else max(float(memory), _SLOWEST)
 
 
@@ -140,7 +140,7 @@ def standardise(value, statistics, at, clip):
 
 @both()
 def is_stray(value, statistics, at):
-    """Return whether a value is without precedent: ten deviations off, and thrice as far as any before it."""
+    """Return whether a value is an outlier: ten deviations off, and three times as far as any before it."""
     distance = abs(value - statistics[at, MEAN])
     return (
         statistics[at, COUNT] >= _KNOWN_WELL
@@ -199,7 +199,7 @@ def _begin(value, statistics, at):
 
 @njit(cache=True, inline="always", error_model="numpy")
 def add(value, statistics, at, horizon, weight):
-    """Count one value so many times, bounded in what it does to the variance."""
+    """Count one value ``weight`` times, with its bounded effect on the variance."""
     count, squares = statistics[at, COUNT], statistics[at, SQUARES]
     delta = value - statistics[at, MEAN]
     bound = max(MOST_VARIANCES, count * (_SHARE_FOLLOWED if horizon < _LONG else _SHARE)) * squares

@@ -1,14 +1,14 @@
-"""Values of categories that have been learned: a value that never was adds nothing to an event.
+"""The record of learned values of categories; other values add nothing to an event.
 
-To a kernel a value never met before is a direction at random: nothing was learned there, so all that it does
-is noise. A column of unique strings would blur every event. So a learner that keeps a record of the values
-leaves those out that it has not learned, as it does with numbers that have no scale yet; an event that brings
-a new value is learned without it, and the next one with it.
+For a kernel, a new value is a random direction without learned coefficients, so it only adds noise. A column
+of unique strings would make all events noisy. So a learner with a record skips values that it has not
+learned, like numbers without a scale; an event with a new value is learned without it, and the next one with
+it.
 
-The record is a pair of Bloom filters of 2¹⁸ bits (Bloom 1970): three bits of a key are set. New and
-recurring values go into the current one; when 2¹⁵ have gone in, the other is emptied and becomes the current.
-So memory and time are bounded whatever comes, values that recur stay, and one in twenty new values at most
-is mistaken for one that was learned.
+The record is a pair of Bloom filters of 2¹⁸ bits (Bloom 1970) with three bits for a key. New and recurring
+values are added to the current filter; after 2¹⁵ values, the other is emptied and becomes the current one. So
+memory and time are bounded, recurring values stay, and at most one in twenty new values is mistaken for a
+learned one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SeenValues:
     bits
         The two filters, ``(2, 4096)``.
     state
-        Which of them is the current one, and how many values have gone into it.
+        The index of the current filter, and the number of values added to it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Targets and weights: what a label, a number or a sample weight may be."""
+"""Checks of targets and sample weights."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def targets(y: Any, rows: int, what: str = "y") -> list[object]:
 
 
 def check_target(y: Any) -> float:
-    """Return a target as a float, refusing what is not a finite number."""
+    """Return a target as a float; raise a ValueError if it is not a finite number."""
     if kind_of(type(y)) == "number":
         try:
             value = float(y)
@@ -51,7 +51,7 @@ def check_target(y: Any) -> float:
 
 
 def check_targets(values: Sequence[object], weights: Sequence[float]) -> list[float]:
-    """Return targets as floats, naming the row of the first that is refused; without weight, None is 0."""
+    """Return targets as floats; errors name the row of the first invalid one; without weight, None is 0."""
     checked = []
     for row, value in enumerate(values):
         try:
@@ -62,7 +62,7 @@ def check_targets(values: Sequence[object], weights: Sequence[float]) -> list[fl
 
 
 def without_label(values: Sequence[object], weights: Array) -> NDArray[np.bool_]:
-    """Return which rows have no label, but a weight; they lose it."""
+    """Return which rows have a weight but no label; their weights become 0."""
     found = np.array([value is None for value in values], dtype=bool) & (weights > 0.0)
     weights[found] = 0.0
     return found
@@ -79,7 +79,7 @@ def number(value: object) -> float:
 
 
 def check_weight(weight: object) -> float:
-    """Return a sample weight as a float, refusing what is not a finite number at least 0."""
+    """Return a sample weight as a float; raise a ValueError if it is not a finite number, at least 0."""
     value = number(weight)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")

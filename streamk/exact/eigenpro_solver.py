@@ -249,7 +249,7 @@ class ExactProjection:
 
 
 class InexactProjection:
-    """By EigenPro 2 from zero: two sweeps over the centers, or fewer where the residual is small by then."""
+    """Projection by EigenPro 2 from zero: at most two sweeps, or fewer once the residual is small."""
 
     def __init__(self, rows_of: RowsOf, conditioner: Preconditioner, sweeps: int = _SWEEPS) -> None:
         self._rows_of, self._conditioner, self._sweeps = rows_of, conditioner, sweeps
@@ -305,10 +305,10 @@ def adjoint(similar: Floats, g: Array) -> Array:
 
 
 def bounded(rate: float, gradient: Array, moved: Array, weights: Array) -> Array:
-    """Return the step of each output: the given one, or what is best for the batch where that is less.
+    """Return the step of each output: the given one, or the best one for the batch if that is smaller.
 
-    ``gradient`` are the weighted residuals ``(m, K)``; ``moved``, by how much predictions fall in a step
-    of 1. The batch's own error never grows by such a step.
+    ``gradient`` are the weighted residuals ``(m, K)``; ``moved`` is the decrease of predictions in a step
+    of 1. Such a step never increases the batch's own error.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         best = np.sum(gradient * moved, axis=0) / np.sum(weights[:, None] * moved * moved, axis=0)
@@ -368,7 +368,7 @@ Block = Callable[[Floats, Floats], Floats]
 
 
 def _tame(weights: Array) -> Array:
-    """Return weights of at most 1, so that a heavy row is not more than the step is made for."""
+    """Return weights scaled to at most 1, so that the bound of the step holds for heavy rows."""
     return weights / max(1.0, float(weights.max()))
 
 
@@ -377,5 +377,5 @@ def _gradient(batch: Batch, said: Array) -> Array:
 
 
 def _if_finite(found: Array, before: Array) -> Array:
-    """Return what was found, or what was before where single precision could not hold the way there."""
+    """Return new coefficients, or those before if single precision overflowed."""
     return found if np.isfinite(found).all() else before

@@ -122,21 +122,21 @@ class LowRankKernelClassifier(_LowRankKernel, Classifier):
     Parameters
     ----------
     kernel, bandwidth
-        As a text (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
+        The kernel as a string (:func:`streamk.kernels.kernel`); the bandwidth is the median distance if None.
     columns
         ``M``: events sampled for rank-one kernels; None for all.
     ridge, penalty
         ``λ`` and ``ν``. Only their product matters (Proposition 3): the larger, the fewer events.
     tolerance
-        ``ε``: the descent ends when ``M`` steps lower what is minimised by no more than this part of it.
+        ``ε``: the descent ends when ``M`` steps lower the objective by no more than this part of it.
     steps
-        After which it ends in any case, for each output.
+        The maximum number of steps, for each output.
     move
         ``"exact"`` takes a weight to its minimum, ``"newton"`` takes a step of Newton's method (eq. 19).
     keep_columns
-        Whether inner products of all columns are made beforehand, in ``O(n · M²)`` time and ``O(M²)`` memory,
-        steps then being ``O(m₀²)``; or columns are made when their turn comes, and those of weights above 0
-        kept: ``O(n · (d + m₀))`` time and ``O(n · m₀)`` memory.
+        True computes the inner products of all columns first, in ``O(n · M²)`` time and ``O(M²)`` memory;
+        a step then takes ``O(m₀²)``. False computes a column when it is used, and stores those of weights
+        above 0: ``O(n · (d + m₀))`` time for a step and ``O(n · m₀)`` memory.
     rows
         Events kept on a stream (:meth:`learn_one`); :meth:`fit` keeps all.
     scale_inputs

@@ -169,19 +169,19 @@ class LSSVMRegressor(_LSSVM, Regressor):
 
 
 class Judge:
-    """The events held back from a system, which say when to stop."""
+    """The held-out events of a system, which determine when to stop."""
 
     def __init__(self, system: System, X: Floats, targets: Array) -> None:
         self._system, self._X, self._targets = system, X, targets
 
     def error(self, W: Array) -> float:
-        """Return how many of them a solution gets wrong or, of numbers, the sum of its squared errors."""
+        """Return the error of a solution: the number of wrong classes, or the sum of squared errors."""
         system = self._system
         block = system.kernel.block(self._X, system.X, system.bandwidth)
-        said = products(block, W[1:].astype(np.float32)) + W[0]
-        if said.shape[1] == 1:
-            return float(np.sum((said - self._targets) ** 2))
-        return float(np.sum(said.argmax(axis=1) != self._targets.argmax(axis=1)))
+        predicted = products(block, W[1:].astype(np.float32)) + W[0]
+        if predicted.shape[1] == 1:
+            return float(np.sum((predicted - self._targets) ** 2))
+        return float(np.sum(predicted.argmax(axis=1) != self._targets.argmax(axis=1)))
 
 
 def blocks_of(seed: int, member: int, events: int, size: int) -> Iterator[Places]:

@@ -18,9 +18,9 @@ need the Gram matrix ``G = Θ_sᵀ Θ_s`` and nothing else that is large.
 
 Kernels and the products of Gram matrices are in single precision, sums and everything else in double. Gram
 matrices are scaled to a unit diagonal before they are factored, which is the paper's standardisation of rows
-(eqs. 35–37); 10⁻⁵ is added to it, more than what rounding makes of an eigenvalue that is 0 (ten times as much
-where it is not, and so on). That costs steps no accuracy, since each begins from the residual as it is, and a
-step takes two thirds of the time.
+(eqs. 35–37). 10⁻⁵ is added to the diagonal, more than the rounding of an eigenvalue of 0 (ten times as much
+if that is not enough, and so on). That costs no accuracy, since each step starts from the true residual, and
+a step takes two thirds of the time.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def nystrom(system: System, sets: Iterator[Places]) -> Iterator[Array]:
 def averaged(solutions: Iterator[Array], alone: int) -> Iterator[Array]:
     """Yield the first ``alone`` solutions, and then the mean of those after them.
 
-    A projection answers its own rows exactly, noise and all, and so makes others worse; the mean of several
-    is better than any of them (as that of several seeds is, eqs. 67 and 68).
+    A projection fits its own rows exactly, including their noise, which increases the error on others; the
+    mean of several is better than any of them (as that of several seeds is, eqs. 67 and 68).
     """
     total, count = np.zeros(0), 0
     for step, W in enumerate(solutions, 1):
@@ -188,6 +188,6 @@ _PROJECTING = "kaczmarz", "kaczmarz-pursuit"
 
 
 def solutions(solver: str, system: System, sets: Iterator[Places], steps: int) -> Iterator[Array]:
-    """Yield what a solver has after each of so many steps; with projections, from the middle on the mean."""
+    """Yield the solution after each step; with projections, from the middle on the mean of solutions."""
     found = SOLVERS[solver](system, itertools.islice(sets, steps))
     return averaged(found, steps // 2) if solver in _PROJECTING else found

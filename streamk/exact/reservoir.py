@@ -107,8 +107,8 @@ class Reservoir:
         if not _alike(rows, whole):
             width = max(rows.keys.shape[1], whole.keys.shape[1])
             if len(whole.keys) < len(whole.values) or whole.keys.shape[1] < width:
-                whole = self._rows = _apart(whole, width)
-            rows = _apart(rows, width)
+                whole = self._rows = _expanded(whole, width)
+            rows = _expanded(rows, width)
             whole.slots[places], whole.keys[places] = rows.slots, rows.keys
         whole.values[places] = rows.values
         self._goal[:, places] = goal[:, chosen]
@@ -169,14 +169,14 @@ def _know_content(tickets, keys, values):
 
 
 def _alike(rows: Rows, whole: Rows) -> bool:
-    """Return whether all rows here and there have the same fields, and say so once."""
+    """Return whether both have one row of fields for all rows, and the same one."""
     once = len(rows.keys) == len(whole.keys) == 1 and rows.keys.shape == whole.keys.shape
     return once and bool((rows.keys == whole.keys).all() and (rows.slots == whole.slots).all())
 
 
-def _apart(rows: Rows, width: int) -> Rows:
+def _expanded(rows: Rows, width: int) -> Rows:
     """Return rows of at least that width, each with slots and keys of its own."""
-    apart = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
+    expanded = empty_rows(len(rows.values), max(width, rows.keys.shape[1]))
     given = slice(rows.keys.shape[1])
-    apart.slots[:, given], apart.keys[:, given], apart.values[:, given] = rows
-    return apart
+    expanded.slots[:, given], expanded.keys[:, given], expanded.values[:, given] = rows
+    return expanded

@@ -1,8 +1,8 @@
-"""The Kaczmarz expert: each event, or block of events, is an equation to project onto.
+"""The Kaczmarz expert: projections onto the equation of each event, or of each block of events.
 
 ``A ← A + φ r/(φᵀφ + ρ_t F/w)`` is the least change of ``A``, in the norm regularised by ``ρ_t = ρ (1 + min(n,
 memory)/256)``, that explains the residual ``r`` of an event of weight ``w`` (Kaczmarz 1937; Andrecut 2016,
-§3.2). ``ρ`` is multiplied by ``F`` so that it is in units of the kernel, whatever the features. With
+§3.2). ``ρ`` is multiplied by ``F`` so that it is in units of the kernel for any number of features. With
 residuals ``R`` (``m × K``) on a row block ``Φ`` (``m × F``) it is, in the primal,
 
     A ← A + Φᵀ (ΦΦᵀ + ρ_t F W⁻¹)⁻¹ R            W = diag(weights)
@@ -56,8 +56,8 @@ class Projection(Expert):
     memory
         Events after which ``ρ_t`` stops growing; None for never.
     gain
-        ``η``: the part of the way that a step goes, ``φᵀφ/η`` instead of ``φᵀφ``; event by event only. An
-        event of weight ``w`` goes ``1 − (1 − η)ʷ`` of the way.
+        ``η``: the part of the residual that a step removes, by ``φᵀφ/η`` instead of ``φᵀφ``; event by event
+        only. An event of weight ``w`` removes the part ``1 − (1 − η)ʷ``.
     """
 
     rule = "projection"

@@ -94,9 +94,9 @@ class DoublyStochasticClassifier(_DoublyStochastic, Classifier):
         Old blocks visited at every step in addition to the new one, in turn, oldest first; a step without a
         new block visits one more. Each visit adds work to a batch; its features are computed in any case.
     batch_size
-        Events of a step. They wait until there are so many, always as many, whether they come one by one
-        or in tables; predictions never wait (:meth:`flush` takes a shorter step at once). With
-        ``precondition`` at least ``2 features``.
+        Events of a step. Events wait until a batch is full, whether they come one by one or in tables;
+        predictions never wait (:meth:`flush` takes a shorter step at once). With ``precondition`` at least
+        ``2 features``.
     average
         Predict with a running average of the coefficients (polynomial decay, η = 3). Twice the size.
 

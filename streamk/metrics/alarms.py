@@ -20,7 +20,7 @@ class Alarms:
     Attributes
     ----------
     events
-        Where there were alarms: events until then.
+        The number of events before each alarm.
 
     Examples
     --------

@@ -3,8 +3,7 @@
 The mean of ``n`` units (:mod:`streamk.metrics.batch_means`) has an interval by a *prewhitened, studentised
 block bootstrap*:
 
-1. BatchMeans are prewhitened (Andrews and Monahan [^1]): ``e_t = d_t − ρ d_{t−1}`` of the deviations ``d``
-from
+1. Units are prewhitened (Andrews and Monahan [^1]): ``e_t = d_t − ρ d_{t−1}`` of the deviations ``d`` from
    the mean, with ``ρ`` Kendall's corrected estimate, from 0 to 0.95. The remainder of a shift over many
    units is nearly independent.
 2. Moving blocks of ``b = n^(1/3)`` consecutive ``e``, wrapped around the end, keep other dependence ([^2]).

@@ -141,7 +141,7 @@ class ClassSums(Sums):
             self._ranks = np.zeros((0, 2, CELLS), np.int64)
 
     def merge(self, other: Self) -> None:
-        """Add the events of other sums, which stay as they are.
+        """Add the events of other sums, which do not change.
 
         Raises
         ------

@@ -91,9 +91,9 @@ class Comparison(NamedTuple):
             mean, low, high = -mean, -high, -low
         metric = METRICS[self.measure]
         scale, unit = metric.scale, metric.unit
-        told, least, most = _numbers(mean * scale, low * scale, high * scale)
+        middle, least, most = _numbers(mean * scale, low * scale, high * scale)
         ends = f"{100 * level:.4g} % interval {least} to {most}"
-        by = f"by {told} {unit}"
+        by = f"by {middle} {unit}"
         if self.bound is None:
             close = f"{first} and {second} are too close to call"
             return f"{close}: {first} is ahead {by} ({ends}, p = {_chance(self.p)})"

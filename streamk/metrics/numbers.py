@@ -1,4 +1,4 @@
-"""The sums that metrics of numbers are made of: they add up over chunks, windows and slices, exactly."""
+"""Sums for metrics of numbers, which add up exactly over chunks, windows and slices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NumberSums(Sums):
     Parameters
     ----------
     level
-        How many targets the intervals promise to hold, 0.9 by default.
+        The nominal coverage of the intervals, 0.9 by default.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class NumberSums(Sums):
         self._sums["pinball"].add(_pinball(targets - upper, 1.0 - tail))
 
     def merge(self, other: Self) -> None:
-        """Add the events of other sums, which stay as they are.
+        """Add the events of other sums, which do not change.
 
         Raises
         ------

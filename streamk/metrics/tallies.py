@@ -14,7 +14,7 @@ from streamk.metrics.metric import METRICS
 
 
 class ClassTally(NamedTuple):
-    """How many events had their class predicted before they were learned.
+    """The number of events, and of those whose class was predicted right before they were learned.
 
     >>> (ClassTally(10, 7) + ClassTally(10, 8)).values()
     {'accuracy': 0.75}

@@ -39,7 +39,7 @@ class Chunk:
 
     @classmethod
     def of(cls, events: Any) -> Self:
-        """Return events as a chunk; a chunk as it is."""
+        """Return events as a chunk; a chunk unchanged."""
         return events if isinstance(events, cls) else cls(events)
 
     @property

@@ -1,4 +1,4 @@
-"""Times of events: what a column of times says, as seconds since 1970."""
+"""Times of events: values of a column of times as seconds since 1970."""
 
 from __future__ import annotations
 
