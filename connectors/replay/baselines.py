@@ -74,7 +74,7 @@ class MajorityClass(ModelAdapter):
         return {label: count / self._count for label, count in self._counts.items()}
 
     def learn(self, x: Event, y: object) -> None:
-        """Note a label."""
+        """Count a label."""
         self._counts[y] += 1
         self._count += 1
 
@@ -118,7 +118,7 @@ class _Inputs:
 class LinearNumbers(ModelAdapter):
     """Linear regression by normalised least mean squares, ``w += μ e x / (1 + |x|²)``, which cannot diverge.
 
-    The target is standardised; what lies beyond five standard deviations counts as this.
+    The target is standardised and clipped to five standard deviations.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ Stream = Iterable[tuple[Json, Any]]
 
 
 def synthetic(events: int = 100_000) -> Stream:
-    """Yield a stream no line can separate: two arms of a spiral, whose turn depends on a category."""
+    """Yield a stream that is not linearly separable: two arms of a spiral, rotated by a category."""
     rng = np.random.default_rng(2026)
     for _ in range(events):
         arm, kind = int(rng.integers(2)), int(rng.integers(3))

@@ -44,7 +44,7 @@ def key_text(value: object) -> str:
 
 
 class KeyedLog(ReplayLog):
-    """A log on disk whose records have keys, which stay as they are written.
+    """A log on disk whose records have keys, which are read verbatim.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ class KeyedLog(ReplayLog):
 
 
 class Label(NamedTuple):
-    """A record of a label log: where it is, when it came, of what event it is, and what it says.
+    """A record of a label log: its place, its time, the key of its event, and its label.
 
-    ``wrong`` says why it cannot be taken, its place included; it is empty if it can be.
+    ``wrong`` is the error of an invalid record, with its place; it is empty if the record is valid.
     """
 
     place: str
@@ -99,10 +99,10 @@ class Label(NamedTuple):
 
 
 def labels_of(path: str, format: EventFormat, time: str | None, task: str | None = None) -> Iterator[Label]:
-    """Yield every record of a label log, with time 0 where no field of times is given.
+    """Yield every record of a label log, with time 0 if no field of times is given.
 
-    Labels are read as the task needs them, and left as they are without one. Where the log cannot be read
-    further, that is the last record.
+    Labels are converted for the task, and unchanged without one. If the log cannot be read further, the last
+    record holds the error.
 
     Parameters
     ----------

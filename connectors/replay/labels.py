@@ -216,7 +216,7 @@ class ByLabels:
                 self._early[found.key] = found
 
     def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
-        """Bring the labels that have come by the time of an event, and ask for it."""
+        """Add the labels that have come by the time of an event, and predict it."""
         fields = dict(x)
         given, now = fields.pop(self.key, None), moment(fields.pop(self.time, None))
         try:

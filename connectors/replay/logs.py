@@ -62,7 +62,7 @@ class Reading(NamedTuple):
                 raise ValueError(f"--{option}: {why}")
 
     def refuse_format(self, why: str, *options: str) -> None:
-        """Refuse options that say how values are read."""
+        """Reject options for the format of values."""
         for option, key in _OF_FORMAT.items():
             if option in options and getattr(self.format, key) != getattr(_PLAIN, key):
                 raise ValueError(f"--{option}: {why}")

@@ -29,14 +29,14 @@ class MicroBatch(NamedTuple):
 
 
 class Refusals:
-    """Records that were refused: counted, the first few kept; the first ends a strict replay."""
+    """Counts rejected records and stores the errors of the first few; the first ends a strict replay."""
 
     def __init__(self, run: Replay, strict: bool) -> None:
         self._run, self.strict = run, strict
         self.ended = False
 
     def __call__(self, sentence: str) -> None:
-        """Refuse a record, with a sentence that names it."""
+        """Reject a record, with an error that names it."""
         if self.strict:
             self._run.error, self.ended = self._run.error or sentence, True
             return
@@ -53,9 +53,9 @@ def pieces(
     refuse: Refusals,
     inferred: InferredLabels | None = None,
 ) -> Iterator[MicroBatch]:
-    """Yield what was not gone through before an interruption, at most ``limit`` records in all.
+    """Yield the records that were not finished before an interruption, at most ``limit`` in total.
 
-    The first label that is not one, of those that were ``inferred`` to be, ends the replay.
+    With an ``inferred`` task of labels, the first target that is no label ends the replay.
     """
     seen, before = 0, run.read
     for batch in batches:

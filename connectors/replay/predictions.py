@@ -137,7 +137,7 @@ class PredictionFile:
 
 
 def _rows(answers: Any, count: int) -> list[object]:
-    """Return the answers as dicts of probabilities or as numbers; None for events before they began."""
+    """Return predictions as dicts of probabilities or as numbers; None for events before the first one."""
     if isinstance(answers, Table):
         rows = [
             {label: p for label, p in zip(answers.labels, row, strict=True) if p}

@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 @dataclass
 class Replay:
-    """One replay, running or over.
+    """One replay, running or finished.
 
     Attributes
     ----------
@@ -51,15 +51,15 @@ class Replay:
     doublings
         Lines at powers of two.
     read
-        Records gone through.
+        The number of finished records.
     refused, examples
-        Records that were decoded and could not be taken; the first few as sentences.
+        The number of records that were decoded and then rejected; the first few errors.
     lines
-        Of events whose targets have not come, by their keys.
+        The lines of events whose targets have not come, by their keys.
     written, share
-        Bytes of predictions in their file, and which part of the log has been gone through.
+        Bytes of predictions in their file, and the finished part of the log.
     interrupted, error
-        Whether Ctrl-C ended the replay, or what did.
+        Whether Ctrl-C ended the replay, or the error that did.
     """
 
     task: str
@@ -77,7 +77,7 @@ class Replay:
 
     @classmethod
     def beginning(cls, task: str, models: Json, scoring: Scoring, late: LabelDelay | None) -> Replay:
-        """Return a replay of nothing yet."""
+        """Return a replay without events."""
         return cls(task, Contest(models, task, scoring.interval, scoring.by, scoring.level), late)
 
     @property

@@ -17,9 +17,9 @@ _MOST_CLASSES = 100  # of whole numbers that were inferred to be labels
 
 
 class Decision(NamedTuple):
-    """A task, and the sentence that says why it was chosen and how to choose the other.
+    """A task, and a sentence with the reason for it and the option for the other one.
 
-    ``whole`` says that labels are whole numbers, so that a fraction later on shows that it was wrong.
+    ``whole`` is whether labels are whole numbers, so that a later fraction shows that the task is wrong.
     """
 
     task: str
@@ -55,7 +55,7 @@ class TaskError(ValueError):
 
 
 class InferredLabels:
-    """Checks labels of a task that was inferred from targets that are whole numbers.
+    """Checks the labels of a task that was inferred from whole numbers.
 
     Parameters
     ----------

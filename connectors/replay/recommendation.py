@@ -1,4 +1,4 @@
-"""One sentence on which contender to use: error, time and memory weighed against one another."""
+"""The recommendation of a contender, in one sentence, by error, time and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores a log with a model that learns nothing."""
+"""Scores of a frozen model on a log."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class LogScorer:
     Attributes
     ----------
     predicted, scored, refused
-        How many records were predicted, how many of these had a target, and how many were refused.
+        The number of predicted records, of those with a target, and of rejected records.
     examples
-        Why the first few were refused.
+        The errors of the first few rejected records.
     header
         Names of the values of a row.
     """
@@ -137,7 +137,7 @@ class LogScorer:
         return found
 
     def refusals(self) -> list[str]:
-        """Return a sentence about refused records, if there are any."""
+        """Return a sentence about rejected records, if there are any."""
         return (
             [f"skipped {self.refused:,} records that the model refuses: {self.examples[0]}"]
             if self.refused

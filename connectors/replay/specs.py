@@ -1,7 +1,7 @@
-"""Contenders as people write them: ``kernel``, ``kaczmarz:memory=0``, ``river.forest.ARFClassifier``, a file.
+"""Specifications of contenders: ``kernel``, ``kaczmarz:memory=0``, ``river.forest.ARFClassifier``, a file.
 
-A colon begins settings, ``key=value`` with commas between them; a value may have commas too. Models of river
-have ``|`` between their steps, each with settings of its own.
+Settings follow a colon as ``key=value`` with commas between them; a value may have commas too. Models of
+river have ``|`` between their steps, each with its own settings.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def settings_of(text: str) -> tuple[str, dict[str, str]]:
 def contender(
     text: str, task: str, delay: int = 0, seed: int = 0, given: Mapping[str, object] | None = None
 ) -> object:
-    """Return the model that a text stands for.
+    """Return the model of a specification.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ def contender(
     task
         ``"classification"`` or ``"regression"``.
     delay, seed
-        Of a model that has such parameters, and no others are given.
+        Values of the model's parameters of these names, if the specification has none.
     given
-        More settings, of a learner of streamk.
+        More settings, for a learner of streamk.
 
     Raises
     ------

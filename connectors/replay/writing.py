@@ -27,19 +27,19 @@ _LIBRARIES = ("streamk", "river", "numpy", "numba")
 def write(directory: Path, run: Replay, log: Log, command: Sequence[str], given: Json) -> None:
     """Write ``results.json``, ``curve.parquet`` (or ``.csv``), ``measured.json`` and ``index.html``.
 
-    The first two say what was found; of the same events and settings they are always the same, to the byte.
-    ``measured.json`` has what differs from run to run: time, and memory.
+    The first two hold the results; the same events and settings give the same bytes. ``measured.json`` holds
+    the measurements that differ between runs: times, and memory.
 
     Parameters
     ----------
     directory
-        Made if it is not there.
+        Created if it is missing.
     run, log
-        The replay, and what it read.
+        The replay, and its log.
     command
         The words of the command.
     given
-        More to say: ``seed``, and what else there is.
+        More values of the results, such as ``seed``.
 
     Raises
     ------

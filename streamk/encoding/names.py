@@ -28,7 +28,7 @@ from streamk.encoding.transforms import Transform
 MOST_NAMES = MOST_SLOTS
 _MOST_KEYS = 65_536
 _LONGEST = 256  # characters of a category whose key is cached
-MOST_CHANGED = 20  # fields whose change of kind is noted
+MOST_CHANGED = 20  # fields whose change of kind is recorded
 IN_A_STRING = "Put a free-form field into a string"
 
 

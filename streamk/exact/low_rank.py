@@ -20,7 +20,7 @@ from streamk.learners.regressor import Regressor
 from streamk.parameters import check_exact
 from streamk.threads import on_threads, one_blas_thread
 
-_COLUMNS = 0  # the stream of the sample of columns; those after it say whose turn it is
+_COLUMNS = 0  # the random stream of the sample of columns; later ones choose the weights to change
 _LEAST = 1e-5  # of what keeps all weights at 0: with less, the equations cannot be solved in numbers
 
 

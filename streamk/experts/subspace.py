@@ -40,7 +40,7 @@ from streamk.losses import residuals
 FIRST, SECOND, GROWTH = 200.0, 500.0, 1.5  # events at which the subspace is refreshed
 _WINDOW = 1000.0  # events that a refresh looks at
 _TILE = 512  # features worked on at once: they stay in the first cache
-_BEGUN, _DUE, _SEEN = 0, 1, 2  # whether there is a subspace; the next refresh; events looked at for it
+_BEGUN, _DUE, _SEEN = 0, 1, 2  # whether there is a subspace; the next refresh; events processed for it
 _LEAST = 1e-6  # of the length of a direction, that makes it one
 _MOST = 1e100
 _LEAST_VARIANCE = float(np.nextafter(0.0, 1.0))

@@ -54,7 +54,7 @@ class _Kernel(StreamingLearner):
     bandwidth = None
     scales = COARSE  # of the first section
     directions, average, scale_inputs = "keyed", False, True
-    _looked = 0  # events after which tails were looked at last
+    _looked = 0  # events at the last check of tails
 
     def __post_init__(self) -> None:
         self._make_plain()

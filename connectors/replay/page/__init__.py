@@ -1,4 +1,4 @@
-"""The page that a replay writes: one file that needs nothing else, for a person to read or mail."""
+"""The page that a replay writes: one HTML file without other files."""
 
 from connectors.replay.page.build import Curve, page
 

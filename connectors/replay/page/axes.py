@@ -99,7 +99,7 @@ def grid(down: list[tuple[float, str]], across: list[tuple[float, str]], top: fl
 def numbers(
     low: float, high: float, place: Callable[[float], float], wanted: int = 5
 ) -> list[tuple[float, str]]:
-    """Return round numbers of a range, each with the place where it stands."""
+    """Return round numbers of a range, each with its place on the axis."""
     return [(place(value), compact(value)) for value in ticks(low, high, wanted)]
 
 

@@ -28,16 +28,16 @@ def page(results: Json, curves: Mapping[str, Curve], measured: Json) -> str:
     Parameters
     ----------
     results : mapping
-        What came out: ``task``, ``contenders`` with their metrics, and whatever else is known, such as
-        ``verdict``, ``comparisons``, ``left_out``, ``log``, ``command``, ``versions`` and ``seed``. What is
-        missing is not shown. ``confusion[i][j]`` of a contender's ``classes`` counts events of label ``i``
-        that were predicted as ``j``.
+        The results: ``task``, ``contenders`` with their metrics, and optionally ``verdict``,
+        ``comparisons``, ``left_out``, ``log``, ``command``, ``versions``, ``seed`` and others. Missing ones
+        are not shown. ``confusion[i][j]`` of a contender's ``classes`` counts events of label ``i`` that were
+        predicted as ``j``.
     curves : mapping
         For contenders by name, their metrics over windows of events.
     measured : mapping
         For contenders by name: ``seconds``, ``events_per_second``, ``bytes`` and ``latency_us``, sorted
-        microseconds to ``predict``, to ``learn``, and of both (``predict_learn``). They differ from run to
-        run, which is why they are not in the results.
+        microseconds to ``predict``, to ``learn``, and of both (``predict_learn``). They differ between runs,
+        so they are not part of the results.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def _heading(title: str, task: str, results: Mapping[str, object], contenders: R
 
 
 def _plain_verdict(task: str, contenders: Rows) -> str:
-    """Return what one contender alone reached; of several only those who compared them can say."""
+    """Return the headline metric of a single contender as a sentence; empty for several or a failed one."""
     if len(contenders) != 1 or contenders[0].get("failed"):
         return ""
     reached = (contenders[0].get("metrics") or {}).get(headline(task))

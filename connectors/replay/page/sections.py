@@ -164,7 +164,7 @@ def costs_section(contenders: Rows, measured: Json) -> str:
 
 
 def summary_section(contenders: Rows) -> str:
-    """Return what learners say of themselves: the weights of their experts and the relevance of inputs."""
+    """Return the summaries of learners: the weights of their experts and the relevance of inputs."""
     parts = []
     for place, contender in enumerate(contenders):
         summary = contender.get("summary") or {}

@@ -1,4 +1,4 @@
-"""The tables of the page, each with its caption, its headers' scopes, and a place of its own to scroll in."""
+"""The tables of the page, each with a caption, scopes of its headers, and its own scroll area."""
 
 from __future__ import annotations
 

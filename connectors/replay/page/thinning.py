@@ -1,4 +1,4 @@
-"""Curves of many windows as few points: what a screen can show, and how far the windows reached."""
+"""Curves of many windows as few points, as many as a screen can show, with the range of the windows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROPORTION = 50  # of a curve to the lowest one: beyond, it is not what the pic
 
 
 class Thinned(NamedTuple):
-    """A line of few points; ``low`` and ``high`` are the extremes of the windows that one stands for."""
+    """A line of few points; ``low`` and ``high`` are the extremes of the windows behind each point."""
 
     x: Array
     y: Array
@@ -26,10 +26,10 @@ class Thinned(NamedTuple):
 
 
 def thin(x: Array, y: Array, most: int = MOST) -> Thinned:
-    """Return the means of neighbouring windows, with the lowest and the highest of them.
+    """Return the means of groups of successive windows, with the lowest and the highest of each group.
 
-    A curve that is short enough is returned as it is. What is unknown stays a gap only if all of its
-    neighbourhood is unknown.
+    A curve that is short enough is returned unchanged. A group is a gap only if all of its windows are
+    unknown.
     """
     y = np.where(np.isfinite(y), y, np.nan)
     if len(x) <= most:

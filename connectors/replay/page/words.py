@@ -132,7 +132,7 @@ def duration(microseconds: object) -> str:
 
 
 def marked(values: Iterable[float], texts: list[str], direction: int) -> set[int]:
-    """Return where the best values stand: all that read the same; none if there is nothing to choose from."""
+    """Return the indices of the best values: all with the same text; none if there are no two values."""
     known = [(direction * value, k) for k, value in enumerate(values) if math.isfinite(value)]
     if not direction or len(known) < 2:
         return set()
