@@ -2,9 +2,9 @@
 
 The interval of a prediction ``f`` at level ``l`` is ``f − σ q⁻ … f + σ q⁺``, with ``σ = σ(f) s(x)``. ``σ(f)``
 is the size of errors at predictions like this one: running means of the absolute error divided by ``s(x)``,
-at knots along the standardised predictions, interpolated linearly. ``s(x)`` is the ratio of error sizes at
-inputs like these to that. The offsets ``q`` of a tail of probability ``p = (1 − l)/2`` follow the
-errors ``e = ±(y − f)/σ``, each side separately::
+at knots along the standardised predictions, interpolated linearly. ``s(x)`` is the factor by which errors are
+larger at inputs like these. The offsets ``q`` of a tail of probability ``p = (1 − l)/2`` follow the errors
+``e = ±(y − f)/σ``, each side separately::
 
     q ← q + η ([e > q] − p)
 

@@ -44,7 +44,7 @@ class SeenValues:
         self.state: Integers = np.zeros(2, dtype=np.int64)
 
     def merge_from(self, others: list[SeenValues]) -> None:
-        """Become the union of several records; the count is the sum of their counts."""
+        """Become the union of several records, of their current filters and of their others."""
         for other in others:
             current = int(other.state[_CURRENT])
             self.bits[0] |= other.bits[current]
