@@ -143,7 +143,7 @@ class Halving:
             if advantage is None:
                 continue
             if found.p < SURE / len(rest):
-                reason = "significantly worse"
+                reason = "clearly worse"
             elif place >= half > 1 and advantage.mean > 0.0:
                 reason = "in the worse half"
             else:
