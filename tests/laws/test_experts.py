@@ -76,6 +76,18 @@ def in_groups(names):
     return sorted(names, key=lambda name: name.split(",")[0])
 
 
+def test_columns_move_with_their_coefficients():
+    rng = np.random.default_rng(0)
+    expert = Projection(CLASS, True, 0.3, None)
+    expert.grow(3, 64, 64)
+    expert.coefficients[:] = before = rng.normal(size=expert.coefficients.shape).astype(np.float32)
+    places = rng.permutation(64)
+    forgotten = places == 5
+    expert.rearrange(np.where(forgotten, -1, places))
+    assert (expert.coefficients[:, :, places[~forgotten]] == before[:, :, ~forgotten]).all()
+    assert not expert.coefficients[:, :, 5].any()
+
+
 @pytest.mark.parametrize("growing", [False, True])
 @pytest.mark.parametrize("classifies", [True, False])
 @pytest.mark.parametrize("together", [1, 128])

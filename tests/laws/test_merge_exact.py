@@ -166,3 +166,14 @@ def test_what_cannot_be_merged_is_refused(make_exact, change, message):
 def clone_learned(model, **changes):
     xs, ys = pairs_of(80, 1, hasattr(model, "labels"))
     return waiting_for_none(model.clone(changes), xs, ys)
+
+
+def test_the_expansion_is_that_of_the_model_that_solved_the_most(make_exact):
+    reservoir_only(make_exact)
+    parts = [make_exact(rows=500) for _ in range(2)]
+    for part, count in zip(parts, (60, 200), strict=True):
+        waiting_for_none(part, *pairs_of(count, count, make_exact.classifies))
+        part.solve()
+    for merged in (streamk.merge(parts), streamk.merge(parts[::-1])):
+        assert merged._solved == parts[1]._solved
+        assert merged.feature_count == parts[1].feature_count

@@ -144,3 +144,15 @@ def test_an_impossible_count_is_refused():
     for bad in (0, -1):
         with pytest.raises(ValueError, match="impossible"):
             type(learner)._from_parts(header, arrays | {"stale.unlabelled": np.array([bad])})
+
+
+@pytest.mark.parametrize("cls", KERNEL)
+def test_copies_of_a_block_that_restarts_are_not_used(cls):
+    """A block restarts after 2,000 events; coefficients are copied after 1,024 and 2,048."""
+    learner = learned(cls, 1990)
+    assert learner._stale.since == 1024.0
+    z, y = drifting(70, seed=3)
+    for k, (x, target) in enumerate(zip(rows_of(z), targets_of(cls, y), strict=True), 1991):
+        learner.learn_one(x, target)
+        if k > 2000:
+            assert learner._stale.since == (2048.0 if k >= 2048 else -1.0)

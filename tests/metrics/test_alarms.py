@@ -1,7 +1,7 @@
 """Alarms come where losses rise, and chunks do not show."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from river.drift import ADWIN
 
@@ -15,6 +15,7 @@ def stream(seed=1, low=0.1, high=0.4, n=6000):
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 6000), max_size=8))
+@example(list(range(7, 6000, 7)))
 def test_chunks_do_not_show(cuts):
     losses, whole, parts = stream(), Alarms(True), Alarms(True)
     whole.add(losses)

@@ -37,6 +37,23 @@ def test_tallies_of_training_are_the_sums_of_replay():
     assert ClassTally.of("aab", "abb").values() == {"accuracy": round(2 / 3, 6)}
 
 
+def test_a_better_prediction_has_a_better_value():
+    rng, values = np.random.default_rng(4), []
+    classes, targets = rng.integers(0, 2, 400), rng.normal(size=400)
+    for right in (0.9, 0.6):  # probability of the true class, and the share of the target that is predicted
+        shown = np.where(rng.random(400) < right, classes, 1 - classes)
+        of_classes, of_numbers = ClassSums(), NumberSums()
+        of_classes.add(classes, np.where(np.eye(2)[shown] > 0, right, 1.0 - right), np.zeros(400, dtype=int))
+        ends = right * targets - (1.0 - right), right * targets + (1.0 - right)
+        of_numbers.add(targets, right * targets, *ends)
+        values.append(of_classes.values() | of_numbers.values())
+    for name, metric in METRICS.items():
+        better, worse = (found[name] for found in values)
+        if name == "calibration_error":  # both are calibrated
+            better, worse = 0.0, 1.0
+        assert metric.better == 0 or metric.better * (better - worse) > 0.0, name
+
+
 def test_a_metric_is_added_in_one_place(monkeypatch):
     """Values, columns of curves, titles and directions follow from its entry."""
     from connectors.replay.page.words import better, metric_name, metric_order
