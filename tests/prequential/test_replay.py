@@ -375,3 +375,10 @@ def test_what_results_show():
 def test_wrong_things(events, contenders, options, sentence):
     with pytest.raises(ValueError, match=sentence):
         replay(events, contenders, **options)
+
+
+def test_the_latest_event_is_the_last_of_a_batch():
+    contest, alone = Contest({"it": kaczmarz()}, "classification"), kaczmarz()
+    xs, ys = map(list, zip(*EVENTS[:300], strict=True))
+    contest.take(xs, ys)
+    assert contest.latest == (ys[-1], list(alone.predict_learn_many(xs, ys))[-1])
