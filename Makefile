@@ -25,7 +25,7 @@ demo: setup
 	$(BIN)/streamk demo
 
 test: setup
-	$(BIN)/python -m pytest -n 5 --dist loadgroup --durations=10
+	$(BIN)/python -m pytest -n 4 --dist loadgroup --durations=10
 
 long: setup
 	$(BIN)/python -m pytest -m long tests

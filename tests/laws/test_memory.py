@@ -30,7 +30,7 @@ def peak():
     ("name", "events"),
     [
         (FOLLOWED[0], 1_000_000),
-        *((name, 50_000) for name in FOLLOWED[1:]),
+        *((name, 100_000) for name in FOLLOWED[1:]),
         *(pytest.param(name, 1_000_000, marks=pytest.mark.long) for name in FOLLOWED[1:]),
     ],
 )
