@@ -1,0 +1,432 @@
+"""scikit-learn estimators of the default learners, for tables (``pip install 'streamk[sklearn]'``).
+
+``fit`` makes passes over the rows, each in another random order, and predictions come from the frozen model
+(:meth:`streamk.KernelClassifier.frozen`): rows of a table have no order, so no label predicts the next.
+Equal rows with equal targets are joined into one with the sum of their weights, and a seeded hash of what
+rows hold decides their order. So the model depends on the set of rows and not on their order, a weight of 2
+is the row twice, and rows of weight 0 do not count.
+
+``partial_fit`` learns rows once, in their order, as a stream.
+
+A data frame may hold numbers, booleans, strings, dates and missing values; an array holds numbers and NaN.
+"""
+
+# mypy: disable-error-code="misc"
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple, Self
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from narwhals.stable.v2.typing import IntoDataFrame
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+import streamk
+from streamk.arrays import AnyArray, Array, Json, Places
+
+__all__ = ["KernelClassifier", "KernelRegressor"]
+
+Hashes = NDArray[np.uint64]
+_EVENTS, _MOST = 100_000, 16  # that passes may learn together, and how many passes there may be
+_HELD_OUT = 5  # one row in so many, to choose the number of passes
+_LEAST = 1e-3  # probability of a label that is scored
+_SEEDS = 2**31
+
+
+class _Table(NamedTuple):
+    """Rows as learners take them: a data frame, or an array with names."""
+
+    rows: AnyArray | nw.DataFrame[IntoDataFrame]
+    names: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def native(self) -> object:
+        """The rows as their library has them."""
+        return self.rows if isinstance(self.rows, np.ndarray) else self.rows.to_native()
+
+    def select(self, places: Places) -> _Table:
+        """Return some rows in this order."""
+        rows = self.rows[places] if isinstance(self.rows, np.ndarray) else self.rows[places.tolist()]
+        return _Table(rows, self.names)
+
+    def hashes(self, targets: AnyArray) -> Hashes:
+        """Return a hash of each row and its target."""
+        if isinstance(self.rows, np.ndarray):
+            columns = list(self.rows.T)
+        else:
+            columns = [self.rows.get_column(name).to_numpy() for name in sorted(self.rows.columns)]
+        found: Hashes = np.zeros(len(targets), dtype=np.uint64)
+        for column in (targets, *columns):
+            found = _mix(found ^ _bits(column))
+        return found
+
+
+def _bits(column: AnyArray) -> Hashes:
+    """Return 64 bits of each value; equal values have equal bits, and so have all NaN."""
+    if column.dtype.kind in "biuf":
+        numbers = column.astype(np.float64) + 0.0  # −0 is 0
+        numbers[np.isnan(numbers)] = np.nan
+        return numbers.view(np.uint64)
+    values = column.astype(str)
+    distinct, places = np.unique(values, return_inverse=True)
+    digests = [blake2b(value.encode(), digest_size=8).digest() for value in distinct.tolist()]
+    return np.frombuffer(b"".join(digests), dtype=np.uint64)[places]
+
+
+def _mix(words: Hashes) -> Hashes:
+    """Return the finaliser of SplitMix64 of each word (Steele et al. 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+class _Sample(NamedTuple):
+    """Rows with their targets, weights and hashes."""
+
+    table: _Table
+    targets: AnyArray
+    weights: Array
+    hashes: Hashes
+
+    def select(self, places: Places) -> _Sample:
+        """Return some rows in this order."""
+        return _Sample(
+            self.table.select(places), self.targets[places], self.weights[places], self.hashes[places]
+        )
+
+    def joined(self) -> _Sample:
+        """Return each set of equal rows as one of their whole weight, without rows of weight 0."""
+        weighted = np.flatnonzero(self.weights)
+        _, first, group = np.unique(self.hashes[weighted], return_index=True, return_inverse=True)
+        return self.select(weighted[first])._replace(
+            weights=np.bincount(group, self.weights[weighted]).astype(np.float64)
+        )
+
+    def shuffled(self, seed: int) -> _Sample:
+        """Return the rows in an order that depends on their hashes and a seed alone."""
+        return self.select(np.argsort(_mix(self.hashes + np.uint64(seed)), kind="stable"))
+
+    def teach(self, learner: _Learner) -> None:
+        """Let a learner learn the rows in their order."""
+        learner.learn_many(self.table.native, self.targets.tolist(), self.weights, self.table.names)
+
+
+_Learner = streamk.KernelClassifier | streamk.KernelRegressor
+
+
+class _Kernel(BaseEstimator):
+    """Parameters, checks and passes; the estimators add what their targets are."""
+
+    learner_: _Learner
+    _learner_class: type[_Learner]
+    _model: _Learner
+
+    def __init__(
+        self,
+        features: int = 1536,
+        relevance: bool = True,
+        passes: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.features = features
+        self.relevance = relevance
+        self.passes = passes
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the estimator by passes over the rows, each in a random order.
+
+        Parameters
+        ----------
+        X
+            Rows, ``(n, n_features)``: a data frame, or an array of numbers.
+        y
+            Targets, ``(n,)``.
+        sample_weight
+            Weights of the rows, ``(n,)``: at least 0, not all 0; 1 by default.
+
+        Raises
+        ------
+        ValueError
+            If values, shapes, weights or parameters cannot be used.
+        """
+        table, y = self._check(X, y, reset=True)
+        targets = self._set_targets(y)
+        weights = self._check_weights(sample_weight, table)
+        if not weights.any():
+            raise ValueError("all sample weights are zero; at least one row must count")
+        sample = _Sample(table, targets, weights, table.hashes(targets)).joined()
+        seed = self._draw_seed()
+        self.n_passes_, learner = self._count_passes(sample, seed), self._new_learner(seed)
+        for number in range(self.n_passes_):
+            sample.shuffled(seed + _SEEDS * number).teach(learner)
+        self._set_learner(learner)
+        return self
+
+    def _partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, weight: object) -> Self:
+        first = not hasattr(self, "learner_")
+        table, y = self._check(X, y, reset=first)
+        targets = self._set_targets(y, classes) if first or classes is not None else self._encode(y)
+        weights = self._check_weights(weight, table)
+        learner = self._new_learner(self._draw_seed()) if first else self.learner_
+        _Sample(table, targets, weights, np.zeros(0, dtype=np.uint64)).teach(learner)
+        self._set_learner(learner)
+        return self
+
+    def _set_learner(self, learner: _Learner) -> None:
+        self.learner_, self._model = learner, learner.frozen()
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(_SEEDS))
+
+    def _new_learner(self, seed: int) -> _Learner:
+        return self._learner_class(
+            features=self.features, relevance=self.relevance, label_memory=False, seed=seed
+        )
+
+    def _count_passes(self, sample: _Sample, seed: int) -> int:
+        """Return after how many passes over four rows of five a learner errs least on the fifth.
+
+        1, 2, 4, … passes are tried until the error rises.
+        """
+        if self.passes is not None:
+            if self.passes < 1:
+                raise ValueError(f"passes={self.passes!r}: passes must be at least 1, or None")
+            return self.passes
+        rows = len(sample.targets)
+        most, order = min(_MOST, _EVENTS // rows), sample.shuffled(seed)
+        training, test = (
+            order.select(part) for part in np.split(np.arange(rows), [rows - rows // _HELD_OUT])
+        )
+        learner, best, least, tried = self._new_learner(seed), 1, np.inf, 1
+        for number in range(most if most > 1 and len(test.targets) else 0):
+            training.shuffled(seed + _SEEDS * number).teach(learner)
+            if number + 1 == tried:
+                error = self._error(learner.frozen(), test)
+                if error >= least:
+                    break
+                best, least, tried = tried, error, 2 * tried
+        return best
+
+    def _check(
+        self, X: ArrayLike, y: ArrayLike | str = "no_validation", reset: bool = False
+    ) -> tuple[_Table, AnyArray]:
+        """Return rows and targets that have been checked; without ``y``, no targets."""
+        given = not isinstance(y, str)
+        if nw.dependencies.is_into_dataframe(X):
+            validate_data(self, X, y, reset=reset, skip_check_array=True)
+            frame = nw.from_native(X, eager_only=True)
+            if not hasattr(self, "feature_names_in_"):  # names that are no strings: columns go by position
+                frame = nw.from_native(X.set_axis([f"x{k}" for k in range(frame.shape[1])], axis=1))
+            table = _Table(frame, None)
+            if not len(table):
+                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        else:
+            if y is None:
+                validate_data(self, X, y)  # says that y is required
+            rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+            names = getattr(self, "feature_names_in_", None)
+            table = _Table(rows, [f"x{k}" for k in range(rows.shape[1])] if names is None else list(names))
+        targets = np.zeros(0)
+        if given:
+            targets = column_or_1d(y, warn=True)
+            assert_all_finite(targets, input_name="y")
+            check_consistent_length(X, targets)
+        return table, targets
+
+    def _check_weights(self, weights: object, table: _Table) -> Array:
+        checked: Array = _check_sample_weight(
+            weights, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True
+        )
+        return checked
+
+    def __getstate__(self) -> Json:
+        """Return the state with the learner as a model file: joblib maps arrays of a state read-only."""
+        state: Json = dict(super().__getstate__())
+        if "learner_" in state:
+            state["learner_"] = self.learner_.to_bytes()
+            del state["_model"]
+        return state
+
+    def __setstate__(self, state: Json) -> None:
+        super().__setstate__(state)
+        if "learner_" in state:
+            learner = streamk.loads(state["learner_"])
+            assert isinstance(learner, self._learner_class)
+            self._set_learner(learner)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "learner_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+class KernelClassifier(ClassifierMixin, _Kernel):
+    """:class:`streamk.KernelClassifier` as an estimator of scikit-learn.
+
+    Parameters
+    ----------
+    features, relevance
+        As for :class:`streamk.KernelClassifier`.
+    passes
+        Over the rows; by default the number in 1, 2, 4, 8, 16 after which a learner of four rows of five errs
+        least on the fifth; 1 from 50,000 rows on.
+    random_state
+        The seed of features and orders.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels, sorted.
+    learner_ : streamk.KernelClassifier
+        The learner; its labels are places in ``classes_``.
+    n_passes_ : int
+        Passes that ``fit`` made.
+    n_features_in_, feature_names_in_
+        Columns of the rows that were fitted.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from streamk.sklearn import KernelClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bool(cross_val_score(KernelClassifier(random_state=0), X, y).mean() > 0.93)
+    True
+    """
+
+    learner_: streamk.KernelClassifier
+    _model: streamk.KernelClassifier
+    _learner_class = streamk.KernelClassifier
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn rows once, in their order.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        classes
+            All labels that will come, at the first call; those of ``y`` by default.
+
+        Raises
+        ------
+        ValueError
+            If rows cannot be used, or a label is not in ``classes_``.
+        """
+        return self._partial_fit(X, y, classes, sample_weight)
+
+    def predict(self, X: ArrayLike) -> AnyArray:
+        """Return the most probable label of every row, ``(n,)``."""
+        probabilities = self.predict_proba(X)
+        labels: AnyArray = self.classes_[probabilities.argmax(axis=1)]
+        return labels
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return probabilities, ``(n, n_classes)``, in the order of ``classes_``."""
+        check_is_fitted(self)
+        return self._probabilities(self._model, self._check(X)[0])
+
+    def _probabilities(self, model: streamk.KernelClassifier, table: _Table) -> Array:
+        found = model.predict_proba_many(table.native, table.names)
+        out = np.zeros((len(table), len(self.classes_)))
+        out[:, np.array(model.labels, dtype=np.intp)] = (
+            found if isinstance(found, np.ndarray) else nw.from_native(found).to_numpy()
+        )
+        return out
+
+    def _error(self, model: streamk.KernelClassifier, test: _Sample) -> float:
+        """Return the mean log loss."""
+        given = self._probabilities(model, test.table)[np.arange(len(test.targets)), test.targets]
+        return float(np.average(-np.log(np.maximum(given, _LEAST)), weights=test.weights))
+
+    def _set_targets(self, y: AnyArray, classes: ArrayLike | None = None) -> AnyArray:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y if classes is None else np.asarray(classes))
+        return self._encode(y)
+
+    def _encode(self, y: AnyArray) -> AnyArray:
+        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if (unknown := self.classes_[codes] != y).any():
+            raise ValueError(
+                f"y has the label {y[unknown][:1].tolist()[0]!r}, which is not in classes; name all at first"
+            )
+        return codes
+
+
+class KernelRegressor(RegressorMixin, _Kernel):
+    """:class:`streamk.KernelRegressor` as an estimator of scikit-learn.
+
+    Parameters
+    ----------
+    features, relevance
+        As for :class:`streamk.KernelRegressor`.
+    passes, random_state
+        As for :class:`KernelClassifier`.
+
+    Attributes
+    ----------
+    learner_ : streamk.KernelRegressor
+        The learner.
+    n_passes_, n_features_in_, feature_names_in_
+        As for :class:`KernelClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streamk.sklearn import KernelRegressor
+    >>> X = np.random.default_rng(0).uniform(-3, 3, size=(500, 1))
+    >>> model = KernelRegressor(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(model.score(X, np.sin(X[:, 0])) > 0.99)
+    True
+    """
+
+    learner_: streamk.KernelRegressor
+    _model: streamk.KernelRegressor
+    _learner_class = streamk.KernelRegressor
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn rows once, in their order; parameters and errors as of :meth:`fit`."""
+        return self._partial_fit(X, y, None, sample_weight)
+
+    def predict(self, X: ArrayLike) -> Array:
+        """Return the prediction of every row, ``(n,)``."""
+        check_is_fitted(self)
+        return self._predictions(self._model, self._check(X)[0])
+
+    def _predictions(self, model: streamk.KernelRegressor, table: _Table) -> Array:
+        return np.asarray(model.predict_many(table.native, table.names), dtype=np.float64)
+
+    def _error(self, model: streamk.KernelRegressor, test: _Sample) -> float:
+        """Return the mean squared error."""
+        errors = self._predictions(model, test.table) - test.targets
+        return float(np.average(errors**2, weights=test.weights))
+
+    def _set_targets(self, y: AnyArray, classes: ArrayLike | None = None) -> AnyArray:
+        return self._encode(y)
+
+    def _encode(self, y: AnyArray) -> Array:
+        return np.asarray(y, dtype=np.float64)

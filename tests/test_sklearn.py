@@ -1,0 +1,118 @@
+"""The estimators are those of scikit-learn: its own checks, and what its users put around them."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import streamk
+from streamk.sklearn import KernelClassifier, KernelRegressor
+
+SMALL = {"features": 768, "random_state": 0}
+RNG = np.random.default_rng(0)
+ROWS = RNG.normal(size=(300, 3))
+CLASSES = np.where(ROWS[:, 0] * ROWS[:, 1] > 0.0, "yes", "no")
+NUMBERS = np.sin(2.0 * ROWS[:, 0]) + ROWS[:, 1]
+
+
+@parametrize_with_checks([KernelClassifier(**SMALL), KernelRegressor(**SMALL)])
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def table():
+    frame = pd.DataFrame(ROWS, columns=["a", "b", "c"])
+    frame["colour"] = RNG.choice(["red", "green"], len(frame))
+    frame.loc[::7, "c"] = None
+    return frame
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_the_order_of_rows_does_not_matter(cls, y):
+    order = np.random.default_rng(5).permutation(len(y))
+    one = cls(**SMALL).fit(ROWS, y)
+    two = cls(**SMALL).fit(ROWS[order], y[order])
+    assert one.learner_.to_bytes() == two.learner_.to_bytes()
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_frames_hold_strings_and_missing_values(cls, y):
+    frame = table()
+    one = cls(**SMALL).fit(frame, y)
+    assert list(one.feature_names_in_) == ["a", "b", "c", "colour"]
+    two = cls(**SMALL).fit(pl.from_pandas(frame), y)
+    assert one.learner_.to_bytes() == two.learner_.to_bytes()
+    assert (one.predict(frame) == two.predict(pl.from_pandas(frame))).all()
+    assert one.score(frame, y) > 0.8
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_partial_fit_is_the_stream(cls, y):
+    estimator = cls(**SMALL)
+    for part in np.split(np.arange(300), 3):
+        estimator.partial_fit(ROWS[part], y[part])
+    learner = estimator.learner_.clone()
+    targets = np.searchsorted(estimator.classes_, y) if cls is KernelClassifier else y
+    learner.learn_many(ROWS, targets.tolist(), names=["x0", "x1", "x2"])
+    assert learner.to_bytes() == estimator.learner_.to_bytes()
+    found = learner.frozen().predict_many(ROWS, names=["x0", "x1", "x2"])
+    if cls is KernelClassifier:
+        found = estimator.classes_[found.astype(int)]
+    assert (estimator.predict(ROWS) == found).all()
+
+
+def test_labels_that_come_later_are_named_at_first():
+    estimator = KernelClassifier(**SMALL).partial_fit(ROWS[:5], ["a"] * 5, classes=["a", "b"])
+    assert estimator.predict_proba(ROWS[:2]).tolist() == [[1.0, 0.0]] * 2
+    estimator.partial_fit(ROWS[5:9], ["b"] * 4)
+    with pytest.raises(ValueError, match="y has the label 'c', which is not in classes"):
+        estimator.partial_fit(ROWS[:1], ["c"])
+
+
+def test_passes():
+    """Many where the target follows from the inputs, one where it is noise for the most part."""
+    assert KernelRegressor(passes=3, **SMALL).fit(ROWS, NUMBERS).n_passes_ == 3
+    assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS).n_passes_ >= 4
+    assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS + 5.0 * RNG.normal(size=300)).n_passes_ == 1
+    with pytest.raises(ValueError, match="passes=0: passes must be at least 1"):
+        KernelRegressor(passes=0).fit(ROWS, NUMBERS)
+
+
+def test_pipelines_searches_and_copies():
+    X, y = load_iris(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), KernelClassifier(**SMALL)),
+        {"kernelclassifier__passes": [1, 10]},
+        cv=3,
+    ).fit(X, y)
+    assert search.best_score_ > 0.9
+    best = search.best_estimator_
+    assert (pickle.loads(pickle.dumps(best)).predict(X) == best.predict(X)).all()
+    assert clone(best[-1]).get_params() == best[-1].get_params()
+    assert not hasattr(clone(best[-1]), "learner_")
+
+
+def test_it_is_better_than_a_linear_model_where_that_is_wrong():
+    linear = cross_val_score(LogisticRegression(), ROWS, CLASSES).mean()
+    assert cross_val_score(KernelClassifier(**SMALL), ROWS, CLASSES).mean() > linear + 0.2
+    X, y = load_diabetes(return_X_y=True)
+    assert (
+        cross_val_score(KernelRegressor(**SMALL), X, y).mean() > cross_val_score(Ridge(), X, y).mean() - 0.1
+    )
+
+
+def test_the_learner_is_one_of_streamk(tmp_path):
+    estimator = KernelClassifier(**SMALL).fit(ROWS, CLASSES)
+    estimator.learner_.save(tmp_path / "model.streamk")
+    loaded = streamk.load(tmp_path / "model.streamk")
+    codes = loaded.frozen().predict_many(ROWS, names=["x0", "x1", "x2"]).astype(int)
+    assert (estimator.classes_[codes] == estimator.predict(ROWS)).all()
