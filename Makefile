@@ -11,7 +11,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba/$(shell cat $(SOURCES) | $(PYTHON) -c
 # An environment that forbids bytecode makes every start of Python compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test long fmt lint type bench check clean
+.PHONY: setup demo test long fmt lint type bench docs check clean
 
 setup: $(VENV)/.ready
 
@@ -44,7 +44,12 @@ lint: setup
 type: setup
 	$(BIN)/mypy
 
+docs: setup
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[docs,plots,sklearn,test]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build --fail-on-warning --keep-going -q docs site
+	@echo "the site: site/index.html"
+
 check: lint type test
 
 clean:
-	rm -rf $(VENV) .numba demo-output
+	rm -rf $(VENV) .numba demo-output site docs/api jupyter_execute

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+import streamk
+
 ROOT = Path(__file__).parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:\w+/)+(?:\w+\.\w+)?|\w+\.py)`|python ([\w/]+\.py)")
 PACKAGES = "", "streamk", "connectors", "streamk/features", "docs"
-WRITTEN = "papers-output/", "page/index.html", "page/results.json"  # by the commands of a page
+WRITTEN = "site/", "papers-output/", "page/index.html", "page/results.json"  # by the commands of a page
 
 
 def anchors_of(page):
@@ -34,3 +36,16 @@ def test_files_that_a_page_names_exist(page):
         name = "".join(names)
         if name not in WRITTEN and not name.startswith("../"):
             assert any((ROOT / package / name).exists() for package in PACKAGES), f"{page.name}: {name}"
+
+
+def test_the_reference_has_every_public_name():
+    page = (ROOT / "docs/api.md").read_text()
+    names = {line.strip().rpartition(".")[2] for line in page.splitlines() if line.startswith("   ")}
+    assert set(streamk.__all__) <= names
+    assert {"replay", "Results", "Contest", "KernelTwoSample", "learn"} <= names
+
+
+def test_every_page_is_in_the_site():
+    pages = {str(path.relative_to(ROOT / "docs").with_suffix("")) for path in (ROOT / "docs").glob("**/*.md")}
+    listed = set(re.findall(r"^[\w/-]+$", (ROOT / "docs/index.md").read_text(), re.MULTILINE))
+    assert pages - {"index", "decisions"} == listed

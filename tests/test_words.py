@@ -97,7 +97,7 @@ def names_of_tests(source):
 
 
 FILES = {  # what is scanned, by package
-    "pages": [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.toml")],
+    "pages": [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.toml")],
     **{p: [*ROOT.glob(f"{p}/**/*.py")] for p in ("streamk", "connectors", "benchmarks", "examples", "tests")},
 }
 

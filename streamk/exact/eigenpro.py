@@ -331,8 +331,7 @@ class EigenProClassifier(_EigenPro, Classifier):
     ----------
     [^1]: Abedsoltan, A., Belkin, M., Pandit, P., 2023. Toward large kernel models. ICML. Algorithm 2.
     [^2]: Ma, S., Belkin, M., 2019. Kernel machines that adapt to GPUs for effective large batch training.
-    [^3]: Abedsoltan, A., Ma, S., Pandit, P., Belkin, M., 2024. Fast training of large kernel models with
-          delayed projections.
+    [^3]: Abedsoltan, A. et al., 2024. Fast training of large kernel models with delayed projections.
 
     Examples
     --------
