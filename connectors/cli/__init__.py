@@ -7,6 +7,7 @@ and a wrong name answer before any of streamk is imported.
 from __future__ import annotations
 
 import importlib
+import platform
 from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
@@ -137,14 +138,16 @@ class _Subcommands(TyperGroup):
         return name, load(name) if name in COMMANDS else command, rest
 
 
-app = typer.Typer(
-    cls=_Subcommands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False
-)
+app = typer.Typer(cls=_Subcommands, no_args_is_help=True, pretty_exceptions_enable=False)
+_SHOWN = "numba", "numpy", "river", "kafka-python"  # packages whose versions matter in a report of a fault
 
 
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"streamk {metadata.version('streamk')}")
+        typer.echo(f"python {platform.python_version()}, {platform.machine()}")
+        for name in _SHOWN:
+            typer.echo(f"{name} {metadata.version(name)}")
         raise typer.Exit
 
 

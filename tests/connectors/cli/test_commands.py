@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -73,7 +74,22 @@ def test_help_lists_every_command():
 
 
 def test_the_version():
-    assert run("--version").output == f"streamk {streamk.__version__}\n"
+    lines = run("--version").output.splitlines()
+    assert lines[0] == f"streamk {streamk.__version__}"
+    assert f"numpy {np.__version__}" in lines
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("streamk repl", "replay"), ("streamk replay --targ", "--target"), ("streamk checkpoints sh", "show")],
+)
+def test_completion_in_a_shell(words, expected):
+    """Names of commands, and the options of one, which is imported then."""
+    environment = {
+        "_STREAMK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")),
+    }  # fmt: skip
+    done = CliRunner().invoke(app, [], env=environment, prog_name="streamk")
+    assert expected in done.output.split()
 
 
 def test_commands_name_every_learner():
