@@ -48,6 +48,10 @@ class Learner(base.Estimator):
             )
         super().__setattr__(name, value)
 
+    def __repr__(self) -> str:
+        """Return the parameters, and how many events were learned."""
+        return f"{super().__repr__()} after {self.events:,} events" if self.events else super().__repr__()
+
     def _make_plain(self) -> None:
         """Make parameters that are NumPy scalars the Python values they hold."""
         for field in fields(self):  # type: ignore[arg-type]

@@ -303,6 +303,15 @@ class Results:
         panel.legend(frameon=False)
         return figure
 
+    def __repr__(self) -> str:
+        """Return the ranking by the headline metric, and why others were excluded."""
+        title, ranked = METRICS[self.headline].title, self.ranking()
+        lines = [f"{self.events:,} events, {self.task}"]
+        for place, name in enumerate(ranked, 1):
+            lines.append(f"{place}. {name}: {title} {self.metrics_of(name, self.headline):.4f}")
+        lines += [f"-. {name}: {self.error(name)}" for name in self.names if name not in ranked]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         """Return a table for a notebook."""
         head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.names)

@@ -4,6 +4,7 @@ import datetime
 import math
 import pickle
 import random
+import re
 
 import numpy as np
 import pandas as pd
@@ -383,3 +384,29 @@ def test_the_latest_event_is_the_last_of_a_batch():
     xs, ys = map(list, zip(*EVENTS[:count], strict=True))
     contest.take(xs, ys)
     assert contest.latest == (ys[-1], list(alone.predict_learn_many(xs, ys))[-1])
+
+
+class Failing:
+    def predict_one(self, x):
+        raise RuntimeError("no")
+
+    def predict_proba_one(self, x):
+        raise RuntimeError("no")
+
+    def learn_one(self, x, y):
+        pass
+
+
+def test_results_print_their_ranking():
+    lines = repr(replay(EVENTS[:300], {"line": line(), "it": kaczmarz(), "failing": Failing()})).splitlines()
+    assert lines[0] == "300 events, classification"
+    assert re.fullmatch(r"1\. it: accuracy 0\.\d{4}", lines[1])
+    assert re.fullmatch(r"2\. line: accuracy 0\.\d{4}", lines[2])
+    assert lines[3].startswith("-. failing: after event 0: RuntimeError: no")
+
+
+def test_learners_print_how_many_events_they_learned():
+    learner = kaczmarz()
+    before = repr(learner)
+    learner.learn_many(*map(list, zip(*EVENTS[:1200], strict=True)))
+    assert repr(learner) == f"{before} after 1,200 events"
