@@ -49,3 +49,7 @@ def test_every_page_is_in_the_site():
     pages = {str(path.relative_to(ROOT / "docs").with_suffix("")) for path in (ROOT / "docs").glob("**/*.md")}
     listed = set(re.findall(r"^[\w/-]+$", (ROOT / "docs/index.md").read_text(), re.MULTILINE))
     assert pages - {"index", "decisions"} == listed
+
+
+def test_the_citation_names_the_version():
+    assert f"version: {streamk.__version__}\n" in (ROOT / "CITATION.cff").read_text()

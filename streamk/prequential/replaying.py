@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import narwhals.stable.v2 as nw
+from narwhals.stable.v2.typing import IntoDataFrame
 from rich.progress import Progress
 
 from streamk.encoding.fields import Event
+from streamk.encoding.targets import targets as targets_of
 from streamk.learners.learner import Learner
 from streamk.prequential.adapters import LearnerAdapter
 from streamk.prequential.chunk import Chunk
@@ -22,7 +25,7 @@ _CLASSES = 20  # whole numbers with at most so many different values are classes
 
 
 def replay(
-    events: Iterable[tuple[Event, object]],
+    events: Iterable[tuple[Event, object]] | tuple[IntoDataFrame, object],
     contenders: Mapping[str, object],
     metrics: Sequence[str] | None = None,
     delay: object = 0,
@@ -41,7 +44,7 @@ def replay(
     Parameters
     ----------
     events
-        Pairs of event and target.
+        Pairs of event and target; or a data frame of events and their targets, ``(X, y)``.
     contenders
         Models by name: learners of streamk, whose compiled pass is used, or any with river's verbs. They
         learn.
@@ -80,7 +83,7 @@ def replay(
     kernel is better than line by 35.3 points of accu
     """
     late = delay_of(delay)
-    stream = iter(events)
+    stream = _pairs_of(events)
     head = list(islice(stream, LOOK))
     if not head:
         raise ValueError("there are no events")
@@ -104,6 +107,16 @@ def replay(
             _take_late(contest, late, None, row)
     contest.score()
     return Results(contest, metrics)
+
+
+def _pairs_of(
+    events: Iterable[tuple[Event, object]] | tuple[IntoDataFrame, object],
+) -> Iterator[tuple[Event, object]]:
+    """Return pairs of event and target, the rows of a frame as dicts."""
+    if isinstance(events, tuple) and len(events) == 2 and nw.dependencies.is_into_dataframe(events[0]):
+        frame = nw.from_native(events[0], eager_only=True)
+        return zip(frame.iter_rows(named=True), targets_of(events[1], len(frame)), strict=True)
+    return iter(events)
 
 
 def _take_late(

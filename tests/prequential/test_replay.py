@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from river import datasets, dummy, evaluate, linear_model, metrics, preprocessing, stream, tree
 
@@ -410,3 +411,14 @@ def test_learners_print_how_many_events_they_learned():
     before = repr(learner)
     learner.learn_many(*map(list, zip(*EVENTS[:1200], strict=True)))
     assert repr(learner) == f"{before} after 1,200 events"
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_a_frame_is_its_rows(library):
+    xs, ys = map(list, zip(*EVENTS[:400], strict=True))
+    rows = replay(zip(xs, ys, strict=True), {"it": kaczmarz(), "line": line()})
+    frame = replay((library.DataFrame(xs), library.Series(ys)), {"it": kaczmarz(), "line": line()})
+    assert frame.metrics("it") == rows.metrics("it")
+    assert frame.metrics("line") == rows.metrics("line")
+    with pytest.raises(ValueError, match="399"):
+        replay((library.DataFrame(xs), ys[:-1]), {"it": kaczmarz()})
