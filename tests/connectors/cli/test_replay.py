@@ -187,10 +187,6 @@ def test_wrong_things(bananas, arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_version():
-    assert run("--version").stdout.strip() == f"streamk {streamk.__version__}"
-
-
 @pytest.mark.parametrize(
     ("options", "seed", "line"),
     [
