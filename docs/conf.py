@@ -10,14 +10,12 @@ from sphinx.application import Sphinx
 
 import streamk
 
-ROOT = Path(__file__).parent.parent
 project, author = "streamk", "The streamk authors"
 version = release = streamk.__version__
 copyright = author
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_copybutton"]
 exclude_patterns = ["decisions.md"]  # for those who change the code
-templates_path = ["templates"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3

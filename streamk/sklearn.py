@@ -14,8 +14,8 @@ A data frame may hold numbers, booleans, strings, dates and missing values; an a
 # mypy: disable-error-code="misc"
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -34,6 +34,8 @@ from sklearn.utils.validation import (
 
 import streamk
 from streamk.arrays import AnyArray, Array, Json, Places
+from streamk.encoding.keys import category_key
+from streamk.features.counter import mix64
 
 __all__ = ["KernelClassifier", "KernelRegressor"]
 
@@ -44,7 +46,8 @@ _LEAST = 1e-3  # probability of a label that is scored
 _SEEDS = 2**31
 
 
-class _Table(NamedTuple):
+@dataclass(frozen=True)
+class _Table:
     """Rows as learners take them: a data frame, or an array with names."""
 
     rows: AnyArray | nw.DataFrame[IntoDataFrame]
@@ -71,7 +74,7 @@ class _Table(NamedTuple):
             columns = [self.rows.get_column(name).to_numpy() for name in sorted(self.rows.columns)]
         found: Hashes = np.zeros(len(targets), dtype=np.uint64)
         for column in (targets, *columns):
-            found = _mix(found ^ _bits(column))
+            found = mix64.py_func(found ^ _bits(column))
         return found
 
 
@@ -81,20 +84,12 @@ def _bits(column: AnyArray) -> Hashes:
         numbers = column.astype(np.float64) + 0.0  # −0 is 0
         numbers[np.isnan(numbers)] = np.nan
         return numbers.view(np.uint64)
-    values = column.astype(str)
-    distinct, places = np.unique(values, return_inverse=True)
-    digests = [blake2b(value.encode(), digest_size=8).digest() for value in distinct.tolist()]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)[places]
+    keys = [category_key(type(value).__name__, str(value)) for value in column.tolist()]
+    return np.array(keys, dtype=np.uint64)
 
 
-def _mix(words: Hashes) -> Hashes:
-    """Return the finaliser of SplitMix64 of each word (Steele et al. 2014)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-class _Sample(NamedTuple):
+@dataclass(frozen=True)
+class _Sample:
     """Rows with their targets, weights and hashes."""
 
     table: _Table
@@ -112,20 +107,35 @@ class _Sample(NamedTuple):
         """Return each set of equal rows as one of their whole weight, without rows of weight 0."""
         weighted = np.flatnonzero(self.weights)
         _, first, group = np.unique(self.hashes[weighted], return_index=True, return_inverse=True)
-        return self.select(weighted[first])._replace(
-            weights=np.bincount(group, self.weights[weighted]).astype(np.float64)
-        )
+        joined = np.bincount(group, self.weights[weighted]).astype(np.float64)
+        return replace(self.select(weighted[first]), weights=joined)
 
     def shuffled(self, seed: int) -> _Sample:
         """Return the rows in an order that depends on their hashes and a seed alone."""
-        return self.select(np.argsort(_mix(self.hashes + np.uint64(seed)), kind="stable"))
+        return self.select(np.argsort(mix64.py_func(self.hashes + np.uint64(seed)), kind="stable"))
 
     def teach(self, learner: _Learner) -> None:
         """Let a learner learn the rows in their order."""
-        learner.learn_many(self.table.native, self.targets.tolist(), self.weights, self.table.names)
+        _learn(learner, self.table, self.targets, self.weights)
 
 
 _Learner = streamk.KernelClassifier | streamk.KernelRegressor
+
+
+def _learn(learner: _Learner, table: _Table, targets: AnyArray, weights: Array) -> None:
+    learner.learn_many(table.native, targets.tolist(), weights, table.names)
+
+
+def _check_targets(X: ArrayLike, y: ArrayLike) -> AnyArray:
+    targets: AnyArray = column_or_1d(y, warn=True)
+    assert_all_finite(targets, input_name="y")
+    check_consistent_length(X, targets)
+    return targets
+
+
+def _check_weights(X: ArrayLike, weights: object) -> Array:
+    checked: Array = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+    return checked
 
 
 class _Kernel(BaseEstimator):
@@ -164,9 +174,9 @@ class _Kernel(BaseEstimator):
         ValueError
             If values, shapes, weights or parameters cannot be used.
         """
-        table, y = self._check(X, y, reset=True)
-        targets = self._set_targets(y)
-        weights = self._check_weights(sample_weight, table)
+        table = self._check_rows(X, reset=True)
+        targets = self._set_targets(_check_targets(X, y))
+        weights = _check_weights(X, sample_weight)
         if not weights.any():
             raise ValueError("all sample weights are zero; at least one row must count")
         sample = _Sample(table, targets, weights, table.hashes(targets)).joined()
@@ -179,11 +189,14 @@ class _Kernel(BaseEstimator):
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None, weight: object) -> Self:
         first = not hasattr(self, "learner_")
-        table, y = self._check(X, y, reset=first)
-        targets = self._set_targets(y, classes) if first or classes is not None else self._encode(y)
-        weights = self._check_weights(weight, table)
+        table, y = self._check_rows(X, reset=first), _check_targets(X, y)
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            given, known = np.asarray(classes).tolist(), self.classes_.tolist()
+            raise ValueError(f"classes={given!r}: classes are {known} since the first call")
+        targets = self._set_targets(y, classes) if first else self._encode(y)
+        weights = _check_weights(X, weight)
         learner = self._new_learner(self._draw_seed()) if first else self.learner_
-        _Sample(table, targets, weights, np.zeros(0, dtype=np.uint64)).teach(learner)
+        _learn(learner, table, targets, weights)
         self._set_learner(learner)
         return self
 
@@ -222,37 +235,21 @@ class _Kernel(BaseEstimator):
                 best, least, tried = tried, error, 2 * tried
         return best
 
-    def _check(
-        self, X: ArrayLike, y: ArrayLike | str = "no_validation", reset: bool = False
-    ) -> tuple[_Table, AnyArray]:
-        """Return rows and targets that have been checked; without ``y``, no targets."""
-        given = not isinstance(y, str)
-        if nw.dependencies.is_into_dataframe(X):
-            validate_data(self, X, y, reset=reset, skip_check_array=True)
-            frame = nw.from_native(X, eager_only=True)
-            if not hasattr(self, "feature_names_in_"):  # names that are no strings: columns go by position
-                frame = nw.from_native(X.set_axis([f"x{k}" for k in range(frame.shape[1])], axis=1))
-            table = _Table(frame, None)
-            if not len(table):
-                raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        else:
-            if y is None:
-                validate_data(self, X, y)  # says that y is required
+    def _check_rows(self, X: ArrayLike, reset: bool = False) -> _Table:
+        """Return rows that have been checked, a frame or numbers with the names of columns."""
+        if not nw.dependencies.is_into_dataframe(X):
             rows = validate_data(self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-            names = getattr(self, "feature_names_in_", None)
-            table = _Table(rows, [f"x{k}" for k in range(rows.shape[1])] if names is None else list(names))
-        targets = np.zeros(0)
-        if given:
-            targets = column_or_1d(y, warn=True)
-            assert_all_finite(targets, input_name="y")
-            check_consistent_length(X, targets)
-        return table, targets
+            return _Table(rows, self._names())
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        frame = nw.from_native(X, eager_only=True)
+        if not len(frame):
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        return _Table(frame.rename(dict(zip(frame.columns, self._names(), strict=True))), None)
 
-    def _check_weights(self, weights: object, table: _Table) -> Array:
-        checked: Array = _check_sample_weight(
-            weights, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True
-        )
-        return checked
+    def _names(self) -> list[str]:
+        """Return the names of columns; by their places if they had none, or names that are no strings."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{k}" for k in range(self.n_features_in_)] if names is None else list(names)
 
     def __getstate__(self) -> Json:
         """Return the state with the learner as a model file: joblib maps arrays of a state read-only."""
@@ -286,8 +283,8 @@ class KernelClassifier(ClassifierMixin, _Kernel):
     features, relevance
         As for :class:`streamk.KernelClassifier`.
     passes
-        Over the rows; by default the number in 1, 2, 4, 8, 16 after which a learner of four rows of five errs
-        least on the fifth; 1 from 50,000 rows on.
+        How often all rows are learned. None tries 1, 2, 4, 8 and 16 on four rows of five, until the error on
+        the fifth rises; above 50,000 rows it is 1.
     random_state
         The seed of features and orders.
 
@@ -335,7 +332,7 @@ class KernelClassifier(ClassifierMixin, _Kernel):
         Raises
         ------
         ValueError
-            If rows cannot be used, or a label is not in ``classes_``.
+            If rows cannot be used, a label is not in ``classes_``, or ``classes`` changes.
         """
         return self._partial_fit(X, y, classes, sample_weight)
 
@@ -348,7 +345,7 @@ class KernelClassifier(ClassifierMixin, _Kernel):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return probabilities, ``(n, n_classes)``, in the order of ``classes_``."""
         check_is_fitted(self)
-        return self._probabilities(self._model, self._check(X)[0])
+        return self._probabilities(self._model, self._check_rows(X))
 
     def _probabilities(self, model: streamk.KernelClassifier, table: _Table) -> Array:
         found = model.predict_proba_many(table.native, table.names)
@@ -415,7 +412,7 @@ class KernelRegressor(RegressorMixin, _Kernel):
     def predict(self, X: ArrayLike) -> Array:
         """Return the prediction of every row, ``(n,)``."""
         check_is_fitted(self)
-        return self._predictions(self._model, self._check(X)[0])
+        return self._predictions(self._model, self._check_rows(X))
 
     def _predictions(self, model: streamk.KernelRegressor, table: _Table) -> Array:
         return np.asarray(model.predict_many(table.native, table.names), dtype=np.float64)

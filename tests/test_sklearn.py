@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
@@ -76,6 +77,25 @@ def test_labels_that_come_later_are_named_at_first():
     estimator.partial_fit(ROWS[5:9], ["b"] * 4)
     with pytest.raises(ValueError, match="y has the label 'c', which is not in classes"):
         estimator.partial_fit(ROWS[:1], ["c"])
+
+
+def test_classes_do_not_change():
+    estimator = KernelClassifier(**SMALL).partial_fit(ROWS, CLASSES, classes=["yes", "no"])
+    before = estimator.learner_.to_bytes()
+    with pytest.raises(ValueError, match=r"classes are \['no', 'yes'\] since the first call"):
+        estimator.partial_fit(ROWS, CLASSES, classes=["a", "no", "yes"])
+    assert estimator.learner_.to_bytes() == before
+    estimator.partial_fit(ROWS, CLASSES, classes=["no", "yes"])
+
+
+def test_frames_of_other_libraries_and_arrays_have_the_same_columns():
+    frame = pd.DataFrame(ROWS, columns=["a", "b", "c"])
+    estimator = KernelRegressor(**SMALL).fit(pa.Table.from_pandas(frame), NUMBERS)
+    assert (estimator.predict(frame) == estimator.predict(pl.from_pandas(frame))).all()
+    by_place = KernelRegressor(**SMALL).fit(ROWS, NUMBERS)
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        found = by_place.predict(pl.from_pandas(frame))
+    assert (found == by_place.predict(ROWS)).all()
 
 
 def test_passes():
