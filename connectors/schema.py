@@ -259,6 +259,28 @@ class Column(NamedTuple):
     warning: str
 
 
+class Columns(list[Column]):
+    """The columns of a log, a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        from streamk.html_tables import html_table  # streamk takes a second to import
+
+        names = ["", "type", "missing", "distinct", "examples", "a learner sees", "look at"]
+        rows = [
+            [
+                column.name,
+                column.type or "mixed",
+                f"{column.missing:,}",
+                f"{column.distinct:,}",
+                ", ".join(str(each)[:20] for each in column.examples),
+                inputs_of(column.type),
+                column.warning,
+            ]
+            for column in self
+        ]
+        return html_table(f"columns in the first {LOOK:,} records", names, rows)
+
+
 def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
     """Return the type of a column from its values, none of them missing; empty if it has no single type.
 

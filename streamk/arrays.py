@@ -5,7 +5,7 @@ A model file is a header of JSON values and named arrays; a state is the pair of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ AnyArray = NDArray[Any]
 Arrays = dict[str, AnyArray]
 Json = dict[str, Any]
 SavedState = tuple[Json, Arrays]
+Table = TypeVar("Table")  # a frame, an array or a list of dicts
+Column = TypeVar("Column", covariant=True)  # a series of a frame's library
+
+
+class Frame(Protocol[Column]):
+    """A table of pandas, polars or pyarrow, whose columns are of one type."""
+
+    def __getitem__(self, name: str, /) -> Column: ...
 
 
 def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> AnyArray:

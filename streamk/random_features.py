@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from river import base
 
-from streamk.arrays import AnyArray, Floats, Integers, Json
+from streamk.arrays import AnyArray, Floats, Integers, Json, Table
 from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
@@ -213,10 +213,10 @@ class RandomFeatures(base.MiniBatchTransformer):
                     return found
         return self._transform(batch(X, _columns(X, names)), out)
 
-    def transform_many(self, X: object) -> Any:
+    def transform_many(self, X: Table) -> Table:
         """Return the features of every row of a frame, as a frame of the same library."""
         rows = batch(X)
-        return rows.table(self._names, self._transform(rows))
+        return cast(Table, rows.table(self._names, self._transform(rows)))
 
     def _room(self, rows: int, out: Floats | None) -> Floats:
         shape = (rows, self.features)

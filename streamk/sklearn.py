@@ -15,7 +15,7 @@ A data frame may hold numbers, booleans, strings, dates and missing values; an a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -57,7 +57,7 @@ class _Table:
         return len(self.rows)
 
     @property
-    def native(self) -> object:
+    def native(self) -> Any:
         """The rows as their library has them."""
         return self.rows if isinstance(self.rows, np.ndarray) else self.rows.to_native()
 

@@ -14,11 +14,14 @@ ROOT = Path(__file__).parent.parent
 FILES = sorted(path for package in ("streamk", "connectors") for path in (ROOT / package).rglob("*.py"))
 MOST_PARAMETERS, MOST_OPTIONS = 12, 32
 SHORTEST, REPEATED = 40, 8  # lines of a module, and of a repeated passage
+OPTIONAL = {"matplotlib", "pandas"}  # may be imported for annotations only
 MOST_ANY, MOST_IGNORED = 375, 30
 ORDER = [  # a level imports itself and those before it, none after it
     {
         "streamk.arrays",
         "streamk.compiling",
+        "streamk.figures",
+        "streamk.html_tables",
         "streamk.kernel_blocks",
         "streamk.kernels",
         "streamk.losses",
@@ -116,7 +119,11 @@ def test_functions_can_be_called(path):
             most = MOST_OPTIONS if node.name.endswith("_command") else MOST_PARAMETERS
             taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
             assert len(taken) <= most, f"{node.name} takes {len(taken)}"
-    assert "TYPE_CHECKING" not in source
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            found = {alias.name for each in node.body if isinstance(each, ast.Import) for alias in each.names}
+            found |= {each.module for each in node.body if isinstance(each, ast.ImportFrom)}
+            assert {name.partition(".")[0] for name in found} <= OPTIONAL
     assert "locals()" not in source
 
 

@@ -43,6 +43,8 @@ def show_command(
 
 
 def _print(about: Mapping[str, Any], console: Console) -> None:
+    from streamk.learners.summary import Summary
+
     facts = Table(show_header=False, box=None)
     facts.add_column(style="bold")
     facts.add_column(overflow="fold")
@@ -66,8 +68,8 @@ def _print(about: Mapping[str, Any], console: Console) -> None:
     console.print(facts)
     if about["inputs"]:
         console.print(_inputs(about["inputs"]))
-    if about["relevance"]:
-        console.print(_relevance(about["relevance"]))
+    if relevance := Summary(about).relevance():
+        console.print(_relevance(relevance))
     if about["experts"]:
         console.print(_experts(about["experts"]))
 
@@ -81,14 +83,13 @@ def _inputs(inputs: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _relevance(relevance: Mapping[str, Sequence[float]]) -> Table:
+def _relevance(relevance: Mapping[str, float]) -> Table:
     table = Table(title=_title("Relevance of inputs", len(relevance)), title_justify="left")
     table.add_column("input", overflow="fold")
     table.add_column("relevance", justify="right")
     table.add_column("", no_wrap=True)
-    found = {name: max(values, default=0.0) for name, values in relevance.items()}
-    longest = max(found.values())
-    for name, value in list(found.items())[:_MOST]:
+    longest = max(relevance.values())
+    for name, value in list(relevance.items())[:_MOST]:
         shown = name if not name.startswith("#") else f"{name} (a string)"
         table.add_row(Text(shown), f"{value:.3f}", "█" * round(_BAR * value / longest) if longest else "")
     return table

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from connectors.daemon.limits import LimitError, RefusalLimit, UnfitError, VocabularyLimit
 from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
@@ -326,13 +326,10 @@ class SingleLearning:
         if None in ys or any(event.weight is not None for event in events):
             weights = [0.0 if e.target is None else 1.0 if e.weight is None else e.weight for e in events]
         learner = self.learner
-        predicts = (
-            learner.predict_proba_learn_many
-            if isinstance(learner, Classifier)
-            else learner.predict_learn_many
-        )
-        found: Sequence[Prediction] = predicts(xs, ys, weights)
-        return found
+        if isinstance(learner, Classifier):
+            probabilities: Sequence[Any] = learner.predict_proba_learn_many(xs, ys, weights)
+            return probabilities
+        return learner.predict_learn_many(xs, ys, weights)
 
 
 class PartitionedLearning:

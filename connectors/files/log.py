@@ -18,7 +18,7 @@ from connectors.files.prefetch import Prefetcher
 from connectors.files.records import columns_of, noted, records_of, types_of
 from connectors.names import near_file
 from connectors.records import Log
-from connectors.schema import LOOK, Column
+from connectors.schema import LOOK, Columns
 from connectors.values import Fields, kind_of
 
 
@@ -136,7 +136,7 @@ class ReplayLog(Log):
         self.size = sum(map(size_of, self.paths))
         self._form, self._strict = form, strict
         self.broken, self.notes, self.events, self.done = Broken(), list[str](), 0, 0
-        self.columns: list[Column] = []
+        self.columns = Columns()
         self.dialect: Dialect | None = None
         self.misfits: dict[str, Misfits] = {}
         self._kind: list[str] = []  # of targets, and which file had it first

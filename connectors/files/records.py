@@ -11,7 +11,17 @@ from connectors.files.lines import Lines
 from connectors.files.messagepack import MessagePackRecords
 from connectors.files.open_file import OpenFile
 from connectors.files.parquet import ParquetRecords
-from connectors.schema import DATETIME, FEW_WORDS, IDENTIFIER, NO_INPUT, NUMBER, TEXT, Column, describe
+from connectors.schema import (
+    DATETIME,
+    FEW_WORDS,
+    IDENTIFIER,
+    NO_INPUT,
+    NUMBER,
+    TEXT,
+    Column,
+    Columns,
+    describe,
+)
 from connectors.values import Fields, missing_or
 
 _NOTED = {
@@ -81,7 +91,7 @@ def records_of(file: OpenFile, format: EventFormat, before: str = ".") -> Record
         raise ValueError(f"{file.name}: {error}") from None
 
 
-def columns_of(records: Records) -> list[Column]:
+def columns_of(records: Records) -> Columns:
     """Return what the first records of a file say of each of its fields, the target last."""
     format, first = records.format, records.first()
     decimal = records.decoder.format.decimal or "."
@@ -93,7 +103,9 @@ def columns_of(records: Records) -> list[Column]:
             if (kept := present(value)) is not None and kept == kept:
                 found.append(kept)
     order = sorted(values, key=lambda name: name == format.target)
-    return [describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order]
+    return Columns(
+        describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
+    )
 
 
 def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def _moved(field: Hashable, before: Sequence[Event], after: Sequence[Event]) -> 
     return max(0.5 * total, float(np.abs(shares - others).max(initial=0.0)))
 
 
-def _split(field: Hashable, events: Sequence[Event]) -> tuple[Array, Counter[object]]:
+def _split(field: Any, events: Sequence[Event]) -> tuple[Array, Counter[object]]:
     """Return the sorted numbers of a field, and the counts of its other values."""
     numbers: list[float] = []
     atoms: list[object] = []

@@ -15,7 +15,7 @@ from streamk.arrays import Json
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.rows import LARGEST, RowError
 
-Event = Mapping[Hashable, Any]
+Event = Mapping[str, Any] | Mapping[Hashable, Any]
 CATEGORIES = (bool, np.bool_, str)
 
 

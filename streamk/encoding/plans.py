@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Sequence
 from operator import itemgetter
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamk.encoding.fields import CATEGORIES, Event, kind_of
 from streamk.encoding.rows import ABSENT, Rows, empty_rows, missing
@@ -165,7 +165,7 @@ def plan_for(x: Event, inputs: Fields) -> Plan | None:
     return Plan([(name, inputs.entry(name)) for name in numbers], slots, inputs.scaled)
 
 
-def getter(fields: Sequence[Hashable]) -> Callable[[Event], Sequence[object]]:
+def getter(fields: Sequence[Any]) -> Callable[[Event], Sequence[object]]:
     """Return a function that gives the values of these fields."""
     if len(fields) > 1:
         return itemgetter(*fields)

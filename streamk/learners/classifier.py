@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 from river import base
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array, Column, Frame, Table
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
@@ -92,15 +92,21 @@ class Classifier(Learner, base.MiniBatchClassifier):
             return next(iter(self._labels.values), None)
         return self._labels.values[out.argmax()]
 
-    def predict_proba_many(self, X: object, names: Sequence[str] | None = None) -> Any:
+    def predict_proba_many(self, X: Table, names: Sequence[str] | None = None) -> Table:
         """Return one column of probabilities per known class, in the type that goes with ``X``.
 
         A frame gives a frame, an array an array ``(n, len(labels))``, a list of dicts a list of dicts.
         """
         rows = batch(X, names)
-        return rows.table(self._labels.values, self._predict_labels(rows))
+        return cast(Table, rows.table(self._labels.values, self._predict_labels(rows)))
 
-    def predict_many(self, X: object, names: Sequence[str] | None = None) -> Any:
+    @overload
+    def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> AnyArray: ...
+    @overload
+    def predict_many(self, X: Sequence[Event]) -> list[Label | None]: ...
+    @overload
+    def predict_many(self, X: Frame[Column]) -> Column: ...
+    def predict_many(self, X: object, names: Sequence[str] | None = None) -> object:
         """Return the most probable class of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
         return rows.series(self._decide(self._predict_labels(rows)))
@@ -112,9 +118,17 @@ class Classifier(Learner, base.MiniBatchClassifier):
             return np.full((len(out), len(self._labels)), 1.0 / len(self._labels))
         return out[:, : len(self._labels)]
 
+    @overload
+    def predict_learn_many(
+        self, X: AnyArray, y: object, w: object = None, *, names: Sequence[str]
+    ) -> AnyArray: ...
+    @overload
+    def predict_learn_many(self, X: Sequence[Event], y: object, w: object = None) -> list[Label | None]: ...
+    @overload
+    def predict_learn_many(self, X: Frame[Column], y: object, w: object = None) -> Column: ...
     def predict_learn_many(
         self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
-    ) -> Any:
+    ) -> object:
         """Learn many events, and return the class predicted for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of
@@ -126,15 +140,15 @@ class Classifier(Learner, base.MiniBatchClassifier):
         return rows.series(self._decide(out))
 
     def predict_proba_learn_many(
-        self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
-    ) -> Any:
+        self, X: Table, y: object, w: object = None, names: Sequence[str] | None = None
+    ) -> Table:
         """Learn many events, and return the probabilities given to each *before* it was learned.
 
         Classes that were not yet known to a row have probability 0 there. A row of weight 0, or
         whose label is None, is predicted only.
         """
         rows, out = self._pass(X, y, w, names, wanted=True)
-        return rows.table(self._labels.values, out[:, : len(self._labels)])
+        return cast(Table, rows.table(self._labels.values, out[:, : len(self._labels)]))
 
     def _predict_learn(
         self, X: object, y: object, w: object = None, names: Sequence[str] | None = None

@@ -8,7 +8,6 @@ import numpy as np
 
 from streamk.arrays import Array, Json
 from streamk.encoding.scaling import COUNT, MEAN, SQUARES
-from streamk.learners.kernel import KernelClassifier, KernelRegressor
 from streamk.learners.learner import Learner
 
 
@@ -35,9 +34,8 @@ def describe(learner: Learner) -> Json:
     ('KaczmarzClassifier', {'features': 64}, 0)
     """
     codec = learner._codec
-    summary = learner.summary() if isinstance(learner, KernelClassifier | KernelRegressor) else {}
+    summary = learner.summary()
     relevance: dict[str, list[float]] = summary.get("relevance", {})
-    order = sorted(relevance, key=lambda name: -max(relevance[name], default=0.0))
     scaled = codec.labels is None and codec.standard
     return {
         "class": type(learner).__name__,
@@ -50,7 +48,7 @@ def describe(learner: Learner) -> Json:
         "labels": None if codec.labels is None else list(codec.labels.values),
         "target": _scale(codec.target[0]) if scaled else None,
         "inputs": _inputs(learner),
-        "relevance": {name: relevance[name] for name in order},
+        "relevance": {name: relevance[name] for name in summary.relevance() or relevance},
         "experts": summary.get("experts", []),
     }
 

@@ -9,12 +9,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from river.conf.interval import Interval
 
-from streamk.arrays import Array, Arrays, Json, Places
+from streamk.arrays import Array, Arrays, Json, Places, Table
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
@@ -29,6 +29,7 @@ from streamk.learners.mixture import RELEVANT, error_scale, experts_on
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
+from streamk.learners.summary import Summary
 from streamk.learners.tails import EARLY, look
 from streamk.losses import LOGISTIC
 from streamk.parameters import check_level, check_mixture
@@ -77,12 +78,12 @@ class _Kernel(StreamingLearner):
         self._stale = StaleExperts(count, self._classifies, logits)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
-    def summary(self) -> Json:
-        """Return a summary of the learner's state, as values that JSON takes.
+    def summary(self) -> Summary:
+        """Return a summary of the learner's state: a dict of JSON values that prints as a table.
 
         Returns
         -------
-        dict
+        Summary
             ``events``; ``features``; ``bytes`` of the model file. ``experts``: for each its name, the
             ``weight`` of its outputs, and its mean squared ``error`` over the last thousand events (for
             numbers of standardised targets; for classes of outputs, or of the softmax of logits, whose target
@@ -90,6 +91,8 @@ class _Kernel(StreamingLearner):
             number of ``restarts``. ``relevance`` of every input that has one, in the two blocks of features
             (:mod:`streamk.features.relevance`). ``transformed``: the names of inputs with heavy tails, and
             ``robust``: whether the learner limits errors with heavy tails (:mod:`streamk.learners.tails`).
+            ``plot()`` draws relevance and weights, :func:`streamk.learners.summary.plot_weights` weights over
+            events.
         """
         stacking = self._combiner
         weights = stacking.mean_weights
@@ -100,15 +103,14 @@ class _Kernel(StreamingLearner):
         for shown, expert in zip(experts, self._experts[: len(experts)], strict=True):
             if isinstance(expert, LeastSquares) and expert.watched:
                 shown["restarts"] = expert.restarts
-        return {
-            "events": self.events,
-            "features": self.feature_count,
-            "bytes": len(self.to_bytes()),
+        summary = super().summary()
+        summary |= {
             "experts": experts,
             "relevance": {} if self._map is None else self._relevance(),
             "transformed": sorted(self._codec.inputs.transforms),
             "robust": stacking.is_robust,
         }
+        return summary
 
     def _relevance(self) -> dict[str, list[float]]:
         """Return the relevance of inputs by name; for a category whose name is not in memory, by its key."""
@@ -380,7 +382,9 @@ class KernelRegressor(_Kernel, Regressor):
         predicted, scale = _UNKNOWN if found is None else found.tolist()
         return Interval(*self._around(predicted, scale, level))
 
-    def predict_interval_many(self, X: object, level: float = 0.9, names: Sequence[str] | None = None) -> Any:
+    def predict_interval_many(
+        self, X: Table, level: float = 0.9, names: Sequence[str] | None = None
+    ) -> Table:
         """Return ``lower`` and ``upper`` of every row, as a table that goes with ``X``.
 
         A frame gives a frame, an array an array ``(n, 2)``, a list of dicts a list of dicts.
@@ -390,7 +394,8 @@ class KernelRegressor(_Kernel, Regressor):
         found = self._predict_batch(rows, 1)
         pairs = found.tolist() if found.size else [_UNKNOWN] * len(rows)
         ends = [self._around(predicted, scale, level) for predicted, scale in pairs]
-        return rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
+        table = rows.table(("lower", "upper"), np.array(ends, dtype=np.float64).reshape(len(rows), 2))
+        return cast(Table, table)
 
     def _around(self, predicted: float, scale: float, level: float) -> tuple[float, float]:
         """Return the ends of the interval of a prediction, in the units of the target.

@@ -21,6 +21,7 @@ from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import slices
 from streamk.learners.kernel_loop import observe_block
+from streamk.learners.summary import Summary
 
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
@@ -51,6 +52,15 @@ class Learner(base.Estimator):
     def __repr__(self) -> str:
         """Return the parameters, and how many events were learned."""
         return f"{super().__repr__()} after {self.events:,} events" if self.events else super().__repr__()
+
+    def _repr_html_(self) -> str:
+        """Return parameters, events, relevance of inputs and weights of experts for a notebook."""
+        parameters = ", ".join(f"{name}={value!r}" for name, value in self._get_params().items())
+        return self.summary().to_html(f"{type(self).__name__}({parameters}), {self.events:,} events learned")
+
+    def summary(self) -> Summary:
+        """Return ``events``, ``features`` and ``bytes`` of the model file; ``Kernel…`` learners add more."""
+        return Summary(events=self.events, features=self.feature_count, bytes=len(self.to_bytes()))
 
     def _make_plain(self) -> None:
         """Make parameters that are NumPy scalars the Python values they hold."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from river import base
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array, Column, Frame
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.targets import (
@@ -61,14 +61,28 @@ class Regressor(Learner, base.MiniBatchRegressor):
         out = self._predict_event(x)
         return 0.0 if out is None else float(out[0])
 
-    def predict_many(self, X: object, names: Sequence[str] | None = None) -> Any:
+    @overload
+    def predict_many(self, X: AnyArray, names: Sequence[str] | None = None) -> Array: ...
+    @overload
+    def predict_many(self, X: Sequence[Event]) -> list[float]: ...
+    @overload
+    def predict_many(self, X: Frame[Column]) -> Column: ...
+    def predict_many(self, X: object, names: Sequence[str] | None = None) -> object:
         """Return the prediction of every row, in the type that goes with ``X``."""
         rows = batch(X, names)
         return rows.series(_column(self._predict_batch(rows), len(rows)))
 
+    @overload
+    def predict_learn_many(
+        self, X: AnyArray, y: object, w: object = None, *, names: Sequence[str]
+    ) -> Array: ...
+    @overload
+    def predict_learn_many(self, X: Sequence[Event], y: object, w: object = None) -> list[float]: ...
+    @overload
+    def predict_learn_many(self, X: Frame[Column], y: object, w: object = None) -> Column: ...
     def predict_learn_many(
         self, X: object, y: object, w: object = None, names: Sequence[str] | None = None
-    ) -> Any:
+    ) -> object:
         """Learn many events, and return the prediction made for each *before* it was learned.
 
         The prequential pass in one compiled loop: the same predictions and the same model as a loop of

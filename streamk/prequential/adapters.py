@@ -30,7 +30,7 @@ class ModelAdapter(ABC):
     judges = False
 
     @abstractmethod
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return a dict of probabilities, or a number."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class LearnerAdapter(ModelAdapter):
         self._predict = learner.predict_proba_one if classes else learner.predict_one
         self._learn = learner.learn_one
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return what the learner makes of one event."""
         return self._predict(x)
 
@@ -126,7 +126,7 @@ class RiverAdapter(ModelAdapter):
         self._truths: dict[object, bool] = {}  # of the labels so far
         self._labels: dict[bool, object] = {}
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return a dict of probabilities, or a number."""
         if self._proba:
             try:
@@ -180,7 +180,7 @@ class Frozen(ModelAdapter):
         self.subject, self.judges = subject, subject.judges
         self._fits = False  # whether a target was of the kind that it was trained on
 
-    def predict(self, x: Event) -> Any:
+    def predict(self, x: Event) -> object:
         """Return the model's prediction of one event."""
         return self.subject.predict(x)
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamk.arrays import Array, Json
+from streamk.html_tables import html_table
 from streamk.metrics.batch_means import BatchMeans
 from streamk.metrics.bootstrap import Interval, interval
 from streamk.metrics.comparison import DIVERGED, Comparison, compare
@@ -18,6 +18,10 @@ from streamk.metrics.metric import HEADLINES, METRICS
 from streamk.prequential.adapters import Frozen, LearnerAdapter, ModelAdapter
 from streamk.prequential.contender_metrics import ContenderMetrics
 from streamk.prequential.contest import Contest
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 LEVEL = 0.9  # of intervals
 
@@ -263,14 +267,14 @@ class Results:
             }
         return found
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row a contender."""
         import pandas as pd
 
         rows = [{**self.metrics(name), "events/s": self.rate(name)} for name in self.names]
         return pd.DataFrame(rows, index=pd.Index(self.names, name="contender"))
 
-    def curves(self) -> Any:
+    def curves(self) -> pd.DataFrame:
         """Return a pandas DataFrame with a row for every window of a contender."""
         import pandas as pd
 
@@ -284,13 +288,12 @@ class Results:
             tables.append(table)
         return pd.concat(tables, ignore_index=True)
 
-    def plot(self, metric: str | None = None) -> Any:
+    def plot(self, metric: str | None = None) -> Figure:
         """Return a matplotlib Figure of a metric, windows over events (``pip install 'streamk[plots]'``)."""
-        from matplotlib.figure import Figure
+        from streamk.figures import panels
 
         metric = metric or self.headline
-        figure = Figure(figsize=(10, 3), layout="constrained")
-        panel = figure.subplots()
+        figure, [panel] = panels(1, 10, 3)
         for name in self.names:
             columns, rows, interval_, cumulative = self.windows(name)
             at = interval_ * np.arange(1, len(rows) + 1)
@@ -299,7 +302,6 @@ class Results:
                 panel.plot(at, cumulative, color=line.get_color(), ls="--", alpha=0.4)
         panel.set_xlabel("events")
         panel.set_ylabel(metric)
-        panel.grid(alpha=0.3)
         panel.legend(frameon=False)
         return figure
 
@@ -314,20 +316,13 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return a table for a notebook."""
-        head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in self.names)
         found = {name: self.metrics(name) for name in self.names}
-        body = "".join(
-            f"<tr><th scope='row'>{key}</th>"
-            + "".join(f"<td>{found[name].get(key, math.nan):.4f}</td>" for name in self.names)
-            + "</tr>"
+        rows = [
+            [key, *(f"{found[name].get(key, math.nan):.4f}" for name in self.names)]
             for key in self._shown
             if any(key in values for values in found.values())
-        )
-        caption = html.escape(f"{self.events:,} events: {self.verdict()}")
-        return (
-            f"<table><caption>{caption}</caption><thead><tr><td></td>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>"
-        )
+        ]
+        return html_table(f"{self.events:,} events: {self.verdict()}", ["", *self.names], rows)
 
 
 def _compared(found: Comparison) -> Json:

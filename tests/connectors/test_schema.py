@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.decoding import EventFormat
+from connectors.files.log import ReplayLog
 from connectors.schema import MISFIT, TYPES, describe, flat, infer, inputs_of, parse_number, reader_of
 from tests.connectors.reading import decoder_of
 
@@ -117,3 +118,13 @@ def test_unknown_types_are_refused():
 
 def test_fields_of_that_very_name_count():
     assert flat({"a.b": 1, "a": {"b": 2, "c": 3}}) == {"a.b": 1, "a.c": 3}
+
+
+def test_columns_of_a_log_are_a_table_in_a_notebook(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("price,<b>,ok\n1.5,red,yes\nNA,blue,no\n")
+    log = ReplayLog([str(path)], EventFormat(target="ok"))
+    log.look()
+    text = log.columns._repr_html_()
+    assert "&lt;b&gt;" in text
+    assert "<td>number</td><td>1</td><td>1</td><td>1.5</td><td>1 number</td>" in text
