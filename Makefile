@@ -11,7 +11,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba/$(shell cat $(SOURCES) | $(PYTHON) -c
 # An environment that forbids bytecode makes every start of Python compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test long fmt lint type bench docs check clean
+.PHONY: setup demo test long fmt lint type bench docs follow check clean
 
 setup: $(VENV)/.ready
 
@@ -49,6 +49,9 @@ docs: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build --fail-on-warning --keep-going -q docs site
 	if command -v chromium > /dev/null; then $(BIN)/python docs/check_site.py; fi
 	@echo "the site: site/index.html"
+
+follow: setup
+	$(BIN)/python docs/follow_pages.py
 
 check: lint type test
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -25,6 +26,7 @@ suppress_warnings = [
 ]
 nb_execution_mode = "force"
 nb_execution_in_temp = True
+os.environ["DOCS"] = str(Path(__file__).parent)  # for pages that read a file here
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True

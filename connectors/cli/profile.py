@@ -53,7 +53,7 @@ def profile_command(
                 print_line(console, sentence)
         if save is not None:
             save_schema(save, log.format, log.dialect)
-            console.print(f"wrote [schema] to {save}", soft_wrap=True, highlight=False)
+            print_line(console, f"wrote [schema] to {save}")
 
 
 def _row(column: Column, log: ReplayLog) -> Fields:

@@ -125,13 +125,19 @@ class StandIn:
 class Broker:
     """One Kafka node: ``start``, ``kill``, ``stop``, and ``start`` again with the same data and ports.
 
-    ``properties`` are added to those of its file. The node ends when the process ``owner`` does, however it
-    ends; another process that names the same directory finds it there.
+    ``properties`` are added to those of its file. The open listener is on ``port``, or on a free one. The
+    node ends when the process ``owner`` does, however it ends; another process that names the same directory
+    finds it there.
     """
 
     def __init__(
-        self, directory: Path, properties: Mapping[str, str] | None = None, owner: int | None = None
+        self,
+        directory: Path,
+        properties: Mapping[str, str] | None = None,
+        owner: int | None = None,
+        port: int | None = None,
     ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.directory, self._properties = directory, properties or {}
         self._owner = owner or os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,6 +145,8 @@ class Broker:
         kept = directory / "ports"
         new = not kept.exists()
         self._ports = [free_port() for _ in range(3)] if new else [int(p) for p in kept.read_text().split()]
+        if new and port is not None:
+            self._ports[0] = port
         self.servers = f"127.0.0.1:{self._ports[0]}"
         self.secure = f"localhost:{self._ports[1]}"
         if new:

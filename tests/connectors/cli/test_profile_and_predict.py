@@ -64,7 +64,9 @@ def test_a_profile_is_saved_into_settings(tmp_path):
         f'# mine\n[source]\nkind = "file"\npath = "{log}"\n[schema]\ndecimal = ","\n[events]\n'
         'format = "csv"\ntarget = "y"\n[learner]\ntask = "regression"\n'
     )
-    assert run("profile", log, "--target", "y", "--save", settings).exit_code == 0
+    done = run("profile", log, "--target", "y", "--save", settings)
+    assert done.exit_code == 0
+    assert f"wrote [schema] to {settings}" in done.stdout
     text = settings.read_text()
     assert text.startswith("# mine\n")
     assert tomllib.loads(text)["schema"]["types"] == TYPES
