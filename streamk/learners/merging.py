@@ -261,6 +261,8 @@ def merge_streaming(
         combiners = [part._stale.combiner for part in parts if part._stale is not None]
         if any(combiner.has_learned for combiner in combiners):
             merged._stale.combiner.merge_from(combiners, shares, counts)
+            if base is not None:  # copies have replaced that set since, so those of the parts do not add up
+                merged._stale.combiner.follow_weights(merged._combiner)
         merged._stale.forget()
 
 

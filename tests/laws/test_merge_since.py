@@ -157,6 +157,30 @@ def test_rounds_of_shards_err_like_one_learner(cls):
     assert errors[1] < 1.5 * errors[0] + 0.01, errors
 
 
+@pytest.mark.parametrize("cls", [streamk.KernelRegressor, streamk.KernelClassifier])
+def test_weights_for_stale_experts_follow_those_of_the_merged_learner(cls):
+    """Each model replaces that set of weights at a copy, so the sets of several do not add up."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(6000, 4))
+    f = np.sin(2.0 * z[:, 0]) + z[:, 1] * z[:, 2]
+    ys = (f if cls is streamk.KernelRegressor else f > 0.0).tolist()
+    xs = [dict(zip(NAMES, row, strict=True)) for row in z.tolist()]
+    merged = cls(features=768, label_memory=False, seed=1)
+    merged.learn_many(xs[:200], ys[:200])
+    start = 200
+    for each in (900, 300):  # copies at 1,024 and at 4,096 events
+        base, models = merged, []
+        for _ in range(4):
+            models.append(streamk.loads(base.to_bytes()))
+            models[-1].learn_many(xs[start : start + each], ys[start : start + each])
+            start += each
+        merged = streamk.merge(models, base=base)
+    stale = merged._stale.combiner
+    np.testing.assert_array_equal(stale.weights[-1], merged._combiner.mean_weights)
+    assert np.linalg.eigvalsh(stale.curvature[-1])[0] > 0.0
+    assert streamk.loads(merged.to_bytes()).to_bytes() == merged.to_bytes()
+
+
 def test_what_is_refused():
     base = streamk.KaczmarzRegressor(seed=1)
     base.learn_one({"a": 1.0}, 1.0)
