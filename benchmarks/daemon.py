@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import random
 import secrets
 import statistics
@@ -40,25 +39,10 @@ from connectors.daemon.session import Session
 from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
 from connectors.settings import Settings
-from tests.kafka.broker import Broker
+from tests.kafka.broker import running_broker
 
 TOPIC = f"bench-{secrets.token_hex(4)}"
 OUT = f"{TOPIC}-predictions"
-
-
-@contextlib.contextmanager
-def brokers() -> Iterator[str]:
-    """Yield the address of a Kafka."""
-    if given := os.environ.get("STREAMK_TEST_KAFKA"):
-        yield given
-        return
-    with tempfile.TemporaryDirectory() as directory:
-        broker = Broker(Path(directory))
-        broker.start()
-        try:
-            yield broker.servers
-        finally:
-            broker.kill()
 
 
 def fill(servers: str, count: int, quiet: bool) -> None:
@@ -158,7 +142,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     console = Console(stderr=arguments.json)
-    with brokers() as servers:
+    with running_broker() as servers:
         fill(servers, max(arguments.events, arguments.memory), arguments.json)
         if arguments.memory:
             result: dict[str, Any] = {

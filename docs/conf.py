@@ -28,7 +28,7 @@ nb_execution_mode = "force"
 nb_execution_in_temp = True
 os.environ["DOCS"] = str(Path(__file__).parent)  # for pages that read a file here
 nb_execution_timeout = 300
-nb_execution_raise_on_error = True
+nb_execution_show_tb = True  # of a failed cell, in a warning, which fails the build
 nb_merge_streams = True
 
 autosummary_generate = True

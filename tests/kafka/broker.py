@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 VERSION = "4.1.0"
@@ -293,3 +293,27 @@ class Broker:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+
+@contextlib.contextmanager
+def running_broker() -> Iterator[str]:
+    """Yield the address of the broker that ``STREAMK_TEST_KAFKA`` names, or of a new one, removed at the end.
+
+    Raises
+    ------
+    RuntimeError
+        If the variable is not set and this machine has no Java or no Maven.
+    """
+    if given := os.environ.get("STREAMK_TEST_KAFKA"):
+        yield given
+        return
+    if why := lacking():
+        remedy = "install Java 17 and Maven, or set STREAMK_TEST_KAFKA to the host:port of a broker"
+        raise RuntimeError(f"Apache Kafka cannot be started here, since {why}; {remedy}")
+    with tempfile.TemporaryDirectory() as directory:
+        broker = Broker(Path(directory))
+        try:
+            broker.start()
+            yield broker.servers
+        finally:
+            broker.kill()
