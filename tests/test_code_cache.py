@@ -1,16 +1,55 @@
-"""Compiled code has a place where nothing can be written but temporary files."""
+"""Compiled code belongs to one state of the sources, and is kept wherever files can be written."""
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
-SCRIPT = """
-import os, subprocess, sys
-from numba.core import caching
-if sys.argv[1] == "none":
-    # only the place that NUMBA_CACHE_DIR names is left, as on a read-only file system
-    caching.CacheImpl._locator_classes = [caching.UserProvidedCacheLocator]
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CALLED = """
+from numba import njit
+from streamk.compiling import INNER
+
+@njit(**INNER)
+def height():
+    return 1
+"""
+ENTRY = """
+from typing import NamedTuple
+from numba import njit
+from streamk.called import height
+from streamk.compiling import ENTRY
+
+class Box(NamedTuple):
+    width: int
+
+def box(width):
+    return Box(width)
+
+@njit(**ENTRY)
+def area(box):
+    return box.width * height()
+"""
+CALL = """
+from streamk import entry
+print(entry.area(entry.box(3)), sum(entry.area.stats.cache_hits.values()))
+"""
+UNWRITABLE = """
+import os, tempfile
+from numba.core import config
+temporary_file = tempfile.TemporaryFile
+
+def only_where_given(dir):
+    # only the folder that NUMBA_CACHE_DIR names can be written, as on a read-only file system
+    if not config.CACHE_DIR or config.CACHE_DIR not in str(dir):
+        raise OSError("read-only")
+    return temporary_file(dir=dir)
+
+tempfile.TemporaryFile = only_where_given
 import streamk
 from streamk.schedules import averaging_weight
 averaging_weight(3)
@@ -20,25 +59,96 @@ print(sum(name.endswith(".nbc") for _, _, names in os.walk(place) for name in na
 """
 
 
-def run(places, directory=None):
-    env = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-    if directory is not None:
-        env["NUMBA_CACHE_DIR"] = str(directory)
-    done = subprocess.run([sys.executable, "-c", SCRIPT, places], env=env, capture_output=True, text=True)
+def run(script, **variables):
+    environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | variables
+    command = [sys.executable, "-P", "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    place, kept = done.stdout.splitlines()
-    return place, int(kept), done.stderr
+    return done.stdout.split(), done.stderr
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A copy of the package with an entry that calls a function of another file."""
+    copied = tmp_path / "site" / "streamk"
+    shutil.copytree(ROOT / "streamk", copied, ignore=shutil.ignore_patterns("__pycache__"))
+    (copied / "called.py").write_text(CALLED)
+    (copied / "entry.py").write_text(ENTRY)
+    return copied
+
+
+def call(package, **variables):
+    """Return the entry's result, and whether its code came from the cache."""
+    (result, hits), _ = run(CALL, PYTHONPATH=str(package.parent), **variables)
+    return int(result), hits == "1"
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def folders(root):
+    return sorted(root.glob("streamk-*"))
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_code_of_changed_sources_is_compiled_again(package, tmp_path, given):
+    root = tmp_path / "cache" if given else package / "__pycache__"
+    variables = {"NUMBA_CACHE_DIR": str(root)} if given else {}
+    assert call(package, **variables) == (3, False)
+    assert call(package, **variables) == (3, True)
+    edit(package / "called.py", "return 1", "return 5")
+    assert call(package, **variables) == (15, False)
+    edit(package / "called.py", "return 5", "return 1")
+    assert call(package, **variables) == (3, True)
+    assert len(folders(root)) == 2
+    assert not list(package.rglob("__pycache__/*.nbi"))
+
+
+def test_a_named_tuple_may_be_renamed(package):
+    assert call(package) == (3, False)
+    edit(package / "entry.py", "Box", "Plate")
+    assert call(package) == (3, False)
+
+
+def test_folders_of_earlier_sources_are_removed(package):
+    root = package / "__pycache__"
+    call(package)
+    (used,) = folders(root)
+    now = time.time()
+    others = [root / f"streamk-{k:016x}" for k in range(6)]
+    for k, other in enumerate(others):
+        (other / "learners").mkdir(parents=True)
+        os.utime(other, (now, now - (k + 1) * 3000))
+    call(package)
+    assert len(folders(root)) == 7  # a warm start looks at no other folder
+    edit(package / "called.py", "return 1", "return 2")
+    call(package)
+    kept = folders(root)
+    assert len(kept) == 5
+    assert {used, *others[:3]} < set(kept)
+
+
+def test_folders_in_use_are_not_removed(package):
+    root = package / "__pycache__"
+    others = [root / f"streamk-{k:016x}" for k in range(6)]
+    for other in others:
+        other.mkdir(parents=True)
+    call(package)
+    assert set(others) < set(folders(root))
 
 
 def test_without_a_directory_code_is_cached_while_the_process_lives():
-    place, kept, warned = run("none")
-    assert kept > 0
+    (place, kept), warned = run(UNWRITABLE)
+    assert int(kept) > 0
     assert warned.count("compiled code cannot be kept") == 1
     assert "set NUMBA_CACHE_DIR" in warned
     assert not Path(place).exists()
 
 
 def test_with_a_directory_there_is_no_warning(tmp_path):
-    place, kept, warned = run("none", tmp_path)
+    (place, kept), warned = run(UNWRITABLE, NUMBA_CACHE_DIR=str(tmp_path))
     assert (place, warned) == (str(tmp_path), "")
-    assert kept > 0
+    assert int(kept) > 0

@@ -17,13 +17,15 @@ from connectors.values import MISSING, read_label
 from streamk.compiling import ENTRY
 from tests.connectors.reading import log_of
 
+UNCACHED = ENTRY | {"cache": False}  # Numba would not notice an edit in the functions they call
 
-@njit(**ENTRY)
+
+@njit(**UNCACHED)
 def compiled(data, point):
     return number(data, 0, len(data), point)
 
 
-@njit(**ENTRY)
+@njit(**UNCACHED)
 def compiled_short(data, point):
     return short(data, 0, len(data), point)
 
