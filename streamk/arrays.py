@@ -5,6 +5,8 @@ A model file is a header of JSON values and named arrays; a state is the pair of
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -20,12 +22,30 @@ Json = dict[str, Any]
 SavedState = tuple[Json, Arrays]
 Table = TypeVar("Table")  # a frame, an array or a list of dicts
 Column = TypeVar("Column", covariant=True)  # a series of a frame's library
+_P = TypeVar("_P", bound="Pickled")
 
 
 class Frame(Protocol[Column]):
     """A table of pandas, polars or pyarrow, whose columns are of one type."""
 
     def __getitem__(self, name: str, /) -> Column: ...
+
+
+class Pickled:
+    """An object that pickles its state as bytes.
+
+    joblib handles arrays of a pickled object one by one: it maps them read-only, which compiled code rejects,
+    and stores an array that two parts share once for each, so the parts would diverge.
+    """
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[type, bytes]]:
+        return _restored, (type(self), pickle.dumps(self.__getstate__(), pickle.HIGHEST_PROTOCOL))
+
+
+def _restored(cls: type[_P], state: bytes) -> _P:
+    restored = cls.__new__(cls)
+    restored.__dict__.update(pickle.loads(state))
+    return restored
 
 
 def typed(arrays: Arrays, name: str, dtype: type, shape: tuple[int, ...]) -> AnyArray:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from river import base
 
-from streamk.arrays import AnyArray, Floats, Integers, Json, Table
+from streamk.arrays import AnyArray, Floats, Integers, Json, Pickled, Table
 from streamk.encoding.batches import Batch
 from streamk.encoding.fields import Event, name_of
 from streamk.encoding.frames import batch
@@ -26,7 +26,7 @@ from streamk.parameters import check_map, directions_of, kernels_of
 _PIECE = 4096  # rows encoded at once
 
 
-class RandomFeatures(base.MiniBatchTransformer):
+class RandomFeatures(Pickled, base.MiniBatchTransformer):
     """Random features of a kernel: ``z(x)ᵀz(x') ≈ k(x, x')``.
 
     ``z_f(x) = √(2/F) cos(ω_fᵀx + b_f)``, with frequencies drawn from the kernel's spectral distribution, so

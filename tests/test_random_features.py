@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -180,6 +181,16 @@ def test_a_linear_model_becomes_a_kernel_machine():
         for model in (linear, kernelised)
     ]
     assert scores[1] > scores[0] + 0.2
+
+
+def test_a_map_mapped_by_joblib_continues_identically(tmp_path):
+    one = streamk.RandomFeatures(features=64, directions="dense", seed=1)
+    one.learn_one({"a": 1.0})
+    joblib.dump(one, tmp_path / "map")
+    other = joblib.load(tmp_path / "map", mmap_mode="r")
+    for made in (one, other):
+        made.learn_one({"a": 2.0, "b": 3.0})
+    assert one.transform_one({"a": 2.5, "b": 1.0}) == other.transform_one({"a": 2.5, "b": 1.0})
 
 
 def test_copies():

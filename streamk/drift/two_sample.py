@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from river import base
 
-from streamk.arrays import Json
+from streamk.arrays import Json, Pickled
 from streamk.drift.discrepancies import discrepancies
 from streamk.drift.reference import Reference, checked
 from streamk.drift.windows import BLOCK, distances, empty_windows, levels_of
@@ -24,7 +24,7 @@ from streamk.parameters import check_detector
 _FIELD = "x"  # the name of a bare number
 
 
-class KernelTwoSample(base.DriftDetector):
+class KernelTwoSample(Pickled, base.DriftDetector):
     """Detects changes of the distribution of whole events, by maximum mean discrepancy.
 
     The first events are the *reference*. Then, after every 8 events, the last 8, 16, 32, … ``window`` are

@@ -14,7 +14,7 @@ import numpy as np
 from river import base
 
 from streamk import model_file
-from streamk.arrays import Array, Arrays, Json
+from streamk.arrays import Array, Arrays, Json, Pickled
 from streamk.encoding.batches import Batch, portions
 from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
@@ -27,7 +27,7 @@ _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 
 
-class Learner(base.Estimator):
+class Learner(Pickled, base.Estimator):
     """A river estimator with parameters, a codec and parts that a model file holds.
 
     A public learner is a dataclass of parameters, which are fixed at construction: another value needs

@@ -3,6 +3,7 @@
 import pickle
 from decimal import Decimal
 
+import joblib
 import numba
 import numpy as np
 import pytest
@@ -173,6 +174,15 @@ def test_an_unpickled_detector_continues_identically(cut):
     until = DRIFTING[cut : cut + 300]
     assert state(one) == state(other)
     assert alarms_of(one, until) == alarms_of(other, until)
+    assert state(one) == state(other)
+
+
+def test_a_detector_mapped_by_joblib_continues_identically(tmp_path):
+    one = KernelTwoSample(**SMALL)
+    alarms_of(one, DRIFTING[:300])
+    joblib.dump(one, tmp_path / "detector")
+    other = joblib.load(tmp_path / "detector", mmap_mode="r")
+    assert alarms_of(one, DRIFTING[300:]) == alarms_of(other, DRIFTING[300:])
     assert state(one) == state(other)
 
 

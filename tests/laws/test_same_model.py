@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -171,12 +172,19 @@ def test_the_cache_changes_nothing(make, monkeypatch):
     assert again.to_bytes() == large.to_bytes()
 
 
-@pytest.mark.parametrize("copied", ["pickle", "deepcopy", "file"])
-def test_a_copy_continues_like_the_original(make, copied):
+@pytest.mark.parametrize("copied", ["pickle", "deepcopy", "file", "joblib", "mapped"])
+def test_a_copy_continues_like_the_original(make, copied, tmp_path):
     pairs = events(classifies=make.classifies)
     original = make()
     looped(original, pairs[:50])
+
+    def stored(model, mode=None):
+        joblib.dump(model, tmp_path / "model")
+        return joblib.load(tmp_path / "model", mmap_mode=mode)
+
     how = {
+        "joblib": stored,
+        "mapped": lambda m: stored(m, "r"),  # read-only arrays, as in joblib's workers
         "pickle": lambda m: pickle.loads(pickle.dumps(m)),
         "deepcopy": copy.deepcopy,
         "file": lambda m: streamk.loads(m.to_bytes()),
