@@ -9,7 +9,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/.numba
 # An environment that forbids bytecode makes every start of Python compile all sources again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test long fmt lint type bench docs follow check clean
+.PHONY: setup demo test long fmt lint type bench docs follow check release clean
 
 setup: $(VENV)/.ready
 
@@ -30,6 +30,9 @@ long: setup
 
 bench: setup
 	$(BIN)/python benchmarks/run.py $(BENCH)
+
+release: setup
+	$(BIN)/python benchmarks/release.py $(RELEASE)
 
 fmt: setup
 	$(BIN)/ruff format .
@@ -54,4 +57,4 @@ follow: setup
 check: lint type test
 
 clean:
-	rm -rf $(VENV) .numba demo-output site docs/api jupyter_execute
+	rm -rf $(VENV) .numba dist demo-output site docs/api jupyter_execute

@@ -18,7 +18,7 @@ from streamk.learners import *  # noqa: F403
 from streamk.learners.loading import load, loads
 from streamk.random_features import RandomFeatures
 
-__version__ = "0.1.0"
+__version__ = "0.5.0"
 
 __all__ = ["RandomFeatures", "load", "loads"]
 __all__ += exact.__all__
