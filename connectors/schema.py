@@ -27,6 +27,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
+from connectors.names import nearest
 from connectors.values import Fields, read_label
 
 NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
@@ -131,10 +132,10 @@ def check_type(name: str, kind: str) -> str:
             base == TEXT and rest.isdigit() and int(rest) > 0
         )
     if not known:
-        raise ValueError(
-            f"type {kind!r} of the field {name!r} is unknown; use {', '.join(TYPES)}, datetime:FORMAT "
-            "(iso, epoch, epoch-ms or as %d.%m.%Y) or text:WORDS"
-        )
+        meant = "" if base in TYPES else nearest(base, TYPES)
+        types = f"use {', '.join(TYPES)}, datetime:FORMAT (iso, epoch, epoch-ms or as %d.%m.%Y) or text:WORDS"
+        hint = f"did you mean {meant}?" if meant else types
+        raise ValueError(f"type {kind!r} of the field {name!r} is unknown; {hint}")
     return kind
 
 

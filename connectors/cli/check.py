@@ -8,7 +8,7 @@ from contextlib import closing
 from rich.console import Console
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import exits
+from connectors.cli.exits import exits, working
 from connectors.connector import by_connector, connector_of
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.learning import restored
@@ -28,7 +28,12 @@ def check_command(config: Config) -> None:
         settings = load_and_log(config)
         console = Console()
         console.print("settings: good")
-        for line in check(settings):
+        lines = check(settings)
+        while True:
+            with working("checking"):
+                line = next(lines, None)
+            if line is None:
+                break
             console.print(line, highlight=False, soft_wrap=True)
 
 

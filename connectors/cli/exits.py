@@ -1,4 +1,4 @@
-"""How a subcommand ends: a sentence on standard error and an exit code.
+"""How a subcommand works and ends: progress and a sentence on standard error, and an exit code.
 
 Nothing of streamk is imported here, so that the help of a command needs no compiler.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from connectors.errors import AWAY, USAGE, Failure, Interruption
 from connectors.names import near_file
@@ -24,6 +25,15 @@ def exits() -> Iterator[None]:
         for line in str(failure).splitlines():
             Console(stderr=True).print(f"streamk: {line}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(failure.code) from None
+
+
+@contextlib.contextmanager
+def working(task: str) -> Iterator[None]:
+    """Show on a terminal that a command works; print nothing meanwhile."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        bar.add_task(task, total=None)
+        yield
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from connectors.cli.arguments import AsJson, check_place
-from connectors.cli.exits import connected, exits, usage
+from connectors.cli.exits import connected, exits, usage, working
 
 
 def fetch_command(
@@ -35,7 +35,9 @@ def fetch_command(
 
         with usage():
             check_place("-o", output)
-        found = fetch(topic, load_kafka(config, servers), name)
+        kafka = load_kafka(config, servers)
+        with working(f"fetching from {topic}"):
+            found = fetch(topic, kafka, name)
         size = model_file.write(output, *model_file.unpack(found.model, f"the published model {found.name}"))
         if as_json:
             typer.echo(json.dumps({"name": found.name, "bytes": size, **found.about}))

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.arguments import check_place
-from connectors.cli.exits import exits, usage
+from connectors.cli.exits import exits, usage, working
 
 _COLUMNS = "file", "class", "events", "labels", "fields", "bytes"
 
@@ -28,6 +28,23 @@ def merge_command(
     learned first, as a shorter block.
     """
     with exits(), usage():
+        rows, whole = _merge(models, output)
+        if as_json:
+            typer.echo(json.dumps({"models": rows, "merged": whole}))
+            return
+        table = Table()
+        for name in _COLUMNS:
+            table.add_column(name, justify="left" if name in ("file", "class") else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*map(_cell, row.values()))
+        table.add_section()
+        table.add_row(*map(_cell, whole.values()))
+        Console().print(table)
+
+
+def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Write the merged model, and return the rows of the models and of the merged one."""
+    with working(f"merging {len(models)} models"):
         import streamk
         from connectors import models as model_files
 
@@ -48,18 +65,7 @@ def merge_command(
             merged = streamk.merge(loaded)
         except ValueError as error:
             raise ValueError(_with_names(str(error), models)) from None
-        whole = _row(output, model_files.save(merged, output, stored), merged)
-        if as_json:
-            typer.echo(json.dumps({"models": rows, "merged": whole}))
-            return
-        table = Table()
-        for name in _COLUMNS:
-            table.add_column(name, justify="left" if name in ("file", "class") else "right", overflow="fold")
-        for row in rows:
-            table.add_row(*map(_cell, row.values()))
-        table.add_section()
-        table.add_row(*map(_cell, whole.values()))
-        Console().print(table)
+        return rows, _row(output, model_files.save(merged, output, stored), merged)
 
 
 def _row(path: Path, size: int, model: Any) -> dict[str, Any]:

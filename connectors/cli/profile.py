@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from connectors.cli.exits import exits, usage
+from connectors.cli.exits import exits, usage, working
 from connectors.cli.reading import FormatOptions, Target, print_line, with_format_options
 from connectors.files.log import ReplayLog
 from connectors.replay.reading import decide_task
@@ -40,7 +40,8 @@ def profile_command(
     with exits(), usage():
         format = reading.format(target)
         log = ReplayLog(files, format.unlabelled())
-        targets = log.look()
+        with working(f"reading {log.name}"):
+            targets = log.look()
         rows = [_row(column, log) for column in log.columns]
         if as_json:
             typer.echo(json.dumps({"log": log.name, "columns": rows, "notes": log.notes}))

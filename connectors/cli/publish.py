@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.arguments import AsJson, Config, check_place
-from connectors.cli.exits import connected, exits, usage
+from connectors.cli.exits import connected, exits, usage, working
 from connectors.daemon.signals import signals
 from connectors.errors import AWAY, Failure, Interruption
 from connectors.publish.run import Outcome, Target, publish, target_of
@@ -54,7 +54,9 @@ def publish_command(
             check_place("-o", output)
         target = target_of(settings, to, name, output, force, learns)
         if every is None:
-            show(publish(settings, target), target, as_json)
+            with working(f"merging the models of {target.name}"):
+                outcome = publish(settings, target)
+            show(outcome, target, as_json)
             return
         stop = threading.Event()
         with signals(stop):

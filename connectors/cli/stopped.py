@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.cli.arguments import Config
-from connectors.cli.exits import connected, exits
+from connectors.cli.exits import connected, exits, working
 from connectors.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
 
 labels = typer.Typer(
@@ -36,7 +36,9 @@ def forget_command(
         from connectors.daemon.edit_state import forget_label
         from connectors.settings_file import load
 
-        events = forget_label(load(config), label)
+        settings = load(config)
+        with working("editing checkpoints"):
+            events = forget_label(settings, label)
         typer.echo(f"forgot {label!r}, which {events:,} learned events had")
 
 
@@ -56,7 +58,9 @@ def adopt_command(
         from connectors.daemon.edit_state import adopt
         from connectors.settings_file import load
 
-        found = adopt(load(config), dry_run)
+        settings = load(config)
+        with working("editing checkpoints"):
+            found = adopt(settings, dry_run)
         if found:
             table = Table("setting", "trained with", "adopted")
             for key, before, now in found:

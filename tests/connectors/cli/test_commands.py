@@ -1,5 +1,7 @@
 """The subcommands as a table: nothing heavy is imported for help, and names that are wrong are corrected."""
 
+import functools
+import shlex
 import subprocess
 import sys
 
@@ -68,6 +70,16 @@ def test_every_command_has_help_with_an_example(arguments, monkeypatch):
     assert f"streamk {' '.join(arguments)} " in plain(done.output).partition("For example: ")[2]
 
 
+@pytest.mark.parametrize("arguments", [*commands()], ids=" ".join)
+def test_the_options_of_examples_exist(arguments, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    example = plain(run(*arguments, "--help").output).partition("For example: ")[2]
+    words = shlex.split(example)[1 + len(arguments) :]
+    command = load(arguments[0])
+    command = command.commands[arguments[1]] if arguments[1:] else command
+    command.make_context(arguments[-1], words)  # parses the words, and runs nothing
+
+
 def test_help_lists_every_command():
     listed = run("--help").output
     assert all(name in listed for name in COMMANDS)
@@ -131,6 +143,16 @@ def log(tmp_path):
          "did you mean river.forest.ARFClassifier?"),
         (["replay", "{log}", "--target", "y", "--learner", "river.forest.ARFClassifier:n_model=3"],
          "has no parameter 'n_model'; did you mean n_models?"),
+        (["replay", "{log}", "--target", "Y"], "did you mean y?"),
+        (["train", "{log}", "--target", "yy"], "did you mean y?"),
+        (["tune", "{log}", "--target", "yy"], "did you mean y?"),
+        (["profile", "{log}", "--type", "a=numbr"], "did you mean number?"),
+        (["checkpoints", "shwo"], "No such command 'shwo'. Did you mean 'show'?"),
+        (["labels", "forgt"], "No such command 'forgt'. Did you mean 'forget'?"),
+        (["fetch", "models", "--otput", "m"], "--output"),
+        (["check", "{settings}"], "did you mean events.target?"),
+        (["publish", "{settings}"], "did you mean events.target?"),
+        (["adopt", "{settings}"], "did you mean events.target?"),
         (["train", "{log}", "--target", "y", "--task", "clasification"], "did you mean classification?"),
         (["train", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
         (["replay", "{log}x", "--target", "y"], "No such file or directory; did you mean {log}?"),
@@ -141,8 +163,11 @@ def log(tmp_path):
         (["show", "{log}x"], "No such file or directory; did you mean {log}?"),
     ],
 )  # fmt: skip
-def test_a_wrong_name_is_answered_with_the_near_one(log, monkeypatch, arguments, sentence):
+def test_a_wrong_name_is_answered_with_the_near_one(log, tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.setenv("COLUMNS", "300")
-    done = run(*(each.replace("{log}", str(log)) for each in arguments))
+    settings = tmp_path / "streamk.toml"
+    settings.write_text('[source]\nkind = "file"\npath = "log.csv"\n[events]\ntaget = "y"\n')
+    there = {"{log}": str(log), "{settings}": str(settings)}
+    done = run(*(functools.reduce(lambda s, k: s.replace(k, there[k]), there, each) for each in arguments))
     assert done.exit_code == 2
     assert sentence.replace("{log}", str(log)) in plain(done.stderr)

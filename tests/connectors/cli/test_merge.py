@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 import streamk
 from connectors.cli import app
 
+from .terminal import shown
+
 
 @pytest.fixture
 def models(tmp_path):
@@ -22,6 +24,12 @@ def models(tmp_path):
 
 def run(*arguments):
     return CliRunner().invoke(app, ["merge", *map(str, arguments)])
+
+
+def test_a_terminal_shows_that_it_works(models, tmp_path):
+    written, code = shown("merge", *models, "-o", tmp_path / "c.streamk", columns=100)
+    assert code == 0
+    assert "merging 2 models" in written
 
 
 def test_it_writes_what_the_library_merges(models, tmp_path):
