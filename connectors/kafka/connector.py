@@ -92,13 +92,15 @@ class KafkaConnector(Connector):
             require_permissions(found, permissions(settings))
             yield "permissions: the broker denies nothing that a run needs"
             with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
-                yield f"kafka.servers: {', '.join(settings.kafka.servers)} answer"
+                servers = settings.kafka.servers
+                yield f"kafka.servers: {', '.join(servers)} answer{'s' if len(servers) == 1 else ''}"
                 require_topics(consumer, topics)
                 for key, topic in topics.items():
                     numbers = sorted(consumer.partitions_for_topic(topic))
                     ends = consumer.end_offsets([TopicPartition(topic, number) for number in numbers])
                     records = sum(ends.values())
-                    yield f"{key}: {topic} has {len(numbers)} partitions; their ends add up to {records:,}"
+                    count = f"{len(numbers)} partition{'' if len(numbers) == 1 else 's'}"
+                    yield f"{key}: {topic} has {count}; ends add up to {records:,}"
         except Interruption as error:
             raise Failure(AWAY, str(error)) from None
 
