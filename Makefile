@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt streamk/__init__.py
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'streamk needs Python 3.11 or later; set PYTHON=python3.11')"
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --editable '.[plots,parquet,test]'
