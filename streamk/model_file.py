@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_tensors
 
 from streamk.arrays import Arrays, Json
 
-FORMAT = 6
+FORMAT, EARLIER = 7, 6  # the latter is read, too
 _KEY = "streamk"
 
 
@@ -28,9 +28,9 @@ class FormatError(ValueError):
     """A model file of another format; the version of streamk that wrote it can read it."""
 
 
-def pack(header: Json, arrays: Arrays) -> bytes:
+def pack(header: Json, arrays: Arrays, version: int = FORMAT) -> bytes:
     """Return the bytes of a model file."""
-    header = {"format": FORMAT, **header}
+    header = {"format": version, **header}
     digest = _digest(header, arrays)
     text = _json({**header, "sha256": digest})
     return save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, metadata={_KEY: text})
@@ -60,15 +60,22 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     except ValueError as error:
         raise ValueError(f"{broken}its header cannot be read ({error})") from None
     version = header.pop("format", None)
-    if version != FORMAT:
+    if version not in (FORMAT, EARLIER):
         raise FormatError(
             f"{source} has model format {version!r} and this streamk reads format {FORMAT}; "
             "load it with the version that wrote it"
         )
     digest = header.pop("sha256", None)
-    if digest != _digest({"format": FORMAT, **header}, arrays) or pack(header, arrays) != data:
+    if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    return header, arrays
+    return header, arrays if version == FORMAT else _upgraded(arrays)
+
+
+def _upgraded(arrays: Arrays) -> Arrays:
+    """Return the arrays of the earlier format in this one: factors of least squares are float32."""
+    factors = {name.removesuffix("variables") + "factor" for name in arrays if name.endswith("variables")}
+    with np.errstate(over="ignore"):  # the learner rejects what is not finite
+        return {name: a.astype(np.float32) if name in factors else a for name, a in arrays.items()}
 
 
 def write(path: str | Path, header: Json, arrays: Arrays) -> int:

@@ -4,6 +4,10 @@
 and positive for any number of events, while the textbook's ``P − k kᵀ`` loses both to rounding. The columns
 of ``U`` above the diagonal are stored one after the other, each padded with zeros to a multiple of 16.
 
+``U``, the event ``x`` and the gain ``Px`` are float64, or float32 for half the memory and half the time;
+``D`` and the numbers that belong to a whole column are float64. With a rounded ``U``, ``P`` stays positive:
+after 300,000 events on 269 features of one input, errors are equal to five digits. A float32 ``P`` fails.
+
 An event updates the columns one at a time, or eight at once. Column ``j`` has ``⌈j/16⌉`` vectors, so the
 eight columns from ``8n + 1`` on have equally many and are adjacent in memory. An event takes two sweeps over
 them: inner products with ``x``, then the update of the columns and of the gain, which stays in registers from
@@ -22,11 +26,13 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numpy.typing import DTypeLike
 
-from streamk.arrays import Array
+from streamk.arrays import AnyArray, Array
 from streamk.compiling import INNER, Compiled, both
 from streamk.features.lanes import (
     DOUBLE,
+    FLOAT,
     HERE,
     LANES,
     NARROW,
@@ -52,6 +58,22 @@ BLOCK = 8
 _SWEPT, _TURNED = (4, 8) if HERE == NARROW else (LANES, LANES)
 
 
+def _kind(array: types.Array) -> ir.Type:
+    return FLOAT if array.dtype == types.float32 else DOUBLE
+
+
+def _wide(b: Builder, value: Value) -> Value:
+    """Return a number, or a vector of numbers, in float64."""
+    if isinstance(value.type, ir.VectorType):
+        return value if value.type.element == DOUBLE else b.fpext(value, vector(value.type.count, DOUBLE))
+    return value if value.type == DOUBLE else b.fpext(value, DOUBLE)
+
+
+def _rounded(b: Builder, value: Value, kind: ir.Type) -> Value:
+    """Return a float64 number in ``kind``."""
+    return value if kind == DOUBLE else b.fptrunc(value, kind)
+
+
 @intrinsic
 def _inner_product(typing_context, factor, start, x, vectors):
     """Return ``Σ_k factor[start + k] x[k]`` over so many vectors: lane by lane in turn, then folded."""
@@ -59,12 +81,12 @@ def _inner_product(typing_context, factor, start, x, vectors):
     def generate(context, b, signature, arguments):
         column = at(b, data(context, b, signature, arguments, 0), arguments[1])
         other = data(context, b, signature, arguments, 2)
-        zero = ir.Constant(vector(kind=DOUBLE), [0.0] * LANES)
+        zero = ir.Constant(vector(kind=_kind(factor)), [0.0] * LANES)
         total = cgutils.alloca_once_value(b, zero)
         with cgutils.for_range(b, arguments[3]) as loop:
             k = times(b, loop.index, LANES)
             b.store(fma(b, load(b, at(b, column, k)), load(b, at(b, other, k)), b.load(total)), total)
-        return fold(b, b.load(total))
+        return _wide(b, fold(b, b.load(total)))
 
     return types.float64(factor, types.intp, x, types.intp), generate
 
@@ -76,7 +98,7 @@ def _turn_column(typing_context, factor, start, gain, vectors, back, g):
     def generate(context, b, signature, arguments):
         column = at(b, data(context, b, signature, arguments, 0), arguments[1])
         gains = data(context, b, signature, arguments, 2)
-        back, g = spread(b, arguments[4]), spread(b, arguments[5])
+        back, g = (spread(b, _rounded(b, arguments[k], _kind(factor))) for k in (4, 5))
         with cgutils.for_range(b, arguments[3]) as loop:
             k = times(b, loop.index, LANES)
             u_place, b_place = at(b, column, k), at(b, gains, k)
@@ -91,7 +113,7 @@ def _turn_column(typing_context, factor, start, gain, vectors, back, g):
 
 def _inner_products(b: Builder, columns: Sequence[Value], x: Value, vectors: Value) -> Value:
     """Return a vector of the inner products of eight columns, each as of a column by itself."""
-    zero = ir.Constant(vector(_SWEPT, DOUBLE), [0.0] * _SWEPT)
+    zero = ir.Constant(vector(_SWEPT, x.type.pointee), [0.0] * _SWEPT)
     swept = []
     for lane in range(0, LANES, _SWEPT):
         totals = [cgutils.alloca_once_value(b, zero) for _ in columns]
@@ -182,7 +204,8 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
         columns, apart = [at(b, packed, start)], times(b, vectors, LANES)
         for _ in range(BLOCK - 1):
             columns.append(at(b, columns[-1], apart))
-        f = b.fadd(load(b, at(b, inputs, j), BLOCK), _inner_products(b, columns, inputs, vectors))
+        f = _wide(b, load(b, at(b, inputs, j), BLOCK))
+        f = b.fadd(f, _wide(b, _inner_products(b, columns, inputs, vectors)))
         place = at(b, variances, j)
         variance = load(b, place, BLOCK)
         g = b.fmul(variance, f)
@@ -191,7 +214,8 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
             lefts.append(b.fadd(lefts[-1], product))
         before, after = _gathered(b, lefts[:-1]), _gathered(b, lefts[1:])
         store(b, b.fmul(variance, b.fdiv(before, after)), place)
-        steps = list(zip(_numbers(b, b.fdiv(b.fneg(f), before)), _numbers(b, g), strict=True))
+        numbers = zip(_numbers(b, b.fdiv(b.fneg(f), before)), _numbers(b, g), strict=True)
+        steps = [tuple(_rounded(b, number, _kind(factor)) for number in pair) for pair in numbers]
         last = b.sub(apart, index(LANES))
         with cgutils.for_range_slice(b, index(0), last, index(_TURNED)) as (k, _):
             for column in columns:
@@ -219,9 +243,9 @@ def factor_size(size: int) -> int:
     return sum(-(-j // LANES) * LANES for j in range(size))
 
 
-def empty_factor(size: int) -> Array:
+def empty_factor(size: int, kind: DTypeLike = np.float64) -> AnyArray:
     """Return the factor of the identity, aligned: vectors are read fastest within a cache line."""
-    return zeros_aligned(factor_size(size))
+    return zeros_aligned(factor_size(size), kind)
 
 
 def _columns(size: int) -> Iterator[tuple[int, slice]]:
@@ -232,7 +256,7 @@ def _columns(size: int) -> Iterator[tuple[int, slice]]:
         at += -(-j // LANES) * LANES
 
 
-def unpacked(factor: Array, size: int) -> Array:
+def unpacked(factor: AnyArray, size: int) -> Array:
     """Return ``U``, ``(size, size)``."""
     upper = np.eye(size)
     for j, place in _columns(size):
@@ -240,7 +264,7 @@ def unpacked(factor: Array, size: int) -> Array:
     return upper
 
 
-def information(diagonal: Array, factor: Array) -> Array:
+def information(diagonal: Array, factor: AnyArray) -> Array:
     """Return ``P⁻¹ = U⁻ᵀ D⁻¹ U⁻¹``."""
     from scipy.linalg import solve_triangular
 
@@ -294,13 +318,13 @@ def update(diagonal, factor, x, noise, gain):
     Parameters
     ----------
     diagonal, factor
-        ``D`` and ``U``; changed.
+        ``D``, float64, and ``U``; changed.
     x
-        The event's features, float64, filled up with zeros to a multiple of 16.
+        The event's features, of the type of ``U``, filled up with zeros to a multiple of 16.
     noise
         The inverse of the event's weight.
     gain
-        As long as ``x`` and 0; becomes ``Px``, with ``P`` as it was.
+        Like ``x`` and 0; becomes ``Px``, with ``P`` as it was.
     """
     size, left, j, at = diagonal.shape[0], noise, 0, 0
     while j < size:

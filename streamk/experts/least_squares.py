@@ -65,6 +65,7 @@ from streamk.features.lanes import (
     store,
     times,
     vector,
+    zeros_aligned,
 )
 from streamk.losses import curvature_along, residuals
 from streamk.threads import one_blas_thread
@@ -97,7 +98,7 @@ def _any_new(typing_context, phi, start, places, count):
 
 @intrinsic
 def _gathered(typing_context, x, phi, start, variables, count):
-    """Set ``x[j]``, float64, to ``phi[start + variables[1 + j]]``, ``count`` being a multiple of 16."""
+    """Set ``x[j]`` to ``phi[start + variables[1 + j]]``, ``count`` being a multiple of 16."""
 
     def generate(context, b, signature, arguments):
         out, row, variables = (data(context, b, signature, arguments, k) for k in (0, 1, 3))
@@ -108,12 +109,11 @@ def _gathered(typing_context, x, phi, start, variables, count):
             with b.if_else(follow) as (together, apart):
                 with together:
                     values = load(b, at(b, row, b.load(at(b, variables, j))))
-                    store(b, b.fpext(values, vector(kind=DOUBLE)), at(b, out, j))
+                    store(b, values, at(b, out, j))
                 with apart:
                     for lane in range(LANES):
                         column = b.extract_element(columns, ir.Constant(_LANE, lane))
-                        value = b.fpext(b.load(at(b, row, column)), DOUBLE)
-                        b.store(value, at(b, out, j, index(lane)))
+                        b.store(b.load(at(b, row, column)), at(b, out, j, index(lane)))
         return context.get_dummy_value()
 
     n = types.intp
@@ -138,7 +138,8 @@ def _moved(typing_context, weights, k, gain, length, coefficients, variables, co
         )
         with cgutils.for_range(b, b.ashr(arguments[6], index(4))) as loop:
             j = times(b, loop.index, LANES)
-            moved = b.fadd(load(b, at(b, own, j)), b.fmul(load(b, at(b, gains, j)), length))
+            gain = b.fpext(load(b, at(b, gains, j)), vector(kind=DOUBLE))
+            moved = b.fadd(load(b, at(b, own, j)), b.fmul(gain, length))
             moved = b.select(b.fcmp_ordered(">", low, moved), low, moved)
             moved = b.select(b.fcmp_ordered("<", high, moved), high, moved)
             store(b, moved, at(b, own, j))
@@ -183,17 +184,19 @@ def fit_event(expert, phi, i, residual, weight, part):
         _join(expert, phi, i)
     size = variables[0]
     padded, whole = (size + LANES - 1) // LANES * LANES, size // LANES * LANES
-    x, gain = np.zeros(padded), np.zeros(padded)
+    x, gain = expert.event[:padded], expert.gain[:padded]
+    for j in range(padded):
+        gain[j] = 0.0
     _gather(x, phi, start, variables, whole)
-    for j in range(whole, size):
-        x[j] = phi[i, expert.first + variables[1 + j]]
+    for j in range(whole, padded):
+        x[j] = phi[i, expert.first + variables[1 + j]] if j < size else np.float32(0.0)
     noise = factor.noise_of(weight)
     left = factor.update(expert.diagonal[:size], expert.factor, x, noise, gain)
     for k in range(residual.shape[0]):
         length = residual[k] / left
         _move(expert.weights, k, gain, length, expert.coefficients, variables, whole)
         for j in range(whole, size):
-            moved = expert.weights[k, j] + gain[j] * length
+            moved = expert.weights[k, j] + np.float64(gain[j]) * length
             moved = min(max(moved, -LARGEST_COEFFICIENT), LARGEST_COEFFICIENT)
             expert.weights[k, j] = moved
             expert.coefficients[ITERATE, k, variables[1 + j]] = np.float32(moved)
@@ -229,8 +232,10 @@ class Fitting(NamedTuple):
     variables: Integers
     places: Integers
     diagonal: Array
-    factor: Array
+    factor: Floats
     weights: Array
+    event: Floats
+    gain: Floats
     watched: bool
     watch: Array
 
@@ -265,10 +270,8 @@ class LeastSquares(Expert):
     ) -> None:
         super().__init__(loss, columns=columns)
         self.penalty, self.forgetting, self.constant = float(penalty), float(forgetting), constant
-        self.variables = np.zeros(1, dtype=np.int64)  # how many, then the columns of each
-        self.places = np.zeros(0, dtype=np.int64)  # of columns: variable, counted from 1
-        self.diagonal, self.factor = np.zeros((2, 0))
         self.weights: Array = np.zeros((1, 0))
+        self._open(0)
         self.watched, self.watch = watch, change.empty_watch()
 
     @property
@@ -276,7 +279,7 @@ class LeastSquares(Expert):
         """The expert as compiled code sees it."""
         return Fitting(
             self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
-            self.variables, self.places, self.diagonal, self.factor, self.weights,
+            self.variables, self.places, self.diagonal, self.factor, self.weights, self.event, self.gain,
             self.watched, self.watch,
         )  # fmt: skip
 
@@ -290,9 +293,12 @@ class LeastSquares(Expert):
 
     def _open(self, columns: int) -> None:
         """Allocate the state for so many columns, none of which is a variable."""
-        self.variables, self.places = (np.zeros(columns + k, dtype=np.int64) for k in (1, 0))
+        self.variables = np.zeros(1 + columns, dtype=np.int64)  # how many, then the columns of each
+        self.places = np.zeros(columns, dtype=np.int64)  # of columns: variable, counted from 1
         self.diagonal = np.full(columns, 1.0 / self.penalty)
-        self.factor = factor.empty_factor(columns)
+        self.factor: Floats = factor.empty_factor(columns, np.float32)
+        whole = -(-columns // LANES) * LANES
+        self.event, self.gain = (zeros_aligned(whole, np.float32) for _ in range(2))  # of the last event
         self.weights = np.zeros((len(self.weights), columns))
 
     def close(self) -> None:
@@ -405,14 +411,12 @@ class LeastSquares(Expert):
         ):
             raise ValueError("its variables are impossible")
         size = factor.factor_size(count)
-        diagonal, columns_of_factor, weights = (
-            typed(arrays, name, np.float64, shape)
-            for name, shape in (
-                ("diagonal", (count,)), ("factor", (size,)), ("weights", (len(self.weights), count)),
-            )
-        )  # fmt: skip
+        columns_of_factor = typed(arrays, "factor", np.float32, (size,))
+        diagonal = typed(arrays, "diagonal", np.float64, (count,))
+        weights = typed(arrays, "weights", np.float64, (len(self.weights), count))
         if (
-            not all((abs(kept) <= _MOST).all() for kept in (diagonal, columns_of_factor, weights))
+            not all((abs(kept) <= _MOST).all() for kept in (diagonal, weights))
+            or not np.isfinite(columns_of_factor).all()
             or (diagonal < 0).any()
         ):
             raise ValueError("its least squares are impossible")

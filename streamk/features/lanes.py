@@ -32,8 +32,9 @@ from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
+from numpy.typing import DTypeLike
 
-from streamk.arrays import Array, Floats
+from streamk.arrays import AnyArray, Floats
 from streamk.compiling import both
 
 LANES = 16
@@ -201,11 +202,12 @@ def aligned(array: Floats) -> Floats:
     return copy
 
 
-def zeros_aligned(count: int) -> Array:
-    """Return float64 zeros aligned to 64 bytes, whose memory is allocated at the first use."""
-    more = LINE // 8
-    buffer = np.zeros(count + more)
-    skip = -(buffer.ctypes.data // 8) % more
+def zeros_aligned(count: int, kind: DTypeLike = np.float64) -> AnyArray:
+    """Return zeros aligned to 64 bytes, whose memory is allocated at the first use."""
+    size = np.dtype(kind).itemsize
+    more = LINE // size
+    buffer = np.zeros(count + more, dtype=kind)
+    skip = -(buffer.ctypes.data // size) % more
     return buffer[skip : skip + count]
 
 
