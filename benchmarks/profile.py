@@ -1,0 +1,181 @@
+"""Microseconds of every part of an event, of the default learners on five public streams.
+
+    python benchmarks/profile.py [--data DIRECTORY] [--only NAME …] [--json]
+
+The learner of the first 20,000 events repeats each part on its last 256 events, in compiled code; a row is the
+least of five repetitions, in CPU time of one thread. The last two rows are of whole calls: a pass, and
+``predict_one`` with ``learn_one``, which also encode the event twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ["NUMBA_NUM_THREADS"] = "1"
+
+import numpy as np
+import pandas as pd
+from numba import njit
+from rich.console import Console
+from rich.table import Table
+
+import streamk
+from streamk.encoding.codec import aim_of
+from streamk.encoding.frames import batch
+from streamk.encoding.label_history import NOW
+from streamk.encoding.scaling import scale_row
+from streamk.features.plain import columns_for, fill_plain
+from streamk.features.relevance import inputs_for, transform_row
+from streamk.learners import kernel_loop
+from streamk.learners.handles import make_handle
+from streamk.learners.kernel_loop import count_all, step_all
+
+ROOT = Path(__file__).resolve().parent.parent
+STREAMS = {
+    "Elec2": ("elec2.csv.gz", "class", streamk.KernelClassifier),
+    "CoverType": ("covtype.csv.gz", "Cover_Type", streamk.KernelClassifier),
+    "Adult": ("adult_train.csv.gz", "income", streamk.KernelClassifier),
+    "bike": ("bike_hourly.csv.gz", "cnt", streamk.KernelRegressor),
+    "kin40k": ("kin40k.csv.gz", "target", streamk.KernelRegressor),
+}
+EVENTS, ROWS, TURNS, TIMES = 20_000, 256, 5, 8
+
+
+@njit
+def scratch_of(handle, rows, most):
+    coding, features, groups = handle.coding, handle.features, handle.groups
+    n, w = rows.values.shape
+    width = features.waves.shape[1]
+    columns = columns_for(features.sections, width)
+    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
+    return kernel_loop._scratch(n, w, width, columns, kinds, count_all(groups), most)
+
+
+@njit
+def scale(handle, rows, scratch):
+    inputs, found, of, widths = scratch[:4]
+    coding, features = handle.coding, handle.features
+    for i in range(rows.values.shape[0]):
+        widths[i] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i)
+        transform_row(features.sections, inputs, found, of, widths[i], i)
+
+
+@njit
+def featurize(handle, rows, scratch):
+    kernel_loop._featurize(handle, scratch[0], scratch[1], scratch[3], scratch[4])
+
+
+@njit
+def copy(handle, rows, scratch):
+    inputs, found, of, widths, raw, whole = scratch[:6]
+    phi = whole.reshape(rows.values.shape[0], -1)
+    for i in range(phi.shape[0]):
+        fill_plain(handle.features.sections, inputs, found, of, widths[i], i, False, raw, phi)
+
+
+@njit
+def answer(handle, rows, scratch):
+    phi = scratch[5].reshape(rows.values.shape[0], -1)
+    for i in range(phi.shape[0]):
+        kernel_loop._answer(handle, np.int64(NOW), phi, np.int64(i), scratch[6], scratch[7], scratch[8])
+
+
+@njit
+def adapt(handle, rows, scratch, targets):
+    for i in range(rows.values.shape[0]):
+        kernel_loop._adapt(handle, handle, scratch[6], scratch[7], scratch[8], targets[i], 1.0)
+
+
+@njit
+def relevance(handle, rows, scratch, targets):
+    for i in range(rows.values.shape[0]):
+        aim = aim_of(handle.coding, targets[i])
+        kernel_loop._take_products(handle, scratch[0], scratch[1], scratch[3][i], np.int64(i), aim, 1.0)
+
+
+@njit
+def step_group(coding, groups, scratch, targets, e, known):
+    phi = scratch[5].reshape(targets.shape[0], -1)
+    residual = scratch[8].copy()
+    for i in range(targets.shape[0]):
+        aim = aim_of(coding, targets[i])
+        step_all(groups, phi, np.int64(i), scratch[6], e, aim, known, 1.0, residual)
+
+
+def microseconds(part: Callable[[], object], times: int = TIMES) -> float:
+    """Return the least CPU time of a part, for one event."""
+    part()
+    found = []
+    for _ in range(TURNS):
+        began = time.process_time()
+        for _ in range(times):
+            part()
+        found.append((time.process_time() - began) / times / ROWS)
+    return 1e6 * min(found)
+
+
+def measure(name: str, data: Path) -> dict[str, float]:
+    """Return the microseconds of each part."""
+    file, target, make = STREAMS[name]
+    frame = pd.read_csv(data / file, nrows=EVENTS + ROWS)
+    truths: list[Any] = frame.pop(target).tolist()
+    learner = make(seed=7)
+    learner.learn_many(frame[:EVENTS], truths[:EVENTS])
+    last = batch(frame[EVENTS:])
+    last.prepare(learner._codec.inputs, None)
+    rows = learner._codec.inputs.transform(last.rows(learner._codec.inputs, 0, ROWS))
+    labels = learner._codec.labels
+    targets = np.array([float(y if labels is None else labels.codes[y]) for y in truths[EVENTS:]])
+    assert learner._map is not None
+    handle = learner._handles_of(learner._map)[1]
+    records = learner._all_but_rows(learner._map)
+    scratch = scratch_of(handle, rows, max(1, learner._outputs))
+    parts: dict[str, Callable[[], object]] = {
+        "scale and transform inputs": lambda: scale(handle, rows, scratch),
+        "features": lambda: featurize(handle, rows, scratch),
+        "copies of inputs and labels": lambda: copy(handle, rows, scratch),
+        "evaluate and combine": lambda: answer(handle, rows, scratch),
+        "Newton's method of the combiner": lambda: adapt(handle, rows, scratch, targets),
+        "moments of relevance": lambda: relevance(handle, rows, scratch, targets),
+    }
+    found = {part: microseconds(run) for part, run in parts.items()}
+    e = 0
+    for group in records[3]:
+        for expert in group:
+            rule = type(expert).__name__
+            key = f"{rule}, {int(expert.variables[0])} variables" if hasattr(expert, "variables") else rule
+            one = ((make_handle(expert),),)
+            steps = microseconds(partial(step_group, records[0], one, scratch, targets, e, learner._outputs))
+            found[key] = found.get(key, 0.0) + steps
+            e += 1
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--only", nargs="+", choices=STREAMS, default=list(STREAMS))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = {name: measure(name, arguments.data) for name in arguments.only}
+    if arguments.json:
+        print(json.dumps(results))
+        return
+    table = Table("µs an event", *results)
+    for part in dict.fromkeys(part for found in results.values() for part in found):
+        table.add_row(part, *(f"{found[part]:.2f}" if part in found else "" for found in results.values()))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
