@@ -2,9 +2,9 @@
 
     python benchmarks/beside.py COMMIT [--data DIRECTORY] [--only NAME …]
 
-The other commit is checked out during the run; both use this environment. Accuracy (R² of numbers) is the mean
-of three seeds. Speeds are events a second of CPU time on one thread, the best of the turns, since other work on
-the machine only slows a turn.
+The other commit is checked out during the run; both use this environment. Accuracy (R² of numbers) is the
+mean of three seeds. Speeds are events a second of CPU time on one thread, the best of the turns, since other
+work on the machine only slows a turn.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class FormatError(ValueError):
     """A model file of another format; the version of streamk that wrote it can read it."""
 
 
-def pack(header: Json, arrays: Arrays, version: int = FORMAT) -> bytes:
-    """Return the bytes of a model file."""
-    header = {"format": version, **header}
+def pack(header: Json, arrays: Arrays, version: int | None = None) -> bytes:
+    """Return the bytes of a model file, of this format or of another ``version``."""
+    header = {"format": version or FORMAT, **header}
     digest = _digest(header, arrays)
     text = _json({**header, "sha256": digest})
     return save_tensors({k: np.ascontiguousarray(v) for k, v in arrays.items()}, metadata={_KEY: text})

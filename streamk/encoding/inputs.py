@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,15 @@ _MOST_FAILURES = 8  # of a plan, whose events have other kinds of values by now
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
 
+def _are(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
+    """Return whether two tuples hold the same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
 class Inputs(Names):
     """The encoder of events, with the names of a learner."""
+
+    encoded = 0  # how often an event was encoded, or another encoding began
 
     def _forget(self) -> None:
         super()._forget()
@@ -53,6 +60,8 @@ class Inputs(Names):
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._buffers: dict[int, RowBuffer] = {}
+        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None
+        self.encoded += 1
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
 
@@ -60,7 +69,9 @@ class Inputs(Names):
         """Return one encoded row; with ``learning``, new names are registered first.
 
         Numbers that are NaN, infinite or too large may still be there: see :meth:`encode_checked`.
-        The arrays belong to the encoder and are overwritten by the next event of as many fields.
+        The arrays belong to the encoder and are overwritten by the next event of as many fields. An event of
+        the very names and values of the one before, as when an event is learned after its prediction, is not
+        encoded again; :attr:`encoded` counts the others.
 
         Raises a ValueError that names the field of a value that cannot be taken; no name was then registered.
         """
@@ -70,9 +81,14 @@ class Inputs(Names):
         except TypeError:
             raise ValueError(no_dict(x)) from None
         try:
+            values = tuple(x.values())
+            if self._last is not None and _are(names, self._last[0]) and _are(values, self._last[1]):
+                return self._last[2]
+            self._last, self.encoded = None, self.encoded + 1
             if plan is not None:
                 rows = plan.encode(x, self._number_types, self._categories, self)
                 if rows is not None:
+                    self._last = names, values, rows
                     return rows
                 plan.failures += 1
                 if plan.failures == _MOST_FAILURES:
@@ -81,8 +97,10 @@ class Inputs(Names):
                 self._misses += 1
                 if self._misses % _LOOKED_AT == 0:
                     self._consider(names, x)
-                if self._number_types.issuperset(map(type, x.values())):
-                    return self._encode_numbers(x)
+                if self._number_types.issuperset(map(type, values)):
+                    rows = self._encode_numbers(x)
+                    self._last = names, values, rows
+                    return rows
         except (AttributeError, KeyError):
             pass  # no dict, or names that are not known
         except (OverflowError, struct.error, TypeError, ValueError):
@@ -93,13 +111,13 @@ class Inputs(Names):
         except NamesFullError:
             self.evict_for(number_names(x))
             entries = self._entries_of(x, learning)
-        slots, keys, values = entries
+        slots, keys, found = entries
         buffer = self._buffer_for(len(slots))
         put_slots, put_keys, put_values = buffer.put
         put_slots(buffer.slots, 0, *slots)
         put_keys(buffer.keys, 0, *keys)
         try:
-            put_values(buffer.rows.values, 0, *values)
+            put_values(buffer.rows.values, 0, *found)
         except struct.error:  # an integer that has no float
             self.check(x)
             raise

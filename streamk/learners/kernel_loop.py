@@ -42,6 +42,7 @@ from streamk.learners.handles import keep_alive, unowned
 from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
+ALLOCATE, IN_PLACE, AGAIN = 0, 1, 2  # what scratch arrays a call uses
 
 
 def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
@@ -97,7 +98,7 @@ def _count_all(groups):
 
 
 @njit(nogil=True, **ENTRY)
-def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
+def process_rows(learning, late, rarely, use, work, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -107,6 +108,10 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
         Whether labels come late.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
+    use, work
+        ``ALLOCATE`` scratch arrays; or, for one row, use those of the handle ``work``
+        (:func:`make_scratch`): ``IN_PLACE``, or ``AGAIN``, if they and ``out`` hold the features and outputs
+        of this row and nothing was learned since.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     handle
@@ -146,32 +151,41 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
     if needed > features.frequencies.shape[0]:
         return TOO_SMALL - needed
     tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
-    scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
+    if use == ALLOCATE:
+        scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
+    else:
+        scratch = work.value
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
     phi = raw if columns == 0 else whole.reshape(tile, columns)
     start = 0
     while start < n:
-        size, full = 0, min(tile, n - start)
+        size, full, known = 0, min(tile, n - start), use == AGAIN
         while size < full:
             i, size = size, size + 1
             widths[i] = scale_row(
                 rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
             )
             gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
+            known = known and not gets_column
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
-        _featurize(handle, inputs, found[:size], widths[:size], raw)
+        if not known:
+            _featurize(handle, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
+                known = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
                 _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
-            _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
+            if known:
+                fill_labels(features.sections, coding.memory, np.int64(NOW), phi, np.int64(i))
+            else:
+                _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else given[0]
@@ -205,6 +219,16 @@ def process_rows(learning, late, rarely, rows, handle, before, stale, goal, out)
         start += size
     keep_alive(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
+
+
+@njit(**ENTRY)
+def make_scratch(handle, rows, most):
+    """Return scratch arrays for one row as wide as ``rows``, and ``most`` outputs; put them into a handle."""
+    coding, features, w = unowned(handle.coding), unowned(handle.features), rows.values.shape[1]
+    width = features.waves.shape[1]
+    columns = columns_for(features.sections, width)
+    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
+    return _scratch(np.int64(1), w, width, columns, kinds, count_all(unowned(handle.groups)), most)
 
 
 @njit(**INNER)

@@ -104,10 +104,12 @@ class StaleExperts:
         """Wait for the next copies: a block of features has started again."""
         self.since = _UNKNOWN
 
+    def is_due(self, events: int) -> bool:
+        """Return whether coefficients should be copied after so many events."""
+        return not events % _period(events) and events != self.since
+
     def copy(self, live: Live, combiner: Stacking, events: int) -> bool:
-        """Copy coefficients if that is due; return whether ``rarely`` has changed."""
-        if events % _period(events) or events == self.since:
-            return False
+        """Copy coefficients; return whether ``rarely`` has changed."""
         if not self.combiner.has_learned:
             self.combiner.start_intervals(combiner)
         self.combiner.follow_weights(combiner)

@@ -35,11 +35,15 @@ from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.learners.handles import ModelView, make_handle
 from streamk.learners.kernel_loop import (
+    AGAIN,
+    ALLOCATE,
     DONE,
+    IN_PLACE,
     OVERFLOWED,
     TOO_SMALL,
     adapt_many,
     combine_many,
+    make_scratch,
     observe_block,
     process_rows,
 )
@@ -52,11 +56,12 @@ from streamk.schedules import Growth
 from streamk.threads import on_threads, one_blas_thread
 
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
-_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out")
+_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out", "_work", "_predicted")
 compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
+_MOST_WIDTHS = 64  # of scratch arrays that are kept
 
 
 class StreamingLearner(Learner):
@@ -83,6 +88,7 @@ class StreamingLearner(Learner):
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
     _handles: Any = None  # of these, and of the parameters at prediction time
     _entry: Any = None  # the compiled loop for arguments of these types
+    _predicted: tuple[int, float] | None = None  # encodings and events at the last prediction of one event
     _goal: Array
     _out: Array
 
@@ -427,7 +433,8 @@ class StreamingLearner(Learner):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._handles = None
+            self._handles = self._predicted = None
+            self._work: dict[int, tuple[object, object]] = {}
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
 
@@ -450,7 +457,7 @@ class StreamingLearner(Learner):
         """Copy parameters for late labels and for stale experts, if copies are due."""
         if self._history is not None:
             self._history.record(self._live(), self.events)
-        if self._stale is not None:
+        if self._stale is not None and self._stale.is_due(self.events):
             self._stale.copy(self._coefficients(), self._combiner, self.events)
 
     def _until_due(self) -> float:
@@ -495,22 +502,43 @@ class StreamingLearner(Learner):
         late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         goal, given = self._goal, self._out if out is None else out  # made with it
+        inputs, use = self._codec.inputs, IN_PLACE
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
+            if self._predicted == (inputs.encoded, self._codec.counts[EVENTS]):
+                use = AGAIN
+        # scratch arrays and ``_out`` hold this prediction until the next call
+        self._predicted = (
+            None if learning or out is not None else (inputs.encoded, self._codec.counts[EVENTS])
+        )
+        work = self._work_for(handle, rows)
         if self._entry is None:
-            everything = learning, late, rarely, rows, handle, before, stale, goal, given
+            everything = learning, late, rarely, use, work, rows, handle, before, stale, goal, given
             code = compiled(*everything)
             # in a class, so that river's memory measurement of a learner does not traverse Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(learning, late, rarely, rows, handle, before, stale, goal, given)
+            code = self._entry.run(
+                learning, late, rarely, use, work, rows, handle, before, stale, goal, given
+            )
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
             return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
+
+    def _work_for(self, handle: object, rows: Rows) -> object:
+        """Return a handle of scratch arrays for one row as wide as these."""
+        width = rows.values.shape[1]
+        found = self._work.get(width)
+        if found is None:
+            if len(self._work) >= _MOST_WIDTHS:
+                self._work.clear()
+            arrays = make_scratch(handle, rows, max(self._outputs, 1))
+            found = self._work[width] = make_handle(arrays), arrays  # a handle keeps no array alive
+        return found[0]
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
         """Run the compiled loop on rows whose values have been checked."""
@@ -520,7 +548,9 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
-        code = compiled(learning, late, rarely, rows, handle, before, stale, goal, out)
+        self._predicted = None
+        work = self._work_for(handle, rows)
+        code = compiled(learning, late, rarely, ALLOCATE, work, rows, handle, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -533,7 +563,8 @@ class StreamingLearner(Learner):
             coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
         handle = _handle_of(e, coding, source, record, groups, combiner)
         transformed = self._codec.inputs.transform(rows)
-        code = compiled(False, False, 0, transformed, handle, handle, handle, np.zeros((2, len(out))), out)
+        work, goal = self._work_for(handle, transformed), np.zeros((2, len(out)))
+        code = compiled(False, False, 0, ALLOCATE, work, transformed, handle, handle, handle, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 

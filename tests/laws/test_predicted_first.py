@@ -1,0 +1,110 @@
+"""Learning an event gives the same model, whether or not it, or another one, was predicted just before."""
+
+import pytest
+
+import streamk
+
+from .subjects import events
+
+
+def learned(make, pairs, before):
+    """Return the bytes of a model that learned events; ``before`` is called ahead of each."""
+    learner = make()
+    for i, (x, y) in enumerate(pairs):
+        before(learner, i, x)
+        learner.learn_one(x, y)
+    return learner.to_bytes()
+
+
+def predict_it(learner, i, x):
+    learner.predict_one(x)
+
+
+def predict_it_with_an_interval(learner, i, x):
+    learner.predict_one(x)
+    if hasattr(learner, "predict_interval_one"):
+        learner.predict_interval_one(x)
+
+
+def predict_another(learner, i, x):
+    learner.predict_one(x)
+    learner.predict_one({**x, "a": float(i)})
+
+
+def predict_many(learner, i, x):
+    learner.predict_one(x)
+    learner.predict_many([x, {**x, "a": float(i)}])
+
+
+def predict_a_copy(learner, i, x):
+    learner.predict_one(dict(x))
+
+
+def check_it(learner, i, x):
+    learner.predict_one(x)
+    with pytest.raises(ValueError):
+        learner.predict_one({"a": object()})
+
+
+@pytest.mark.parametrize(
+    "before",
+    [predict_it, predict_it_with_an_interval, predict_another, predict_many, predict_a_copy, check_it],
+    ids=lambda before: before.__name__,
+)
+def test_a_prediction_changes_nothing(make_kernel, before):
+    pairs = events(classifies=make_kernel.classifies)
+    silent = learned(make_kernel, pairs, lambda learner, i, x: None)
+    assert learned(make_kernel, pairs, before) == silent
+
+
+def test_an_event_changed_in_place_after_its_prediction_is_learned_as_it_is(make_kernel):
+    pairs = events(classifies=make_kernel.classifies)
+
+    def change(learner, i, x):
+        wanted = dict(x)
+        for name in list(x):
+            x[name] = True if x[name] == 1 else 1.0
+        learner.predict_one(x)
+        x.clear()
+        x.update(wanted)
+
+    silent = learned(make_kernel, [(dict(x), y) for x, y in pairs], lambda learner, i, x: None)
+    assert learned(make_kernel, [(dict(x), y) for x, y in pairs], change) == silent
+
+
+def test_a_learner_that_learned_others_in_between(make_kernel):
+    pairs = events(classifies=make_kernel.classifies)
+    xs, ys = map(list, zip(*pairs, strict=True))
+    one, two = make_kernel(), make_kernel()
+    for learner in (one, two):
+        learner.learn_many(xs[:100], ys[:100])
+    two.predict_one(xs[150])
+    for learner in (one, two):
+        learner.learn_many(xs[100:150], ys[100:150])
+        learner.learn_one(xs[150], ys[150])
+    assert one.to_bytes() == two.to_bytes()
+
+
+def test_scales_that_were_learned_in_between(make_kernel):
+    pairs = events(classifies=make_kernel.classifies)
+    xs, ys = map(list, zip(*pairs, strict=True))
+    one, two = make_kernel(), make_kernel()
+    for learner in (one, two):
+        learner.learn_many(xs[:100], ys[:100])
+    two.predict_one(xs[150])
+    for learner in (one, two):
+        learner._pass(xs[100:150], ys[100:150], None, None, wanted=False, scales_only=True)
+        learner.learn_one(xs[150], ys[150])
+    assert one.to_bytes() == two.to_bytes()
+
+
+def test_an_event_is_encoded_once_for_its_prediction_and_its_lesson():
+    learner = streamk.KernelClassifier(features=768, seed=1)
+    pairs = [({"a": float(i % 7), "b": i % 5}, i % 7 > 3) for i in range(200)]
+    for x, y in pairs[:100]:
+        learner.learn_one(x, y)
+    before = learner._codec.inputs.encoded
+    for x, y in pairs[100:]:
+        learner.predict_one(x)
+        learner.learn_one(x, y)
+    assert learner._codec.inputs.encoded == before + 100
