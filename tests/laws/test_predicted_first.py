@@ -42,7 +42,7 @@ def predict_a_copy(learner, i, x):
 
 def check_it(learner, i, x):
     learner.predict_one(x)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="a"):
         learner.predict_one({"a": object()})
 
 
@@ -77,11 +77,11 @@ def test_a_learner_that_learned_others_in_between(make_kernel):
     xs, ys = map(list, zip(*pairs, strict=True))
     one, two = make_kernel(), make_kernel()
     for learner in (one, two):
-        learner.learn_many(xs[:100], ys[:100])
-    two.predict_one(xs[150])
+        learner.learn_many(xs[:50], ys[:50])
+    two.predict_one(xs[80])
     for learner in (one, two):
-        learner.learn_many(xs[100:150], ys[100:150])
-        learner.learn_one(xs[150], ys[150])
+        learner.learn_many(xs[50:80], ys[50:80])
+        learner.learn_one(xs[80], ys[80])
     assert one.to_bytes() == two.to_bytes()
 
 
@@ -90,11 +90,11 @@ def test_scales_that_were_learned_in_between(make_kernel):
     xs, ys = map(list, zip(*pairs, strict=True))
     one, two = make_kernel(), make_kernel()
     for learner in (one, two):
-        learner.learn_many(xs[:100], ys[:100])
-    two.predict_one(xs[150])
+        learner.learn_many(xs[:50], ys[:50])
+    two.predict_one(xs[80])
     for learner in (one, two):
-        learner._pass(xs[100:150], ys[100:150], None, None, wanted=False, scales_only=True)
-        learner.learn_one(xs[150], ys[150])
+        learner._pass(xs[50:80], ys[50:80], None, None, wanted=False, scales_only=True)
+        learner.learn_one(xs[80], ys[80])
     assert one.to_bytes() == two.to_bytes()
 
 
