@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from states import ROOT, checked_out, measured
+
 KACZMARZ, COVERTYPE = "KaczmarzClassifier", {"features": 1024, "memory": 0, "scales": (2.0, 1.0, 0.5, 0.25)}
 ELEC2 = {"loss": "margin", "regularization": 1.0, "memory": 0, "scales": (4.0, 2.0, 1.0)}
 E, C, A = ("elec2.csv.gz", "class"), ("covtype.csv.gz", "Cover_Type"), ("adult_train.csv.gz", "income")
@@ -90,47 +88,24 @@ def main() -> int:
         print(json.dumps(measure(arguments.only[0], arguments.data)))
         return 0
     missed = False
-    with tempfile.TemporaryDirectory() as directory:
-        other = Path(directory) / "other"
-        subprocess.run(
-            ["git", "-C", ROOT, "worktree", "add", "-q", "--detach", other, arguments.commit], check=True
-        )
-        try:
-            for name in arguments.only:
-                found: dict[Path, list[dict[str, float]]] = {other: [], ROOT: []}
-                for _ in range(TURNS):
-                    for tree, results in found.items():
-                        environment = {
-                            **os.environ, "PYTHONPATH": str(tree), "NUMBA_NUM_THREADS": "1",
-                            "NUMBA_CACHE_DIR": str(Path(directory) / f"cache-{tree.name}"),
-                        }  # fmt: skip
-                        command = [
-                            sys.executable,
-                            __file__,
-                            "-",
-                            "--measure",
-                            "--only",
-                            name,
-                            "--data",
-                            arguments.data,
-                        ]
-                        done = subprocess.run(
-                            command, env=environment, cwd=directory, capture_output=True, check=True
-                        )
-                        results.append(json.loads(done.stdout))
-                best = {tree: {k: max(r[k] for r in rs) for k in rs[0]} for tree, rs in found.items()}
-                ratios = {k: best[ROOT][k] / best[other][k] for k in ("pass", "one")}
-                gain = best[ROOT]["accuracy"] - best[other]["accuracy"]
-                bad = min(ratios.values()) < 0.95 or gain < -0.001
-                missed, mark = missed or bad, "  MISSED" if bad else ""
-                print(
-                    f"{name}: accuracy {best[other]['accuracy']:.4f} → {best[ROOT]['accuracy']:.4f}; "
-                    f"a pass {best[ROOT]['pass']:,.0f} events/s, ratio {ratios['pass']:.2f}; "
-                    f"one by one {best[ROOT]['one']:,.0f}, ratio {ratios['one']:.2f}{mark}",
-                    flush=True,
-                )
-        finally:
-            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", other], check=True)
+    with checked_out(arguments.commit) as other:
+        for name in arguments.only:
+            found: dict[Path, list[dict[str, float]]] = {other: [], ROOT: []}
+            for _ in range(TURNS):
+                for tree, results in found.items():
+                    options = ("-", "--measure", "--only", name, "--data", arguments.data.resolve())
+                    results.append(measured(__file__, tree, *options))
+            best = {tree: {k: max(r[k] for r in rs) for k in rs[0]} for tree, rs in found.items()}
+            ratios = {k: best[ROOT][k] / best[other][k] for k in ("pass", "one")}
+            gain = best[ROOT]["accuracy"] - best[other]["accuracy"]
+            bad = min(ratios.values()) < 0.95 or gain < -0.001
+            missed, mark = missed or bad, "  MISSED" if bad else ""
+            print(
+                f"{name}: accuracy {best[other]['accuracy']:.4f} → {best[ROOT]['accuracy']:.4f}; "
+                f"a pass {best[ROOT]['pass']:,.0f} events/s, ratio {ratios['pass']:.2f}; "
+                f"one by one {best[ROOT]['one']:,.0f}, ratio {ratios['one']:.2f}{mark}",
+                flush=True,
+            )
     return int(missed)
 
 

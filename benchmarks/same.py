@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -21,7 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from states import ROOT, checked_out, measured
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "": {},
     "structured": {"directions": "structured"},
@@ -152,25 +152,9 @@ def main() -> int:
     if arguments.measure:
         print(json.dumps({"models": models(), "results": results(arguments.data, arguments.limit)}))
         return 0
-    with tempfile.TemporaryDirectory() as directory:
-        other = Path(directory) / "other"
-        subprocess.run(
-            ["git", "-C", ROOT, "worktree", "add", "--detach", other, arguments.commit], check=True
-        )
-        try:
-            sides = []
-            for tree in (ROOT, other):
-                environment = {
-                    **os.environ,
-                    "PYTHONPATH": str(tree),
-                    "NUMBA_CACHE_DIR": f"{directory}/{tree.name}",
-                }
-                command = [sys.executable, __file__, "-", "--measure", "--limit", str(arguments.limit)]
-                command += ["--data", str(arguments.data.resolve())]
-                done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, check=True)
-                sides.append(json.loads(done.stdout.splitlines()[-1]))
-        finally:
-            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", other], check=True)
+    options = ("-", "--measure", "--limit", arguments.limit, "--data", arguments.data.resolve())
+    with checked_out(arguments.commit) as other:
+        sides = [measured(__file__, tree, *options) for tree in (ROOT, other)]
     here, there = sides
     found = differing(here, there)
     print(
