@@ -61,7 +61,7 @@ compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
-_MOST_WIDTHS = 64  # of scratch arrays that are kept
+_MOST_WIDTHS = 64  # of scratch arrays
 
 
 class StreamingLearner(Learner):
