@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from connectors.decoding import Decoder, EventFormat
@@ -11,6 +11,7 @@ from connectors.files.lines import Lines
 from connectors.files.messagepack import MessagePackRecords
 from connectors.files.open_file import OpenFile
 from connectors.files.parquet import ParquetRecords
+from connectors.names import suggestion
 from connectors.schema import (
     DATETIME,
     FEW_WORDS,
@@ -126,6 +127,18 @@ def with_inferred_types(records: Records) -> EventFormat:
     format = records.format.with_types(types_of(columns_of(records), records.format))
     records.use(format)
     return format
+
+
+def missing_fields(columns: Sequence[Column], format: EventFormat) -> list[str]:
+    """Return a sentence for every field that the settings name and the first records do not have."""
+    known = [column.name for column in columns]
+    fields = format.features or ()
+    named = [*format.types, *format.ignore, *(fields.values() if isinstance(fields, Mapping) else fields)]
+    return [
+        f"no field {name!r} in the first records{suggestion(name, known)}"
+        for name in dict.fromkeys(named)
+        if name not in known and not any(column.startswith(f"{name}.") for column in known)
+    ]
 
 
 def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:

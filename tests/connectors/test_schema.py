@@ -128,3 +128,17 @@ def test_columns_of_a_log_are_a_table_in_a_notebook(tmp_path):
     text = log.columns._repr_html_()
     assert "&lt;b&gt;" in text
     assert "<td>number</td><td>1</td><td>1</td><td>1.5</td><td>1 number</td>" in text
+
+
+def test_fields_that_a_log_does_not_have_are_named(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"price": 1.5, "place": {"x": 1}, "ok": true}\n')
+    format = EventFormat(
+        target="ok", types={"pricee": "number"}, ignore=["place", "shop"], features=["price"]
+    )
+    log = ReplayLog([str(path)], format)
+    log.look()
+    assert log.notes[:2] == [
+        "no field 'pricee' in the first records; did you mean price?",
+        "no field 'shop' in the first records; use price, place.x or ok",
+    ]
