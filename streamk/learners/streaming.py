@@ -88,7 +88,7 @@ class StreamingLearner(Learner):
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
     _handles: Any = None  # of these, and of the parameters at prediction time
     _entry: Any = None  # the compiled loop for arguments of these types
-    _predicted: tuple[int, float] | None = None  # encodings and events at the last prediction of one event
+    _predicted: int | None = None  # number of the encoding that was predicted, until something is learned
     _goal: Array
     _out: Array
 
@@ -506,12 +506,10 @@ class StreamingLearner(Learner):
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
-            if self._predicted == (inputs.encoded, self._codec.counts[EVENTS]):
+            if self._predicted == inputs.encoded:
                 use = AGAIN
         # scratch arrays and ``_out`` hold this prediction until the next call
-        self._predicted = (
-            None if learning or out is not None else (inputs.encoded, self._codec.counts[EVENTS])
-        )
+        self._predicted = None if learning or out is not None else inputs.encoded
         work = self._work_for(handle, rows)
         if self._entry is None:
             everything = learning, late, rarely, use, work, rows, handle, before, stale, goal, given

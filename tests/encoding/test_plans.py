@@ -141,9 +141,33 @@ def test_missing_categories_have_a_plan():
 def test_a_plan_that_fails_is_replaced():
     kept = Inputs()
     for value in (None, 3.0):
-        for _ in range(60):
-            kept.encode({"a": 1.0, "s": value}, True)
+        for i in range(60):
+            kept.encode({"a": float(i), "s": value}, True)
         assert [plan.failures for plan in kept._plans.values()] == [0]
+
+
+ONE, TWO = 1.5, 2.5
+NEXT = [
+    ({"a": ONE, "b": TWO}, {"a": TWO, "b": ONE}),
+    ({"a": ONE, "b": TWO}, {"b": ONE, "c": TWO}),
+    ({"a": ONE, "b": TWO}, {"a": ONE}),
+    ({"a": ONE}, {"a": ONE, "b": TWO}),
+    ({"a": 1.0, "b": TWO}, {"a": True, "b": TWO}),
+    ({"a": ONE, "b": TWO}, {"a": ONE, "b": "2.5"}),
+    ({"a": ONE, "b": TWO}, {"b": TWO, "a": ONE}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), NEXT)
+def test_only_the_same_values_under_the_same_names_are_not_encoded_again(first, second):
+    one, two = Inputs(), Inputs()
+    for i in range(20):
+        for inputs_ in (one, two):
+            inputs_.encode({"a": float(i), "b": -float(i), "c": 1.0 / (i + 1)}, True)
+    one.encode(first, False)
+    found, wanted = one.encode(second, False), two.encode(second, False)
+    for array, other in zip(found, wanted, strict=True):
+        assert array.tolist() == other.tolist()
 
 
 def test_many_patterns_of_fields_make_few_plans(monkeypatch):

@@ -364,7 +364,7 @@ def test_check(stand):
     path = stand.settings()
     done = run("check", path)
     assert done.returncode == 0, done.stderr
-    assert f"source.topic: {stand.topic('in')} has 1 partitions" in done.stdout
+    assert f"source.topic: {stand.topic('in')} has 1 partition;" in done.stdout
     path = stand.settings(predictions__topic="nowhere")
     done = run("check", path)
     assert done.returncode == 2
