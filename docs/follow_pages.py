@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,15 @@ def commands(block: str) -> Iterator[str]:
         yield re.sub(r"\s+#.*", "", line)
 
 
+@functools.cache
+def docker_runs() -> bool:
+    """Return whether images can be built and run."""
+    return (
+        shutil.which("docker") is not None
+        and not subprocess.run(["docker", "info"], capture_output=True).returncode
+    )
+
+
 def follow(reader: Reader, page: str) -> None:
     """Run the blocks of a page."""
     text = (reader.clone / page).read_text()
@@ -133,6 +143,8 @@ def follow(reader: Reader, page: str) -> None:
                     prepare(reader)
             if command.startswith(LONG) and not reader.long:
                 reader.note(page, command, "skipped, it takes minutes to hours")
+            elif command.startswith("docker ") and not docker_runs():
+                reader.note(page, command, "skipped, no Docker daemon runs here")
             elif "../shared" in command and not (ROOT.parent / "shared").exists():
                 reader.note(page, command, "skipped, the data are not here")
             else:
