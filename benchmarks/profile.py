@@ -31,11 +31,12 @@ from streamk.encoding.codec import aim_of
 from streamk.encoding.frames import batch
 from streamk.encoding.label_history import NOW
 from streamk.encoding.scaling import scale_row
-from streamk.features.plain import columns_for, fill_plain
-from streamk.features.relevance import inputs_for, transform_row
+from streamk.experts.least_squares import LeastSquares
+from streamk.features.plain import fill_plain
+from streamk.features.relevance import transform_row
 from streamk.learners import kernel_loop
 from streamk.learners.handles import make_handle
-from streamk.learners.kernel_loop import count_all, step_all
+from streamk.learners.kernel_loop import make_scratch, step_all
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAMS = {
@@ -46,16 +47,6 @@ STREAMS = {
     "kin40k": ("kin40k.csv.gz", "target", streamk.KernelRegressor),
 }
 EVENTS, ROWS, TURNS, TIMES = 20_000, 256, 5, 8
-
-
-@njit
-def scratch_of(handle, rows, most):
-    coding, features, groups = handle.coding, handle.features, handle.groups
-    n, w = rows.values.shape
-    width = features.waves.shape[1]
-    columns = columns_for(features.sections, width)
-    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
-    return kernel_loop._scratch(n, w, width, columns, kinds, count_all(groups), most)
 
 
 @njit
@@ -135,8 +126,8 @@ def measure(name: str, data: Path) -> dict[str, float]:
     targets = np.array([float(y if labels is None else labels.codes[y]) for y in truths[EVENTS:]])
     assert learner._map is not None
     handle = learner._handles_of(learner._map)[1]
-    records = learner._all_but_rows(learner._map)
-    scratch = scratch_of(handle, rows, max(1, learner._outputs))
+    coding, _, _, groups, _ = learner._all_but_rows(learner._map)
+    scratch = make_scratch(handle, ROWS, rows.values.shape[1], max(1, learner._outputs))
     parts: dict[str, Callable[[], object]] = {
         "scale and transform inputs": lambda: scale(handle, rows, scratch),
         "features": lambda: featurize(handle, rows, scratch),
@@ -146,15 +137,12 @@ def measure(name: str, data: Path) -> dict[str, float]:
         "moments of relevance": lambda: relevance(handle, rows, scratch, targets),
     }
     found = {part: microseconds(run) for part, run in parts.items()}
-    e = 0
-    for group in records[3]:
-        for expert in group:
-            rule = type(expert).__name__
-            key = f"{rule}, {int(expert.variables[0])} variables" if hasattr(expert, "variables") else rule
-            one = ((make_handle(expert),),)
-            steps = microseconds(partial(step_group, records[0], one, scratch, targets, e, learner._outputs))
-            found[key] = found.get(key, 0.0) + steps
-            e += 1
+    records = [record for group in groups for record in group]
+    for e, (expert, record) in enumerate(zip(learner._experts, records, strict=True)):
+        size = f", {len(expert.joined)} variables" if isinstance(expert, LeastSquares) else ""
+        one = ((make_handle(record),),)
+        steps = microseconds(partial(step_group, coding, one, scratch, targets, e, learner._outputs))
+        found[expert.rule + size] = found.get(expert.rule + size, 0.0) + steps
     xs = frame[EVENTS:].to_dict("records")
     found["a pass"] = microseconds(lambda: learner.predict_learn_many(frame[EVENTS:], truths[EVENTS:]), 1)
     found["predict_one, learn_one"] = microseconds(lambda: one_by_one(learner, xs, truths[EVENTS:]), 1)

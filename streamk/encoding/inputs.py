@@ -44,7 +44,7 @@ _MOST_FAILURES = 8  # of a plan, whose events have other kinds of values by now
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
 
-def _are(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
+def _same_objects(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
     """Return whether two tuples hold the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))
 
@@ -60,7 +60,7 @@ class Inputs(Names):
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._buffers: dict[int, RowBuffer] = {}
-        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None
+        self._last: tuple[tuple[object, ...], Rows] | None = None  # names and values, encoded
         self.encoded += 1
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
@@ -70,8 +70,8 @@ class Inputs(Names):
 
         Numbers that are NaN, infinite or too large may still be there: see :meth:`encode_checked`.
         The arrays belong to the encoder and are overwritten by the next event of as many fields. An event of
-        the very names and values of the one before, as when an event is learned after its prediction, is not
-        encoded again; :attr:`encoded` counts the others.
+        the same names and value objects as the one before, as when an event is learned after its prediction,
+        is not encoded again; :attr:`encoded` counts the others.
 
         Raises a ValueError that names the field of a value that cannot be taken; no name was then registered.
         """
@@ -82,13 +82,13 @@ class Inputs(Names):
             raise ValueError(no_dict(x)) from None
         try:
             values = tuple(x.values())
-            if self._last is not None and _are(names, self._last[0]) and _are(values, self._last[1]):
-                return self._last[2]
+            if self._last is not None and _same_objects(names + values, self._last[0]):
+                return self._last[1]
             self._last, self.encoded = None, self.encoded + 1
             if plan is not None:
                 rows = plan.encode(x, self._number_types, self._categories, self)
                 if rows is not None:
-                    self._last = names, values, rows
+                    self._last = names + values, rows
                     return rows
                 plan.failures += 1
                 if plan.failures == _MOST_FAILURES:
@@ -99,7 +99,7 @@ class Inputs(Names):
                     self._consider(names, x)
                 if self._number_types.issuperset(map(type, values)):
                     rows = self._encode_numbers(x)
-                    self._last = names, values, rows
+                    self._last = names + values, rows
                     return rows
         except (AttributeError, KeyError):
             pass  # no dict, or names that are not known

@@ -42,7 +42,7 @@ from streamk.learners.handles import keep_alive, unowned
 from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
-ALLOCATE, IN_PLACE, AGAIN = 0, 1, 2  # what scratch arrays a call uses
+ALLOCATE, FILL, REUSE = 0, 1, 2  # scratch arrays: new ones, given ones, or what given ones hold
 
 
 def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
@@ -98,7 +98,7 @@ def _count_all(groups):
 
 
 @njit(nogil=True, **ENTRY)
-def process_rows(learning, late, rarely, use, work, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
+def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -108,10 +108,10 @@ def process_rows(learning, late, rarely, use, work, rows, handle, before, stale,
         Whether labels come late.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
-    use, work
-        ``ALLOCATE`` scratch arrays; or, for one row, use those of the handle ``work``
-        (:func:`make_scratch`): ``IN_PLACE``, or ``AGAIN``, if they and ``out`` hold the features and outputs
-        of this row and nothing was learned since.
+    mode, buffers
+        ``ALLOCATE`` scratch arrays; or, for one row, ``FILL`` those of the handle ``buffers``
+        (:func:`make_scratch`), or ``REUSE`` their contents: they and ``out`` hold the features and outputs of
+        this row, and nothing was learned since.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     handle
@@ -139,50 +139,45 @@ def process_rows(learning, late, rarely, use, work, rows, handle, before, stale,
     """
     rows, goal, out = unowned(rows), unowned(goal), unowned(out)
     coding, source = unowned(handle.coding), unowned(handle.source)
-    features, groups = unowned(handle.features), unowned(handle.groups)
+    features = unowned(handle.features)
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
     n, w = rows.values.shape
-    width, most = features.waves.shape[1], out.shape[1] if coding.classes else 1
-    columns = columns_for(features.sections, width)
-    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
     needed = room_for_row(source, rows.keys)
     if needed > features.frequencies.shape[0]:
         return TOO_SMALL - needed
     tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
-    if use == ALLOCATE:
-        scratch = _scratch(tile, w, width, columns, kinds, count_all(groups), most)
-    else:
-        scratch = work.value
+    most = out.shape[1] if coding.classes else 1
+    scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
-    phi = raw if columns == 0 else whole.reshape(tile, columns)
+    phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
     while start < n:
-        size, full, known = 0, min(tile, n - start), use == AGAIN
+        size, full, reused = 0, min(tile, n - start), mode == REUSE
         while size < full:
             i, size = size, size + 1
             widths[i] = scale_row(
                 rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
             )
             gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
-            known = known and not gets_column
+            reused = reused and not gets_column
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
                 if gets_column:
                     break  # the next row is transformed by it
-        if not known:
+        if not reused:
             _featurize(handle, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
-                known = False
+                reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
                 _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
-            if known:
+            if reused:
                 fill_labels(features.sections, coding.memory, np.int64(NOW), phi, np.int64(i))
             else:
                 _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
@@ -222,17 +217,17 @@ def process_rows(learning, late, rarely, use, work, rows, handle, before, stale,
 
 
 @njit(**ENTRY)
-def make_scratch(handle, rows, most):
-    """Return scratch arrays for one row as wide as ``rows``, and ``most`` outputs; put them into a handle."""
-    coding, features, w = unowned(handle.coding), unowned(handle.features), rows.values.shape[1]
-    width = features.waves.shape[1]
-    columns = columns_for(features.sections, width)
-    kinds = coding.exponents.shape[0] * inputs_for(features.sections)
-    return _scratch(np.int64(1), w, width, columns, kinds, count_all(unowned(handle.groups)), most)
+def make_scratch(handle, rows, width, most):
+    """Return scratch arrays for so many ``rows`` of at most ``width`` inputs, and ``most`` outputs."""
+    return _scratch(handle, rows, width, most)
 
 
 @njit(**INNER)
-def _scratch(tile, w, width, columns, kinds, experts, most):
+def _scratch(handle, tile, w, most):
+    features = unowned(handle.features)
+    width, experts = features.waves.shape[1], count_all(unowned(handle.groups))
+    columns = columns_for(features.sections, width)
+    kinds = unowned(handle.coding).exponents.shape[0] * inputs_for(features.sections)
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
         np.empty((tile, w), dtype=np.uint64),
@@ -310,12 +305,10 @@ def _take_gradients(handle, inputs, found, of, count, i, given, weight):
     coding, features = unowned(handle.coding), unowned(handle.features)
     keys, slots = found[i : i + 1], of[i : i + 1]
     kinds, _, w = inputs.shape
-    width, most = features.waves.shape[1], given.shape[0]
+    most = given.shape[0]
     slopes = np.zeros((count, most))
-    columns, experts = columns_for(features.sections, width), count_all(handle.groups)
-    scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
-    changed, _, _, counts, raw, whole, outputs, mixed, out = scratch
-    counts[0], phi = count, whole.reshape(1, columns)
+    changed, _, _, counts, raw, whole, outputs, mixed, out = _scratch(handle, np.int64(1), w, most)
+    counts[0], phi = count, whole.reshape(1, whole.shape[0])
     families = coding.exponents.shape[0]
     for j in range(count):
         # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
@@ -344,14 +337,12 @@ def _take_test(handle, exchanges, inputs, found, of, count, i, given, target, we
 @njit(**CALLED)
 def _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
-    coding, features = unowned(handle.coding), unowned(handle.features)
+    coding = unowned(handle.coding)
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
-        kinds, _, w = inputs.shape
-        width, most = features.waves.shape[1], given.shape[0]
-        columns, experts = columns_for(features.sections, width), count_all(handle.groups)
-        scratch = _scratch(np.int64(1), w, width, columns, kinds, experts, most)
+        w, most = inputs.shape[2], given.shape[0]
+        scratch = _scratch(handle, np.int64(1), w, most)
         changed, keys, slots, counts, raw, whole, outputs, mixed, out = scratch
         unit = np.empty(families)
         for k in range(families):
@@ -363,7 +354,7 @@ def _test_field(handle, exchanges, inputs, found, of, count, i, given, target, w
         )
         squares, products, errors = 0.0, 0.0, 0.0
         if counts[0] >= 0:
-            phi = whole.reshape(1, columns)
+            phi = whole.reshape(1, whole.shape[0])
             _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])

@@ -258,7 +258,6 @@ class Learner(Pickled, base.Estimator):
                     *map(np.ascontiguousarray, of_learned),
                 )
         codec.counts[[EVENTS, KNOWN]] = before[[EVENTS, KNOWN]]
-        codec.inputs.encoded += 1  # other scales: what was computed for the last event is outdated
         return np.zeros((0, outputs))
 
     @abstractmethod

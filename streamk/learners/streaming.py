@@ -35,11 +35,11 @@ from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
 from streamk.learners.handles import ModelView, make_handle
 from streamk.learners.kernel_loop import (
-    AGAIN,
     ALLOCATE,
     DONE,
-    IN_PLACE,
+    FILL,
     OVERFLOWED,
+    REUSE,
     TOO_SMALL,
     adapt_many,
     combine_many,
@@ -56,7 +56,7 @@ from streamk.schedules import Growth
 from streamk.threads import on_threads, one_blas_thread
 
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
-_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out", "_work", "_predicted")
+_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out", "_buffers", "_predicted")
 compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
@@ -234,6 +234,10 @@ class StreamingLearner(Learner):
         if self._run_event(made, True, rows, target, weight) >= 0:
             self._run_event(made, True, self._codec.inputs.with_missing(x, rows), target, weight)
         self._learned()
+
+    def _observe_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
+        self._predicted = None  # under other scales
+        return super()._observe_batch(rows, goal, outputs, wanted)
 
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
         """Return predictions of every row, ``(n, K + more)``; K is 0 before any learning."""
@@ -434,7 +438,7 @@ class StreamingLearner(Learner):
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
             self._handles = self._predicted = None
-            self._work: dict[int, tuple[object, object]] = {}
+            self._buffers: dict[int, tuple[object, object]] = {}
             self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
         return found
 
@@ -502,24 +506,24 @@ class StreamingLearner(Learner):
         late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         goal, given = self._goal, self._out if out is None else out  # made with it
-        inputs, use = self._codec.inputs, IN_PLACE
+        inputs, mode = self._codec.inputs, FILL
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
             if self._predicted == inputs.encoded:
-                use = AGAIN
-        # scratch arrays and ``_out`` hold this prediction until the next call
+                mode = REUSE
+        # buffers and ``_out`` hold this prediction until the next call
         self._predicted = None if learning or out is not None else inputs.encoded
-        work = self._work_for(handle, rows)
+        buffers = self._buffers_for(handle, rows)
         if self._entry is None:
-            everything = learning, late, rarely, use, work, rows, handle, before, stale, goal, given
+            everything = learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, given
             code = compiled(*everything)
             # in a class, so that river's memory measurement of a learner does not traverse Numba
             entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
             code = self._entry.run(
-                learning, late, rarely, use, work, rows, handle, before, stale, goal, given
+                learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, given
             )
         if code == DONE or code >= 0:
             return int(code)
@@ -527,15 +531,15 @@ class StreamingLearner(Learner):
             return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
 
-    def _work_for(self, handle: object, rows: Rows) -> object:
+    def _buffers_for(self, handle: object, rows: Rows) -> object:
         """Return a handle of scratch arrays for one row as wide as these."""
         width = rows.values.shape[1]
-        found = self._work.get(width)
+        found = self._buffers.get(width)
         if found is None:
-            if len(self._work) >= _MOST_WIDTHS:
-                self._work.clear()
-            arrays = make_scratch(handle, rows, max(self._outputs, 1))
-            found = self._work[width] = make_handle(arrays), arrays  # a handle keeps no array alive
+            if len(self._buffers) >= _MOST_WIDTHS:
+                self._buffers.clear()
+            arrays = make_scratch(handle, 1, width, max(self._outputs, 1))
+            found = self._buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
         return found[0]
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
@@ -547,8 +551,8 @@ class StreamingLearner(Learner):
         late, handle, before, stale = self._handles_of(e)
         rarely = 0 if self._stale is None else self._stale.rarely
         self._predicted = None
-        work = self._work_for(handle, rows)
-        code = compiled(learning, late, rarely, ALLOCATE, work, rows, handle, before, stale, goal, out)
+        buffers = self._buffers_for(handle, rows)
+        code = compiled(learning, late, rarely, ALLOCATE, buffers, rows, handle, before, stale, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -561,8 +565,8 @@ class StreamingLearner(Learner):
             coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
         handle = _handle_of(e, coding, source, record, groups, combiner)
         transformed = self._codec.inputs.transform(rows)
-        work, goal = self._work_for(handle, transformed), np.zeros((2, len(out)))
-        code = compiled(False, False, 0, ALLOCATE, work, transformed, handle, handle, handle, goal, out)
+        buffers, goal = self._buffers_for(handle, transformed), np.zeros((2, len(out)))
+        code = compiled(False, False, 0, ALLOCATE, buffers, transformed, handle, handle, handle, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 

@@ -87,7 +87,8 @@ class Summary(Json):
         for title, values in self._tables():
             rows = _with_shares(values)
             wide = max((len(name) for name, _, _ in rows), default=0)
-            lines += [title] * bool(rows)
+            if rows:
+                lines.append(title)
             lines += [f"  {n:<{wide}} {v:>8.3f} {'█' * round(_BAR * share)}".rstrip() for n, v, share in rows]
         return "\n".join(lines)
 

@@ -72,30 +72,27 @@ def test_an_event_changed_in_place_after_its_prediction_is_learned_as_it_is(make
     assert learned(make_kernel, [(dict(x), y) for x, y in pairs], change) == silent
 
 
-def test_a_learner_that_learned_others_in_between(make_kernel):
-    pairs = events(classifies=make_kernel.classifies)
-    xs, ys = map(list, zip(*pairs, strict=True))
-    one, two = make_kernel(), make_kernel()
-    for learner in (one, two):
-        learner.learn_many(xs[:50], ys[:50])
-    two.predict_one(xs[80])
-    for learner in (one, two):
-        learner.learn_many(xs[50:80], ys[50:80])
-        learner.learn_one(xs[80], ys[80])
-    assert one.to_bytes() == two.to_bytes()
+def learn_others(learner, xs, ys):
+    learner.learn_many(xs, ys)
 
 
-def test_scales_that_were_learned_in_between(make_kernel):
-    pairs = events(classifies=make_kernel.classifies)
-    xs, ys = map(list, zip(*pairs, strict=True))
-    one, two = make_kernel(), make_kernel()
-    for learner in (one, two):
+def learn_scales(learner, xs, ys):
+    learner._pass(xs, ys, None, None, wanted=False, scales_only=True)
+
+
+@pytest.mark.parametrize("between", [learn_others, learn_scales], ids=lambda between: between.__name__)
+def test_what_was_learned_after_the_prediction_counts(make_kernel, between):
+    xs, ys = map(list, zip(*events(classifies=make_kernel.classifies), strict=True))
+    models = []
+    for predicts in (False, True):
+        learner = make_kernel()
         learner.learn_many(xs[:50], ys[:50])
-    two.predict_one(xs[80])
-    for learner in (one, two):
-        learner._pass(xs[50:80], ys[50:80], None, None, wanted=False, scales_only=True)
+        if predicts:
+            learner.predict_one(xs[80])
+        between(learner, xs[50:80], ys[50:80])
         learner.learn_one(xs[80], ys[80])
-    assert one.to_bytes() == two.to_bytes()
+        models.append(learner.to_bytes())
+    assert models[0] == models[1]
 
 
 def test_an_event_is_encoded_once_for_its_prediction_and_its_lesson():
