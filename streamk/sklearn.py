@@ -33,7 +33,7 @@ from sklearn.utils.validation import (
 )
 
 import streamk
-from streamk.arrays import AnyArray, Array, Json, Places
+from streamk.arrays import AnyArray, Array, Places
 from streamk.encoding.keys import category_key
 from streamk.features.counter import mix64
 
@@ -250,21 +250,6 @@ class _Kernel(BaseEstimator):
         """Return the names of columns; by their places if they had none, or names that are no strings."""
         names = getattr(self, "feature_names_in_", None)
         return [f"x{k}" for k in range(self.n_features_in_)] if names is None else list(names)
-
-    def __getstate__(self) -> Json:
-        """Return the state with the learner as a model file: joblib maps arrays of a state read-only."""
-        state: Json = dict(super().__getstate__())
-        if "learner_" in state:
-            state["learner_"] = self.learner_.to_bytes()
-            del state["_model"]
-        return state
-
-    def __setstate__(self, state: Json) -> None:
-        super().__setstate__(state)
-        if "learner_" in state:
-            learner = streamk.loads(state["learner_"])
-            assert isinstance(learner, self._learner_class)
-            self._set_learner(learner)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "learner_")
