@@ -62,7 +62,7 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     version = header.pop("format", None)
     if version not in (FORMAT, EARLIER):
         raise FormatError(
-            f"{source} has model format {version!r} and this streamk reads format {FORMAT}; "
+            f"{source} has model format {version!r} and this streamk reads {EARLIER} and {FORMAT}; "
             "load it with the version that wrote it"
         )
     digest = header.pop("sha256", None)

@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads format 7"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 and 7"):
         streamk.loads(data)
 
 

@@ -29,13 +29,13 @@ def _fused(typing_context, x, y, z):
 
 
 @njit
-def one_column_at_a_time(diagonal, packed, x, noise, gain):
+def one_column_at_a_time(diagonal, columns, x, noise, gain):
     left, at = noise, 0
     for j in range(len(diagonal)):
         numbers = (j + LANES - 1) // LANES * LANES
         totals, changes = np.zeros_like(x[:LANES]), np.zeros_like(x[:2])
         for k in range(numbers):
-            totals[k % LANES] = _fused(packed[at + k], x[k], totals[k % LANES])
+            totals[k % LANES] = _fused(columns[at + k], x[k], totals[k % LANES])
         half = LANES // 2
         while half:
             for lane in range(half):
@@ -48,8 +48,8 @@ def one_column_at_a_time(diagonal, packed, x, noise, gain):
         diagonal[j] *= before / left
         changes[0], changes[1] = -f / before, g
         for k in range(numbers):
-            u = packed[at + k]
-            packed[at + k] = _fused(gain[k], changes[0], u)
+            u = columns[at + k]
+            columns[at + k] = _fused(gain[k], changes[0], u)
             gain[k] = _fused(u, changes[1], gain[k])
         gain[j] = g
         at += numbers
@@ -62,10 +62,10 @@ def test_update_finds_the_bits_of_one_column_at_a_time(kind: type, aligned: bool
     rng = np.random.default_rng(7)
     for size in SIZES:
         padded = -(-size // LANES) * LANES
-        packed = factor.empty_factor(size, kind)
+        columns = factor.empty_factor(size, kind)
         if not aligned:
-            packed = np.zeros(len(packed) + 1, dtype=kind)[1:]
-        found = np.full(size, 2.0), packed, np.zeros(padded, dtype=kind)
+            columns = np.zeros(len(columns) + 1, dtype=kind)[1:]
+        found = np.full(size, 2.0), columns, np.zeros(padded, dtype=kind)
         wanted = tuple(part.copy() for part in found)
         for weight in (1.0, 0.3, 7.0, 1e-9):
             x = np.zeros(padded, dtype=kind)
@@ -78,7 +78,7 @@ def test_update_finds_the_bits_of_one_column_at_a_time(kind: type, aligned: bool
 
 
 @njit
-def errors(diagonal, packed, X, y, part, gain):
+def errors(diagonal, columns, X, y, part, gain):
     """Learn rows by recursive least squares with forgetting; return the error of each before it."""
     weights, found, most = np.zeros(len(diagonal)), np.empty(len(y)), diagonal.max()
     for i in range(len(y)):
@@ -86,7 +86,7 @@ def errors(diagonal, packed, X, y, part, gain):
         for j in range(len(diagonal)):
             found[i] -= X[i, j] * weights[j]
         gain[:] = 0.0
-        left = factor.update(diagonal, packed, X[i], 1.0, gain)
+        left = factor.update(diagonal, columns, X[i], 1.0, gain)
         for j in range(len(diagonal)):
             weights[j] += gain[j] * found[i] / left
             diagonal[j] = min(diagonal[j] / part, most)
@@ -102,8 +102,8 @@ def test_a_float32_factor_errs_as_little_where_features_depend_on_each_other(par
     y = np.sin(3 * z[:, 0]) + 0.1 * rng.normal(size=rows)
     squares = []
     for kind in (np.float64, np.float32):
-        gain, packed = np.zeros(size, dtype=kind), factor.empty_factor(size, kind)
-        found = errors(np.full(size, 1e3), packed, X.astype(kind), y, part, gain)
+        gain, columns = np.zeros(size, dtype=kind), factor.empty_factor(size, kind)
+        found = errors(np.full(size, 1e3), columns, X.astype(kind), y, part, gain)
         squares.append((found[1000:] ** 2).mean())
     assert squares[1] == pytest.approx(squares[0], rel=1e-3)
     assert squares[1] < 0.02
@@ -112,16 +112,16 @@ def test_a_float32_factor_errs_as_little_where_features_depend_on_each_other(par
 def test_update_adds_an_event_to_the_information() -> None:
     rng = np.random.default_rng(7)
     size = 45
-    diagonal, packed, known = np.ones(size), factor.empty_factor(size), np.eye(size)
+    diagonal, columns, known = np.ones(size), factor.empty_factor(size), np.eye(size)
     for _ in range(60):
         x, gain = np.zeros(48), np.zeros(48)
         x[:size] = rng.normal(size=size)
         inverse = np.linalg.inv(known)
-        left = factor.update(diagonal, packed, x, 0.5, gain)
+        left = factor.update(diagonal, columns, x, 0.5, gain)
         assert left == pytest.approx(0.5 + x[:size] @ inverse @ x[:size])
         assert gain[:size] == pytest.approx(inverse @ x[:size])
         known += 2.0 * np.outer(x[:size], x[:size])
-    assert np.allclose(factor.information(diagonal, packed), known)
+    assert np.allclose(factor.information(diagonal, columns), known)
 
 
 def test_an_empty_factor_is_aligned_to_cache_lines() -> None:

@@ -113,7 +113,7 @@ class Factor:
 
     @property
     def covariance(self):
-        upper = factor.unpacked(self.factor, self.size)
+        upper = factor.as_matrix(self.factor, self.size)
         return (upper * self.diagonal) @ upper.T
 
 
