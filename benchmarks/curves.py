@@ -37,7 +37,7 @@ PEERS = {
 WINDOWS = 50
 
 
-def losses(stream: Stream, peer: Peer) -> np.ndarray:
+def scores(stream: Stream, peer: Peer) -> np.ndarray:
     """Return 1 for each right prediction, else 0; of numbers, squared errors in variances of the target."""
     contestant = peer.make(stream, Setting(memory=False, delay=0, seed=7))
     found, variance = [], 1.0 if stream.task == CLASSES else float(np.var(stream.targets))
@@ -75,11 +75,11 @@ def main() -> None:
         size = len(stream.targets) // WINDOWS
         known = {peer.name: peer for peer in peers(stream.task)}
         curves = {
-            learner: curve(losses(stream, known[learner]), size)
+            learner: curve(scores(stream, known[learner]), size)
             for learner in track(PEERS[stream.task], name)
         }
         found.append({"stream": name, "task": stream.task, "window": size, "curves": curves})
-    (DOCS / "curves.json").write_text(json.dumps(found, indent=None, separators=(",", ":")) + "\n")
+    (DOCS / "curves.json").write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

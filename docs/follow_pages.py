@@ -11,6 +11,7 @@ hours.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -245,7 +246,7 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", default=PAGES, help="pages to follow; all by default")
     parser.add_argument("--long", action="store_true", help="also what takes minutes to hours")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as at_the_end:
         reader = Reader(Path(name), arguments.long)
         subprocess.run(["git", "clone", "--quiet", ROOT, reader.clone], check=True)
         if (ROOT.parent / "shared").exists():
@@ -254,17 +255,15 @@ def main() -> int:
         if "README.md" not in arguments.pages:
             reader.run("README.md", "pip install .")
             reader.run("README.md", "streamk demo")
-        broker = None
         for page in arguments.pages:
             if page == DAEMON:
                 write_tools(reader)
                 broker = Broker(reader.directory / "broker", port=9092)
+                at_the_end.callback(broker.kill)
                 broker.start()
             if page == "docs/sklearn.md":
                 reader.run(page, "pip install '.[sklearn]'")
             follow(reader, page)
-        if broker is not None:
-            broker.kill()
         reader.run("CONTRIBUTING.md", "pip install '.[bench,parquet,plots,test]'")
         check_options(reader)
     table = Table("page", "command", "outcome", "seconds")
