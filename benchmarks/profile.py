@@ -2,14 +2,14 @@
 
     python benchmarks/profile.py [--data DIRECTORY] [--only NAME …] [--json]
 
-The learner of the first 20,000 events repeats each part on the next 256 events, in compiled code. A row is
-the least of five repetitions, in CPU time of one thread. The last rows are of whole calls: a pass, and
-``predict_one`` followed by ``learn_one``.
+The learner of the first 16,000 events learns the next 1,000, in a pass or one by one, and repeats each part
+on 256 of them, in compiled code. A row is the least of five repetitions, in CPU time of one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import time
@@ -46,7 +46,7 @@ STREAMS = {
     "bike": ("bike_hourly.csv.gz", "cnt", streamk.KernelRegressor),
     "kin40k": ("kin40k.csv.gz", "target", streamk.KernelRegressor),
 }
-EVENTS, ROWS, TURNS, TIMES = 20_000, 256, 5, 8
+EVENTS, WHOLE, ROWS, TURNS, TIMES = 16_000, 1_000, 256, 5, 8
 
 
 @njit
@@ -64,7 +64,7 @@ def featurize(handle, rows, scratch):
 
 
 @njit
-def copy(handle, rows, scratch):
+def copy_inputs(handle, rows, scratch):
     inputs, found, of, widths, raw, whole = scratch[:6]
     phi = whole.reshape(rows.values.shape[0], -1)
     for i in range(phi.shape[0]):
@@ -100,30 +100,47 @@ def step_group(coding, groups, scratch, targets, e, known):
         step_all(groups, phi, np.int64(i), scratch[6], e, aim, known, 1.0, residual)
 
 
-def microseconds(part: Callable[[], object], times: int = TIMES) -> float:
+def microseconds(part: Callable[[], object]) -> float:
     """Return the least CPU time of a part, for one event."""
     part()
     found = []
     for _ in range(TURNS):
         began = time.process_time()
-        for _ in range(times):
+        for _ in range(TIMES):
             part()
-        found.append((time.process_time() - began) / times / ROWS)
+        found.append((time.process_time() - began) / TIMES / ROWS)
+    return 1e6 * min(found)
+
+
+def whole(learner: Any, learn: Callable[[Any], object]) -> float:
+    """Return the least CPU time of learning an event, each time by a copy of the learner."""
+    found = []
+    for _ in range(TURNS):
+        own = copy.deepcopy(learner)
+        began = time.process_time()
+        learn(own)
+        found.append((time.process_time() - began) / WHOLE)
     return 1e6 * min(found)
 
 
 def measure(name: str, data: Path) -> dict[str, float]:
     """Return the microseconds of each part."""
     file, target, make = STREAMS[name]
-    frame = pd.read_csv(data / file, nrows=EVENTS + ROWS)
+    frame = pd.read_csv(data / file, nrows=EVENTS + WHOLE)
     truths: list[Any] = frame.pop(target).tolist()
     learner = make(seed=7)
     learner.learn_many(frame[:EVENTS], truths[:EVENTS])
-    last = batch(frame[EVENTS:])
+    rest, labels = frame[EVENTS:], truths[EVENTS:]
+    xs = rest.to_dict("records")
+    found = {
+        "a pass": whole(learner, lambda own: own.predict_learn_many(rest, labels)),
+        "predict_one, learn_one": whole(learner, lambda own: one_by_one(own, xs, labels)),
+    }
+    last = batch(rest[:ROWS])
     last.prepare(learner._codec.inputs, None)
     rows = learner._codec.inputs.transform(last.rows(learner._codec.inputs, 0, ROWS))
-    labels = learner._codec.labels
-    targets = np.array([float(y if labels is None else labels.codes[y]) for y in truths[EVENTS:]])
+    known = learner._codec.labels
+    targets = np.array([float(y if known is None else known.codes[y]) for y in labels[:ROWS]])
     assert learner._map is not None
     handle = learner._handles_of(learner._map)[1]
     coding, _, _, groups, _ = learner._all_but_rows(learner._map)
@@ -131,21 +148,18 @@ def measure(name: str, data: Path) -> dict[str, float]:
     parts: dict[str, Callable[[], object]] = {
         "scale and transform inputs": lambda: scale(handle, rows, scratch),
         "features": lambda: featurize(handle, rows, scratch),
-        "copies of inputs and labels": lambda: copy(handle, rows, scratch),
+        "copies of inputs and labels": lambda: copy_inputs(handle, rows, scratch),
         "evaluate and combine": lambda: answer(handle, rows, scratch),
         "Newton's method of the combiner": lambda: adapt(handle, rows, scratch, targets),
         "moments of relevance": lambda: relevance(handle, rows, scratch, targets),
     }
-    found = {part: microseconds(run) for part, run in parts.items()}
+    found |= {part: microseconds(run) for part, run in parts.items()}
     records = [record for group in groups for record in group]
     for e, (expert, record) in enumerate(zip(learner._experts, records, strict=True)):
-        size = f", {len(expert.joined)} variables" if isinstance(expert, LeastSquares) else ""
+        size = f", {len(expert.joined)} variables" if type(expert) is LeastSquares else ""
         one = ((make_handle(record),),)
         steps = microseconds(partial(step_group, coding, one, scratch, targets, e, learner._outputs))
         found[expert.rule + size] = found.get(expert.rule + size, 0.0) + steps
-    xs = frame[EVENTS:].to_dict("records")
-    found["a pass"] = microseconds(lambda: learner.predict_learn_many(frame[EVENTS:], truths[EVENTS:]), 1)
-    found["predict_one, learn_one"] = microseconds(lambda: one_by_one(learner, xs, truths[EVENTS:]), 1)
     return found
 
 
