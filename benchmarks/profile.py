@@ -32,6 +32,7 @@ from streamk.encoding.frames import batch
 from streamk.encoding.label_history import NOW
 from streamk.encoding.scaling import scale_row
 from streamk.experts.least_squares import LeastSquares
+from streamk.features.grids import fill_cells
 from streamk.features.plain import fill_plain
 from streamk.features.relevance import transform_row
 from streamk.learners import kernel_loop
@@ -69,6 +70,7 @@ def copy_inputs(handle, rows, scratch):
     phi = whole.reshape(rows.values.shape[0], -1)
     for i in range(phi.shape[0]):
         fill_plain(handle.features.sections, inputs, found, of, widths[i], i, False, raw, phi)
+        fill_cells(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
 
 
 @njit
@@ -144,7 +146,7 @@ def measure(name: str, data: Path) -> dict[str, float]:
     assert learner._map is not None
     handle = learner._handles_of(learner._map)[1]
     coding, _, _, groups, _ = learner._all_but_rows(learner._map)
-    scratch = make_scratch(handle, ROWS, rows.values.shape[1], max(1, learner._outputs))
+    scratch = make_scratch(handle, ROWS, rows.values.shape[1], max(1, learner._outputs))[0]
     parts: dict[str, Callable[[], object]] = {
         "scale and transform inputs": lambda: scale(handle, rows, scratch),
         "features": lambda: featurize(handle, rows, scratch),

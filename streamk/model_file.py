@@ -20,8 +20,9 @@ from safetensors.numpy import save as save_tensors
 
 from streamk.arrays import Arrays, Json
 
-FORMAT, EARLIER = 7, 6  # the latter is read, too
+FORMAT, EARLIER = 8, (6, 7)  # those are read, too
 _KEY = "streamk"
+_LATER = {"binning": False, "neighbours": False}  # parameters since format 8
 
 
 class FormatError(ValueError):
@@ -60,19 +61,27 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     except ValueError as error:
         raise ValueError(f"{broken}its header cannot be read ({error})") from None
     version = header.pop("format", None)
-    if version not in (FORMAT, EARLIER):
+    if version not in (FORMAT, *EARLIER):
         raise FormatError(
-            f"{source} has model format {version!r} and this streamk reads {EARLIER} and {FORMAT}; "
+            f"{source} has model format {version!r} and this streamk reads {EARLIER[0]} to {FORMAT}; "
             "load it with the version that wrote it"
         )
     digest = header.pop("sha256", None)
     if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    return header, arrays if version == FORMAT else _upgraded(arrays)
+    return (header, arrays) if version == FORMAT else (_with_parameters(header), _in_single_precision(arrays))
 
 
-def _upgraded(arrays: Arrays) -> Arrays:
-    """Return the arrays of the earlier format in this one: factors of least squares are float32."""
+def _with_parameters(header: Json) -> Json:
+    """Return the header of an earlier format in this one: mixtures were without later experts."""
+    parameters = header.get("parameters")
+    if isinstance(parameters, dict) and "label_memory" in parameters:
+        header = {**header, "parameters": {**parameters, **_LATER}}
+    return header
+
+
+def _in_single_precision(arrays: Arrays) -> Arrays:
+    """Return the arrays of an earlier format in this one: factors of least squares are float32."""
     factors = {name.removesuffix("variables") + "factor" for name in arrays if name.endswith("variables")}
     with np.errstate(over="ignore"):  # the learner rejects what is not finite
         return {name: a.astype(np.float32) if name in factors else a for name, a in arrays.items()}

@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 7
+    assert header["format"] == 8
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 and 7"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 8"):
         streamk.loads(data)
 
 
@@ -263,18 +263,25 @@ def test_saving_does_not_disturb_learning():
     assert one.to_bytes() == two.to_bytes()
 
 
-def test_a_model_of_the_format_before_is_read():
-    learner = streamk.KernelRegressor(features=768, seed=1)
+@pytest.mark.parametrize("version", [6, 7])
+def test_models_of_the_formats_before_are_read(version):
+    learner = streamk.KernelRegressor(features=768, binning=False, neighbours=False, seed=1)
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
     header, arrays = learner._to_parts()
+    parameters = header["parameters"].items()
+    header["parameters"] = {k: v for k, v in parameters if k not in ("binning", "neighbours")}
     factors = [name for name in arrays if name.endswith(".factor") and arrays[name].dtype == np.float32]
     assert factors
-    wide = {name: a.astype(np.float64) if name in factors else a for name, a in arrays.items()}
-    data = model_file.pack(header, wide, 6)
-    assert b'\\"format\\":6' in data
+    wide = arrays
+    if version == 6:
+        wide = {name: a.astype(np.float64) if name in factors else a for name, a in arrays.items()}
+    data = model_file.pack(header, wide, version)
+    assert b'\\"format\\":%d' % version in data
     again = streamk.loads(data)
     assert again.to_bytes() == learner.to_bytes()
     assert again.predict_one({"a": 3, "b": 4}) == learner.predict_one({"a": 3, "b": 4})
+    if version == 7:
+        return
     wide[factors[0]][0] = 1e300
     with pytest.raises(ValueError, match="its least squares are impossible"):
         streamk.loads(model_file.pack(header, wide, 6))

@@ -71,8 +71,8 @@ def step(
 
 @overload(evaluate, jit_options=INNER)
 def _evaluate(expert, phi, i, outputs, e):
-    if "coefficients" not in expert.fields:
-        return None
+    if "coefficients" not in expert.fields or "scratch" in expert.fields:
+        return None  # other rules have their own outputs
 
     def linear(expert, phi, i, outputs, e):
         coefficients = expert.coefficients

@@ -97,6 +97,41 @@ def _add_scaled(typing_context, out, i, factor, values, j, length):
     return types.void(out, n, types.float32, values, n, n), generate
 
 
+@intrinsic
+def _add_distances(typing_context, out, columns, start, width, values, first, count):
+    """Add ``Σ_j (values[first + j] − columns[start + j width + l])²`` to ``out[l]``, ``l < width``.
+
+    ``j < count`` in order, by fused multiply-adds; ``width`` is a multiple of 128.
+    """
+    if not _are_flat(out, columns, values):
+        return None
+    n = types.intp
+
+    def generate(context, b, signature, arguments):
+        target, source = (data(context, b, signature, arguments, k) for k in (0, 1))
+        source, width = at(b, source, arguments[2]), arguments[3]
+        point = at(b, data(context, b, signature, arguments, 4), arguments[5])
+        tile = _FOUR * LANES
+        with cgutils.for_range(b, b.udiv(width, index(tile))) as tiles:
+            place = times(b, tiles.index, tile)
+            sums = [at(b, target, place, index(k * LANES)) for k in range(_FOUR)]
+            totals = [cgutils.alloca_once(b, vector(LANES)) for _ in sums]
+            for total, pointer in zip(totals, sums, strict=True):
+                b.store(load(b, pointer, LANES), total)
+            with cgutils.for_range(b, arguments[6]) as loop:
+                value = spread(b, b.load(at(b, point, loop.index)), LANES)
+                column = at(b, source, b.mul(loop.index, width), place)
+                for k, total in enumerate(totals):
+                    distance = b.fsub(value, load(b, at(b, column, index(k * LANES)), LANES))
+                    b.store(fma(b, distance, distance, b.load(total)), total)
+            for total, pointer in zip(totals, sums, strict=True):
+                store(b, b.load(total), pointer)
+        return context.get_dummy_value()
+
+    return types.void(out, columns, n, n, values, n, n), generate
+
+
+add_distances: Compiled = _add_distances
 inner_product: Compiled = _inner_product
 add_scaled: Compiled = _add_scaled
 _four, _one = _storing(_FOUR), _storing(1)

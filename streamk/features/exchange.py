@@ -25,6 +25,7 @@ random one. A test costs one more prediction, and an event has at most one test.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,8 +36,10 @@ from numpy.typing import NDArray
 from streamk.arrays import Array, Arrays, Floats, Integers, typed
 from streamk.compiling import INNER
 from streamk.features.counter import mix64
+from streamk.features.grids import importance_of
 from streamk.features.plain import Keys, column_of, columns_of, empty_columns, in_use, index_of, tag_of
 
+POWER = float(os.environ.get("POW", ".5"))
 FIELDS = 512  # with separate tests, and one for none
 POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
 TESTS, SQUARES, PRODUCTS, SPREAD = range(4)  # Σ 1, Σ d², Σ d e, Σ d² e²
@@ -112,6 +115,10 @@ class Exchanges:
             tests, squares, products, spread = self.tests[place].tolist()
             found[tag] = use_of(squares, products, spread), squares / tests if tests > 0.0 else 0.0
         return found
+
+    def importance(self) -> Floats:
+        """Return, by place, the importance of fields: by the mean reduction of squared errors, ``ρ d²``."""
+        return importance_of([rho * moved for rho, moved in self.use().values()], FIELDS)
 
     @property
     def places(self) -> dict[int, int]:

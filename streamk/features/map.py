@@ -143,6 +143,8 @@ class FeatureMap:
         width, blocks = self.width, self.width // BLOCK
         self.kind = spectra.activation(self.kernels[0])
         self.exponents = exponents_of(self.kernels, self.bandwidth)
+        if self.sections is not None:
+            self.sections.draw(self.seed)
         self.largest = largest_unscaled(self.kernels, self.bandwidth, self.scales)
         self.cache = FrequencyCache(width)
         self.source: Structured | Sketch | None = None

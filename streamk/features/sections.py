@@ -20,6 +20,7 @@ from streamk.arrays import Array, Arrays, Floats, Integers, Places, typed
 from streamk.encoding.codec import Unit
 from streamk.features.cross_moments import MOST, CrossMoments
 from streamk.features.exchange import FIELDS, ExchangeRecord, Exchanges
+from streamk.features.grids import GRIDS, GridRecord, draw_grids
 from streamk.features.plain import (
     LEAST_CATEGORY,
     LINEAR,
@@ -74,6 +75,8 @@ class SectionRecord(NamedTuple):
     field_tags: Keys
     field_places: Integers
     sample: SampleRecord
+    grids: GridRecord
+    importance: Floats
 
 
 class Sections:
@@ -87,10 +90,13 @@ class Sections:
         Whether relevance is learned; if not, it is 1.
     grows
         Whether the blocks may grow by two thirds.
+    binning
+        Whether the last columns hold the cells of random grids (:mod:`streamk.features.grids`).
     """
 
-    def __init__(self, features: int, learned: bool, grows: bool = False) -> None:
+    def __init__(self, features: int, learned: bool, grows: bool = False, binning: bool = True) -> None:
         self.learned, sixth = learned, features // UNIT
+        self._grids = GRIDS if binning else 0
         added = int(_ADDED * sixth) // _GROUPS * _GROUPS if grows else 0
         self._sizes = np.array([4 * sixth, sixth, sixth, added, added])
         self.grown = False
@@ -101,16 +107,24 @@ class Sections:
         self.exchange_record: ExchangeRecord = self.exchanges.record
         self.tags: Keys = np.zeros(LINEAR, dtype=np.uint64)
         self.kinds = np.full(BLOCKS, IDENTITY)
+        self.importance: Floats = np.ones((BLOCKS, FIELDS), dtype=np.float32)
+        self.draw(0)
+
+    def draw(self, seed: int) -> None:
+        """Draw the grids of a seed."""
+        self._grid_record = draw_grids(seed, self._grids, self.columns_of_grids.start, BLOCKS)
 
     @property
     def record(self) -> SectionRecord:
         """The sections for compiled code, valid until relevance changes."""
         self.exchange_record = self.exchanges.record
+        self._grid_record.known[:] = -1  # fields are chosen again
         return SectionRecord(
             np.float32(self.amplitude), self.keys, index_of(self.keys), self.width, self._starts, self._parts,
             np.ascontiguousarray(self.transforms.transpose(0, 2, 1)), self.moments, self.gaps, self.learned,
             self.cross.sums, self.cross.squares, self.tags, self.factors,
-            self.exchange_record.tags, self.exchange_record.places, self.sample.record,
+            self.exchange_record.tags, self.exchange_record.places, self.sample.record, self._grid_record,
+            self.importance,
         )  # fmt: skip
 
     @property
@@ -149,13 +163,19 @@ class Sections:
 
     def columns_of_part(self, part: int) -> slice:
         """Return the columns of a part, including its plain ones."""
-        start, stop = [*self._starts.tolist(), self.width][part : part + 2]
+        start, stop = [*self._starts.tolist(), self.columns_of_grids.start][part : part + 2]
         return slice(start, stop)
+
+    @property
+    def columns_of_grids(self) -> slice:
+        """The columns of the cells, after those of all parts."""
+        start = int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
+        return slice(start, start + self._grids)
 
     @property
     def width(self) -> int:
         """Number of all columns."""
-        return int(self._sizes.sum()) + PLAIN * (1 + BLOCKS)
+        return int(self.columns_of_grids.stop)
 
     def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
         """Restart the older block under the current relevance; return its columns.
@@ -171,6 +191,7 @@ class Sections:
         kind = _KINDS[block] if IDENTITY in self.kinds else int(self.kinds[better])
         self.kinds[block] = kind
         self.transforms[block], self.factors[block] = self._transform(error, kind == WHOLE)
+        self.importance[block] = self.exchanges.importance()
         self.moments *= _KEPT
         self.cross.fade(_KEPT)
         self.exchanges.fade(_KEPT)
@@ -181,6 +202,7 @@ class Sections:
         for block in range(BLOCKS):
             self.kinds[block] = WHOLE if whole else DIAGONAL
             self.transforms[block], self.factors[block] = self._transform(error, whole)
+        self.importance[:] = self.exchanges.importance()
 
     def _transform(self, error: float, whole: bool) -> tuple[Floats, Floats]:
         """Return the current ``T`` and factors; ``error`` is the mean squared error of the best expert."""
@@ -263,6 +285,7 @@ class Sections:
         self.grown = any(other.grown for other in others)
         for block in range(BLOCKS):
             self.transforms[block], self.factors[block] = self._as_ours(others[0], block)
+            self.importance[block] = self._by_field(others[0].importance[block], others[0])
 
     def _shared(self, other: Sections) -> tuple[list[int], list[int]]:
         """Return the columns with relevance of common inputs, in both learners."""
@@ -276,11 +299,15 @@ class Sections:
         here, there = self._shared(other)
         transform = np.eye(MOST, dtype=np.float32)
         transform[np.ix_(here, here)] = other.transforms[block][np.ix_(there, there)]
-        factors = np.ones(FIELDS, dtype=np.float32)
+        return transform, self._by_field(other.factors[block], other)
+
+    def _by_field(self, numbers: Floats, other: Sections) -> Floats:
+        """Return another learner's numbers of fields, by the places of this one; 1 for fields it lacks."""
+        found = np.ones(FIELDS, dtype=np.float32)
         ours, theirs = (e.exchanges.places for e in (self, other))
         for tag in ours.keys() & theirs.keys():
-            factors[ours[tag]] = other.factors[block, theirs[tag]]
-        return transform, factors
+            found[ours[tag]] = numbers[theirs[tag]]
+        return found
 
     def has_block_of(self, other: Sections, block: int) -> bool:
         """Return whether the features of a block equal another learner's."""
@@ -291,11 +318,12 @@ class Sections:
 
     def arrays(self) -> Arrays:
         """Return the arrays for a model file: of relevance, the columns in use."""
-        used = slice(0, self._used)
+        used, fields = slice(0, self._used), 1 + len(in_use(self.exchanges.tags))
         return {
             "map.columns": np.array(in_use(self.keys), dtype=np.uint64),
             "map.tags": self.tags[1 : 1 + len(in_use(self.keys))],
-            "map.factors": self.factors[:, : 1 + len(in_use(self.exchanges.tags))],
+            "map.factors": self.factors[:, :fields],
+            **({"map.importance": self.importance[:, :fields]} if (self.importance != 1.0).any() else {}),
             **self.exchanges.arrays(),
             "map.moments": self.moments[used, used],
             "map.transforms": self.transforms[:, used, used],
@@ -334,6 +362,12 @@ class Sections:
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
         self.gaps[:, :used] = gaps
         self.factors[:, :fields] = factors
+        self.importance[:] = 1.0
+        if "map.importance" in arrays:
+            importance = typed(arrays, "map.importance", np.float32, (BLOCKS, fields))
+            if not ((importance >= 0.0) & (importance <= 1.0)).all():
+                raise ValueError("its importance of fields is impossible")
+            self.importance[:, :fields] = importance
         self.kinds = kinds.copy()
         self.grown = "map.grown" in arrays
         if self.grown and not (self._sizes[-1] and typed(arrays, "map.grown", np.int64, (1,))[0] == 1):

@@ -48,6 +48,8 @@ class _Kernel(StreamingLearner):
     features: int = 1536
     label_memory: bool = True
     relevance: bool = True
+    binning: bool = True
+    neighbours: bool = True
     delay: int = 0
     seed: int | None = None
     family = "kernel"
@@ -60,7 +62,7 @@ class _Kernel(StreamingLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        named = experts_on(self._make_sections(), self._classifies, self.label_memory)
+        named = experts_on(self._make_sections(), self._classifies, self.label_memory, self.neighbours)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
         combiner = Stacking(count, self._classifies, self.delay, logits)
@@ -125,7 +127,8 @@ class _Kernel(StreamingLearner):
         }
 
     def _make_sections(self) -> Sections:
-        return Sections(self.features, self.relevance, grows=self.relevance and not self._classifies)
+        grows = self.relevance and not self._classifies
+        return Sections(self.features, self.relevance, grows, self.binning)
 
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events remain until the next block under relevance opens."""
@@ -250,6 +253,7 @@ class _Kernel(StreamingLearner):
     def _unit_test_params(cls) -> Iterator[Json]:
         yield {"features": 768, "seed": 7}
         yield {"features": 768, "label_memory": False, "relevance": False, "seed": 7}
+        yield {"features": 768, "binning": False, "neighbours": False, "seed": 7}
 
 
 @merge_into.register
@@ -262,7 +266,7 @@ def _merge_mixtures(
 
 @dataclass(eq=False, repr=False)
 class KernelClassifier(_Kernel, Classifier):
-    """Kernel classifier with nothing to tune: a mixture of a dozen learners on one feature map.
+    """Kernel classifier with nothing to tune: a mixture of more than a dozen learners on one feature map.
 
     Parameters
     ----------
@@ -274,6 +278,12 @@ class KernelClassifier(_Kernel, Classifier):
         these inputs do no harm.
     relevance
         Whether features follow the learned relevance of inputs (:mod:`streamk.features.relevance`).
+    binning
+        Whether one expert has a coefficient for every cell of random grids of one, two and three inputs
+        (:mod:`streamk.features.grids`).
+    neighbours
+        Whether one expert predicts by the nearest of the last 512 learned events, whose scaled inputs and
+        labels are then in the model file (:mod:`streamk.experts.neighbours`).
     delay
         How many events late labels arrive. An event is then learned with the labels that had arrived at its
         prediction, and experts are weighed by their outputs at that time
@@ -311,7 +321,7 @@ class KernelClassifier(_Kernel, Classifier):
 
 @dataclass(eq=False, repr=False)
 class KernelRegressor(_Kernel, Regressor):
-    """Kernel regressor with nothing to tune: a mixture of a dozen learners on one feature map.
+    """Kernel regressor with nothing to tune: a mixture of more than a dozen learners on one feature map.
 
     The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
     back in its own units; a target without precedent is not learned.
@@ -322,7 +332,7 @@ class KernelRegressor(_Kernel, Regressor):
         Number of random features to begin with, a multiple of 768. There are more of them than for classes,
         since numbers gain more by them; and where they pay, about a fifth is added, once. An event then takes
         twice the time.
-    relevance, delay, seed
+    relevance, binning, neighbours, delay, seed
         As for :class:`KernelClassifier`.
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and

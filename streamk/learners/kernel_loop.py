@@ -26,6 +26,7 @@ from streamk.experts.expert import evaluate, step
 from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
+from streamk.features.grids import fill_cells
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
 from streamk.features.relevance import (
@@ -86,6 +87,26 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
     return each
 
 
+def keep_neighbours(groups: object, kept: object, outputs: object, e: object) -> None:
+    """Replace the ``outputs`` of nearest neighbours by those ``kept`` (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(keep_neighbours, jit_options=INNER)
+def _keep_neighbours(groups, kept, outputs, e):
+    if not len(groups):
+        return lambda groups, kept, outputs, e: None
+    nearby = "gains" in groups[0][0].field_dict["value"].fields
+
+    def each(groups, kept, outputs, e):
+        count = len(groups[0])
+        if nearby:
+            outputs[e : e + count] = kept[e : e + count]
+        keep_neighbours(groups[1:], kept, outputs, e + count)
+
+    return each
+
+
 def count_all(groups: object) -> int:
     """Return how many experts there are (in compiled code)."""
     raise NotImplementedError("for compiled code")
@@ -109,9 +130,9 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
     mode, buffers
-        ``ALLOCATE`` scratch arrays; or, for one row, ``FILL`` those of the handle ``buffers``
+        ``ALLOCATE`` scratch arrays; or, for one row, ``FILL`` the first of the handle ``buffers``
         (:func:`make_scratch`), or ``REUSE`` their contents: they and ``out`` hold the features and outputs of
-        this row, and nothing was learned since.
+        this row, and nothing was learned since. The second are for rows that relevance changes.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     handle
@@ -149,8 +170,9 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
         return TOO_SMALL - needed
     tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
     most = out.shape[1] if coding.classes else 1
-    scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value
+    scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value[0]
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
+    spare = unowned(buffers.value[1])
     phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
     while start < n:
@@ -172,6 +194,8 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
             fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
+            unit = scale_of(widths[i], coding.exponents[0])
+            fill_cells(features.sections, inputs, found, of, widths[i], i, unit, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
@@ -185,12 +209,11 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else given[0]
                 target = limit(unowned(handle.combiner), coding, given, actual)
-                unit = scale_of(widths[i], coding.exponents[0])
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
-                    _take_gradients(handle, inputs, found, of, widths[i], i, given, weight)
+                    _take_gradients(handle, spare, inputs, found, of, widths[i], i, outputs, given, weight)
                 tests = unowned(handle.exchanges)
-                _take_test(handle, tests, inputs, found, of, widths[i], i, given, target, weight)
+                _take_test(handle, tests, spare, inputs, found, of, widths[i], i, given, target, weight)
                 if late:
                     given = residual
                     _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
@@ -218,8 +241,8 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
 
 @njit(**ENTRY)
 def make_scratch(handle, rows, width, most):
-    """Return scratch arrays for so many ``rows`` of at most ``width`` inputs, and ``most`` outputs."""
-    return _scratch(handle, rows, width, most)
+    """Return scratch arrays for ``rows`` of at most ``width`` inputs and ``most`` outputs, and for a row."""
+    return _scratch(handle, rows, width, most), _scratch(handle, np.int64(1), width, most)
 
 
 @njit(**INNER)
@@ -287,63 +310,68 @@ def _take_products(handle, inputs, found, count, i, aim, weight):
 
 
 @njit(**CALLED)
-def _answer_changed(handle, inputs, keys, slots, counts, raw, phi, outputs, mixed, out):
-    """Predict one row of changed inputs, which is not learned, into ``out``."""
+def _evaluate_changed(handle, inputs, keys, slots, counts, unit, raw, phi, outputs):
+    """Fill ``outputs`` with those of all experts for one row of changed inputs, which is not learned."""
     sections, row = unowned(handle.features).sections, np.int64(0)
     transform_row(sections, inputs, keys, slots, counts[0], row)
     _featurize(handle, inputs, keys, counts, raw)
     fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
-    _answer(handle, np.int64(NOW), phi, row, outputs, mixed, out)
+    fill_cells(sections, inputs, keys, slots, counts[0], row, unit, phi)
+    fill_labels(sections, unowned(handle.coding).memory, np.int64(NOW), phi, row)
+    evaluate_all(unowned(handle.groups), phi, row, outputs, 0)
 
 
 @njit(**CALLED)
-def _take_gradients(handle, inputs, found, of, count, i, given, weight):
+def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given, weight):
     """Let relevance learn how the prediction of row ``i`` changes with every input.
 
-    ``count`` is that of its inputs, ``given`` its prediction.
+    ``count`` is that of its inputs, ``answered`` are the outputs of the experts, and ``given`` is its
+    prediction. The neighbours keep their outputs, which follow single events and not the target.
     """
     coding, features = unowned(handle.coding), unowned(handle.features)
     keys, slots = found[i : i + 1], of[i : i + 1]
     kinds, _, w = inputs.shape
     most = given.shape[0]
     slopes = np.zeros((count, most))
-    changed, _, _, counts, raw, whole, outputs, mixed, out = _scratch(handle, np.int64(1), w, most)
+    changed, _, _, counts, raw, whole, outputs, mixed, out = spare
     counts[0], phi = count, whole.reshape(1, whole.shape[0])
     families = coding.exponents.shape[0]
+    unit = scale_of(count, coding.exponents[0])
     for j in range(count):
         # number by number: an assignment of arrays compiles for seconds, for the sake of its errors
         for k in range(kinds):
             for m in range(w):
                 changed[k, 0, m] = inputs[k, i, m]
-        value = np.float64(inputs[0, i, j]) / scale_of(count, coding.exponents[0])
+        value = np.float64(inputs[0, i, j]) / unit
         step = 0.0 if slots[0, j] <= CATEGORY else step_of(features.sections, keys[0, j], value)
         if step == 0.0:
             continue  # the slope stays 0: this input has no step yet
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
-        _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
+        _evaluate_changed(handle, changed, keys, slots, counts, unit, raw, phi, outputs)
+        keep_neighbours(unowned(handle.groups), answered, outputs, 0)
+        combine(unowned(handle.combiner), coding, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0, weight)
 
 
 @njit(**CALLED)
-def _take_test(handle, exchanges, inputs, found, of, count, i, given, target, weight):
+def _take_test(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
     """Let relevance test whether a field of row ``i`` helps to predict its target, if a test is due."""
     if exchanges is not None:
-        _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight)
+        _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight)
 
 
 @njit(**CALLED)
-def _test_field(handle, exchanges, inputs, found, of, count, i, given, target, weight):
+def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
     coding = unowned(handle.coding)
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
         w, most = inputs.shape[2], given.shape[0]
-        scratch = _scratch(handle, np.int64(1), w, most)
-        changed, keys, slots, counts, raw, whole, outputs, mixed, out = scratch
+        changed, keys, slots, counts, raw, whole, outputs, mixed, out = spare
         unit = np.empty(families)
         for k in range(families):
             unit[k] = scale_of(count, coding.exponents[k])
@@ -355,7 +383,8 @@ def _test_field(handle, exchanges, inputs, found, of, count, i, given, target, w
         squares, products, errors = 0.0, 0.0, 0.0
         if counts[0] >= 0:
             phi = whole.reshape(1, whole.shape[0])
-            _answer_changed(handle, changed, keys, slots, counts, raw, phi, outputs, mixed, out)
+            _evaluate_changed(handle, changed, keys, slots, counts, unit[0], raw, phi, outputs)
+            combine(unowned(handle.combiner), coding, outputs, mixed, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)

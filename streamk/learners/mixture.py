@@ -13,6 +13,9 @@ more than experts. So all experts share one map:
   with inputs and label memory. The latter restart when their error rises;
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
+* projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
+  categories, edges and pairs of inputs;
+* the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 
 Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights. For numbers,
@@ -21,10 +24,14 @@ one more expert learns the size of errors, for intervals; it has no weight in pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from streamk.arrays import Array
+from streamk.experts.binning import Binning
 from streamk.experts.error_scale import ErrorScale
 from streamk.experts.expert import Expert
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.neighbours import Neighbours
 from streamk.experts.projection import Projection
 from streamk.experts.simple import LastLabel, Prior
 from streamk.experts.subspace import Subspace
@@ -41,12 +48,39 @@ _SMOOTH = slice(
 RELEVANT = "first block under relevance", "second block under relevance"
 
 
-def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[str, Expert]:
+def experts_on(
+    sections: Sections, classes: bool, label_memory: bool, neighbours: bool = True
+) -> dict[str, Expert]:
     """Return the experts by name, grouped by update rule."""
-    kind = "class" if classes else "number"
-    squared = CODES[kind, "squared"]
+    squared = CODES["class" if classes else "number", "squared"]
     loss = CODES["class", "margin"] if classes else squared
-    whole, amplitude = sections.columns_of_part(0), sections.amplitude
+    amplitude, columns = sections.amplitude, _columns_of(sections)
+    experts: dict[str, Expert] = dict(_projections(columns, classes, label_memory))
+    linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
+    for name, forgetting in (("inputs and labels", 1.0), ("inputs and labels, forgetting", 0.998)):
+        experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
+            linear, penalty, forgetting, columns["inputs and labels"], amplitude
+        )
+    for part, name in enumerate(RELEVANT, 1):
+        experts[f"least squares, {name}"] = LeastSquares(
+            squared, _PENALTY, 1.0, sections.columns_of_part(part), amplitude, watch=True
+        )
+    if not classes:
+        experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
+    if sections.columns_of_grids.start < sections.width:
+        experts["binning"] = Binning(loss, sections.columns_of_grids)
+    if neighbours:
+        experts["neighbours"] = Neighbours(loss, classes)
+    if label_memory:
+        experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
+    if classes:
+        experts["prior"] = Prior(CODES["class", "logistic"])
+    return experts
+
+
+def _columns_of(sections: Sections) -> dict[str, slice]:
+    """Return columns of the map by name; those of blocks under relevance are without inputs and labels."""
+    whole = sections.columns_of_part(0)
     middle = PLAIN + (whole.stop - PLAIN) // 2
     columns = {
         "coarse": slice(PLAIN, middle),
@@ -57,8 +91,18 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
         "inputs": slice(0, LINEAR),
         "inputs and labels": slice(0, PLAIN),
     }
-    relevant = {name: sections.columns_of_part(1 + part) for part, name in enumerate(RELEVANT)}
-    columns |= {name: slice(part.start + PLAIN, part.stop) for name, part in relevant.items()}
+    for number, name in enumerate(RELEVANT, 1):
+        part = sections.columns_of_part(number)
+        columns[name] = slice(part.start + PLAIN, part.stop)
+    return columns
+
+
+def _projections(
+    columns: dict[str, slice], classes: bool, label_memory: bool
+) -> Iterator[tuple[str, Projection]]:
+    """Yield projections with their names."""
+    squared = CODES["class" if classes else "number", "squared"]
+    loss = CODES["class", "margin"] if classes else squared
     gains: dict[str, tuple[float, ...]] = {"fine": (0.3,), "inputs": (0.1,)}
     if classes:
         gains |= {"coarse": (1.0, 0.1), **dict.fromkeys(RELEVANT, (1.0, 0.1))}
@@ -66,31 +110,14 @@ def experts_on(sections: Sections, classes: bool, label_memory: bool) -> dict[st
         gains |= {"coarse": (1.0, 0.3, 0.1), "coarse and fine": (0.3, 0.1), "everything": (0.1,)}
     if label_memory:
         gains["labels, coarse and fine"] = (0.3,)
-    experts: dict[str, Expert] = {}
     for name, several in gains.items():
         for gain in several:
-            experts[f"projection, {name}, gain {gain}"] = Projection(loss, False, 0.0, 0, columns[name], gain)
+            yield f"projection, {name}, gain {gain}", Projection(loss, False, 0.0, 0, columns[name], gain)
     if classes:
-        experts["projection, squared, coarse, gain 0.3"] = Projection(
-            squared, False, 0.0, 0, columns["coarse"], 0.3
-        )
-    experts["projection, squared, coarse and fine, falling gain"] = Projection(
-        squared, False, 0.3, None, columns["coarse and fine"]
-    )
-    linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
-    for name, forgetting in (("inputs and labels", 1.0), ("inputs and labels, forgetting", 0.998)):
-        experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
-            linear, penalty, forgetting, columns["inputs and labels"], amplitude
-        )
-    for name, part in relevant.items():
-        experts[f"least squares, {name}"] = LeastSquares(squared, _PENALTY, 1.0, part, amplitude, watch=True)
-    if not classes:
-        experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
-    if label_memory:
-        experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
-    if classes:
-        experts["prior"] = Prior(CODES["class", "logistic"])
-    return experts
+        coarse = Projection(squared, False, 0.0, 0, columns["coarse"], 0.3)
+        yield "projection, squared, coarse, gain 0.3", coarse
+    falling = Projection(squared, False, 0.3, None, columns["coarse and fine"])
+    yield "projection, squared, coarse and fine, falling gain", falling
 
 
 def error_scale(response: Array) -> Expert:

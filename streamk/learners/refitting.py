@@ -37,10 +37,11 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import NUMBERS, SHARED
 from streamk.encoding.rows import UNSCALED, Rows, moved, slices, stack
-from streamk.encoding.scaling import MEAN, TARGET_CLIP, scale_row, spread
+from streamk.encoding.scaling import MEAN, TARGET_CLIP, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.activation import AMPLITUDE
+from streamk.features.grids import fill_cells
 from streamk.features.lanes import aligned
 from streamk.features.plain import LINEAR, fill_plain
 from streamk.features.relevance import BLOCKS, inputs_for, transform_row
@@ -99,6 +100,8 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
         transform_row(sections, inputs, found, of, widths[0], 0)
         featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
         fill_plain(sections, inputs, found, of, widths[0], 0, np.bool_(False), raw, phi[i : i + 1])
+        unit = scale_of(widths[0], coding.exponents[0])
+        fill_cells(sections, inputs, found, of, widths[0], np.int64(0), unit, phi[i : i + 1])
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]

@@ -1,0 +1,187 @@
+"""Projections onto random binning features: a coefficient for every cell, learned faster while it is new.
+
+An event falls into one cell of each of ``G`` grids (:mod:`streamk.features.grids`), and the outputs are the
+sums of the coefficients of its cells. A step removes the residual ``r`` by Kaczmarz's projection in a norm in
+which coefficients of frequent cells are heavier::
+
+    A_c ← A_c + r ρ_c/(Σ_c ρ_c + κ G/w)          ρ_c = 1/√(1 + n_c/10)
+
+``n_c`` counts the events of a cell, ``w`` is the weight of the event, and the sum runs over its cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+from numpy.typing import NDArray
+
+from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_columns
+from streamk.compiling import INNER
+from streamk.experts.expert import (
+    FINAL,
+    ITERATE,
+    Columns,
+    Counts,
+    Expert,
+    Shares,
+    count_step,
+    evaluate,
+    step,
+)
+from streamk.features.grids import CELLS
+from streamk.losses import residuals
+
+_RIDGE = 0.05  # ``κ``
+_FADES = 0.1  # of a count, in the denominator of ``ρ``
+_MOST = 2.0**53
+
+
+class Cells(NamedTuple):
+    """The expert as compiled code sees it; see :class:`Binning`.
+
+    ``scratch`` and ``cells`` are for the rates and the cells of an event.
+    """
+
+    first: int
+    coefficients: Floats
+    counts: Floats
+    clock: Array
+    loss: int
+    scratch: Floats
+    cells: NDArray[np.uint32]
+
+
+class Binning(Expert):
+    """Coefficients of cells.
+
+    Parameters
+    ----------
+    loss
+        As for :class:`streamk.experts.expert.Expert`.
+    columns
+        The columns that hold the cells of an event.
+
+    Attributes
+    ----------
+    counts
+        Events in each cell; all 0 again in a closed learner.
+    """
+
+    rule = "binning"
+
+    def __init__(self, loss: int, columns: slice) -> None:
+        super().__init__(loss, columns=columns)
+        self.counts: Floats = np.zeros(CELLS, dtype=np.float32)
+        grids = columns.stop - columns.start
+        self._scratch = np.zeros(grids, dtype=np.float32), np.zeros(grids, dtype=np.uint32)
+
+    @property
+    def record(self) -> Cells:
+        """The expert as compiled code sees it."""
+        return Cells(self.first, self.coefficients, self.counts, self.clock, self.loss, *self._scratch)
+
+    def columns_of(self, width: int) -> int:
+        """Return the number of cells."""
+        return CELLS
+
+    def within(self, columns: slice) -> bool:
+        """Return False: cells do not depend on relevance."""
+        return False
+
+    def rearrange(self, places: Integers) -> None:
+        """Keep the cells, which are the same in all maps of one seed."""
+
+    def close(self) -> None:
+        """Forget how often each cell was met."""
+        self.counts[:] = 0.0
+
+    def merge_from(
+        self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
+    ) -> None:
+        """Become the merge: each coefficient is the mean, weighted by the events in its cell."""
+        super().merge_from(experts, shares, columns, counts)
+        times = counts or [1.0] * len(experts)
+        counted = np.array([expert.counts for expert in experts], dtype=np.float64)
+        since = counted - (0.0 if counts is None else counted[-1])
+        total = since.sum(axis=0)
+        met = total > 0.0
+        mean = np.zeros(self.coefficients.shape)
+        for expert, own, (rows, unit) in zip(experts, since, columns, strict=True):
+            mean[0, rows] += unit.scale * expert.coefficients[0, : len(rows)] * own
+        self.coefficients[:, :, met] = mean[:, :, met] / total[met]
+        self.counts[:] = np.maximum(np.array(times) @ counted, 0.0)
+
+    def state_dict(self) -> Arrays:
+        """Return the arrays to store in a model file: the counts of cells that were met."""
+        met = used_columns(self.counts)
+        return super().state_dict() | ({"counts": self.counts[met], "met": met} if len(met) else {})
+
+    def load_state_dict(self, arrays: Arrays) -> None:
+        """Load the arrays of a model file; raise a ValueError if they are impossible."""
+        super().load_state_dict(arrays)
+        counts = np.zeros(CELLS, dtype=np.float32)
+        if "counts" in arrays:
+            counts = unpacked(arrays, "counts", "met", counts, "counts of cells")
+            if not ((counts >= 0.0) & (counts <= _MOST)).all():
+                raise ValueError("its counts of cells are impossible")
+        self.counts = counts
+
+
+@overload(evaluate, jit_options=INNER)
+def _evaluate(expert, phi, i, outputs, e):
+    if expert.instance_class is not Cells:
+        return None
+
+    def add_up(expert, phi, i, outputs, e):
+        coefficients, cells = expert.coefficients, expert.cells
+        grids = _cells_of(expert, phi, i)
+        for k in range(outputs.shape[2]):
+            one = two = three = four = np.float32(0.0)
+            for g in range(0, grids, 4):  # four sums, so that no addition waits for the last
+                one += coefficients[ITERATE, k, cells[g]]
+                two += coefficients[ITERATE, k, cells[g + 1]]
+                three += coefficients[ITERATE, k, cells[g + 2]]
+                four += coefficients[ITERATE, k, cells[g + 3]]
+            outputs[e, ITERATE, k] = outputs[e, FINAL, k] = np.float32((one + two) + (three + four))
+
+    return add_up
+
+
+@overload(step, jit_options=INNER)
+def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
+    if expert.instance_class is not Cells:
+        return None
+
+    def project(expert, phi, i, outputs, e, aim, known, weight, residual):
+        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        coefficients, counts = expert.coefficients, expert.counts
+        cells, rates = expert.cells, expert.scratch
+        grids, total = _cells_of(expert, phi, i), 0.0
+        for g in range(grids):
+            rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * counts[cells[g]])
+        for g in range(grids):
+            total += rates[g]
+        whole = length * total + _RIDGE * grids / weight
+        for k in range(known):
+            if residual[k] != 0.0:
+                gain = np.float32(residual[k] / whole)
+                for g in range(grids):
+                    coefficients[ITERATE, k, cells[g]] += gain * rates[g]
+        for g in range(grids):
+            counts[cells[g]] += np.float32(weight)
+        count_step(expert.clock, coefficients)
+
+    return project
+
+
+@njit(**INNER)
+def _cells_of(expert, phi, i):
+    """Note the cells of row ``i``; return how many there are."""
+    cells = expert.cells
+    for g in range(cells.shape[0]):
+        cells[g] = np.uint32(np.int32(phi[i, expert.first + g]))
+    return cells.shape[0]

@@ -1,0 +1,209 @@
+"""Random binning features: the cells of random grids that an event falls into.
+
+A *grid* divides the axis of a number ``z``, in deviations, into cells ``⌊z/δ + u⌋`` of a random width ``δ``
+and a random offset ``u``; a category is a cell by itself. A grid of two or three fields has a cell for every
+combination. The probability that two events share a cell is a kernel: if ``δ`` has the density
+``δ exp(−δ/ℓ)/ℓ²`` it is the Laplacian kernel ``exp(−|z − z'|/ℓ)`` of one field, and the product of these
+kernels of several (Rahimi and Recht 2007, §4). The kernel of all grids is their mean, an additive kernel of
+single fields, pairs and triples: it separates neighbouring values, and learns what holds for one pair of them
+only, which takes very many cosines (:mod:`streamk.features.map`).
+
+A grid uses the fields of the event with the least ``−log₂ h/r``: ``h`` is a uniform hash of grid and field,
+and ``r`` the importance of the field, so important fields are in more grids. Events with the same fields have
+the same grids, and a new field changes only the grids that it enters. Half of the grids follow the importance
+that each of the blocks under relevance was opened with. Of an event with more than 512 inputs, the first 512
+by key count.
+
+The index of a cell is a hash in ``[0, 8192)``, regenerated from the seed like all features; cells that share
+an index share a coefficient.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from streamk.arrays import Array, Floats, Integers
+from streamk.compiling import CALLED, INNER, both
+from streamk.encoding.rows import CATEGORY
+from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
+from streamk.features.plain import column_of, tag_of
+
+GRIDS, CELLS = 256, 8192
+_SIZES = 1, 2, 2, 3  # fields of a grid; every size has each scale in turn
+_SCALES = 2.0, 1.0, 0.5, 0.25  # ``ℓ``, in deviations
+_FIELDS = max(_SIZES)
+_CYCLE = len(_SIZES) * len(_SCALES)
+_WIDTH = 512  # inputs of an event that count
+_LEAST = 0.05  # importance
+_SHIFT = 64 - (CELLS - 1).bit_length()
+_STREAM = 0x6772696473
+_FACTORS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5], dtype=np.uint64)
+_LAST = 0xFF51AFD7ED558CCD
+
+
+class GridRecord(NamedTuple):
+    """Grids for compiled code.
+
+    ``keys`` and ``sizes`` of the grids, ``inverse`` ``1/δ`` and ``offsets`` ``u``, ``(grids, 3)``;
+    ``first``, their first column.
+
+    The rest is scratch. Of the last event: ``known``, the number of its fields, their ``tags``, their
+    ``places`` in every grid, ``(grids, 3)``, and the ``start`` of the hash of every grid. Of the present
+    event: ``fields`` by tag, their ``numbers``, and ``codes`` of categories. ``draws`` and ``weights`` are
+    those of the choice.
+    """
+
+    keys: NDArray[np.uint64]
+    sizes: Integers
+    inverse: Array
+    offsets: Array
+    first: int
+    known: Integers
+    tags: NDArray[np.uint64]
+    places: Integers
+    start: NDArray[np.uint64]
+    fields: NDArray[np.uint64]
+    numbers: Array
+    codes: NDArray[np.uint64]
+    draws: Array
+    weights: Array
+
+
+def draw_grids(seed: int, grids: int, first: int, blocks: int) -> GridRecord:
+    """Return so many grids, whose cells are in the columns from ``first`` on.
+
+    ``δ`` is ``ℓ`` times the sum of two exponential variables. The grids are shared by ``blocks`` with their
+    own importance of fields.
+    """
+    stream, words = mix64_int(seed ^ _STREAM), np.uint64
+    draws = uniforms(stream, 3 * _FIELDS * grids).reshape(3, grids, _FIELDS)
+    scales = np.resize(_SCALES, grids)[:, None]
+    return GridRecord(
+        block_keys(stream, grids),
+        np.resize(np.repeat(_SIZES, len(_SCALES)), grids),
+        1.0 / (-scales * np.log(draws[0] * draws[1])),
+        draws[2],
+        first,
+        np.full(1, -1),
+        np.zeros(_WIDTH, words),
+        np.zeros((grids, _FIELDS), np.int64),
+        np.zeros(grids, words),
+        np.zeros(_WIDTH, words),
+        np.zeros(_WIDTH + 1),
+        np.zeros(_WIDTH + 1, words),
+        np.zeros(_FIELDS),
+        np.zeros((blocks, _WIDTH)),
+    )
+
+
+def importance_of(improvements: list[float], count: int) -> Floats:
+    """Return the importance of fields, ``(count,)``: the root of their improvements, 1 for the largest.
+
+    The first is that of unknown fields, 1, and so are those beyond the given ones. Without improvements all
+    are 1.
+
+    Examples
+    --------
+    >>> importance_of([0.0, 4.0, 1.0], 6).tolist()
+    [1.0, 0.0, 1.0, 0.5, 1.0, 1.0]
+    """
+    importance, largest = np.ones(count, dtype=np.float32), max(improvements, default=0.0)
+    if largest > 0.0:
+        importance[1 : 1 + len(improvements)] = np.sqrt(np.maximum(improvements, 0.0) / largest)
+    return importance
+
+
+@njit(**CALLED)
+def fill_cells(sections, inputs, found, of, count, i, unit, phi):
+    """Write the cells of row ``i``, as whole numbers, into their columns of ``phi``.
+
+    ``unit`` is the factor by which numbers were multiplied in ``inputs``.
+    """
+    if sections is not None:
+        grids, fields = sections.grids, min(count, _WIDTH)
+        _sort_fields(grids, inputs, found, of, fields, i, unit)
+        _choose(sections, grids, fields)
+        for g in range(grids.keys.shape[0]):
+            cell = grids.start[g]
+            for f in range(_FIELDS):
+                place = grids.places[g, f]
+                number = np.floor(grids.numbers[place] * grids.inverse[g, f] + grids.offsets[g, f])
+                cell += (np.uint64(np.int64(number)) + grids.codes[place]) * _FACTORS[f]
+            cell = (cell ^ (cell >> np.uint64(32))) * np.uint64(_LAST)
+            phi[i, grids.first + g] = np.float32(np.int64(cell >> np.uint64(_SHIFT)))
+
+
+@njit(**INNER)
+def _sort_fields(grids, inputs, found, of, count, i, unit):
+    """Sort the fields of row ``i`` by tag: numbers have a value and categories a code."""
+    fields, numbers, codes = grids.fields, grids.numbers, grids.codes
+    for j in range(count):
+        category = of[i, j] <= CATEGORY
+        tag, place = tag_of(of[i, j], found[i, j]), np.int64(j)
+        while place > 0 and fields[place - 1] > tag:
+            fields[place], numbers[place] = fields[place - 1], numbers[place - 1]
+            codes[place] = codes[place - 1]
+            place -= 1
+        fields[place] = tag
+        numbers[place] = 0.0 if category else np.float64(inputs[0, i, j]) / unit
+        codes[place] = found[i, j] if category else np.uint64(0)
+    numbers[count], codes[count] = 0.0, np.uint64(0)  # in place of a field that a grid does not have
+
+
+@njit(**INNER)
+def _choose(sections, grids, count):
+    """Choose the fields of every grid, unless they are those of the last event."""
+    fields, known = grids.fields, grids.known[0] == count
+    for j in range(count):
+        known = known and grids.tags[j] == fields[j]
+    if not known:
+        grids.known[0] = count
+        for j in range(count):
+            grids.tags[j] = fields[j]
+            place = column_of(sections.field_tags, sections.field_places, fields[j], False)
+            for block in range(grids.weights.shape[0]):
+                importance = np.float64(sections.importance[block, place])
+                grids.weights[block, j] = max(importance, _LEAST)
+        for g in range(grids.keys.shape[0]):
+            _choose_for(grids, np.int64(g), count)
+
+
+@njit(**INNER)
+def _choose_for(grids, g, count):
+    """Choose the fields of grid ``g``, those with the least draws."""
+    key, size, draws, places = grids.keys[g], grids.sizes[g], grids.draws, grids.places
+    weights = grids.weights[g // _CYCLE % grids.weights.shape[0]]
+    for f in range(_FIELDS):
+        draws[f], places[g, f] = np.inf, count
+    for j in range(count):
+        drawn, place = negative_logarithm(mix64(key ^ grids.tags[j])) / weights[j], size
+        while place > 0 and drawn < draws[place - 1]:
+            if place < size:
+                draws[place], places[g, place] = draws[place - 1], places[g, place - 1]
+            place -= 1
+        if place < size:
+            draws[place], places[g, place] = drawn, j
+    start = key
+    for f in range(size):
+        if places[g, f] < count:
+            start = mix64(start ^ grids.tags[places[g, f]])
+    grids.start[g] = start
+
+
+@both()
+def negative_logarithm(word):
+    """Return ``−log₂ u`` of ``u = word · 2⁻⁶⁴``, linear between powers of two: the same on every machine.
+
+    Examples
+    --------
+    >>> negative_logarithm(np.uint64(2**63)), negative_logarithm(np.uint64(3 * 2**61))
+    (1.0, 1.5)
+    """
+    word, whole = np.uint64(word), 0.0
+    while whole < 64.0 and word < np.uint64(0x8000000000000000):
+        word, whole = word << np.uint64(1), whole + 1.0
+    return whole + 2.0 - 2.0**-63 * np.float64(word) if whole < 64.0 else whole
