@@ -279,10 +279,14 @@ class Expert:
             coefficients = typed(arrays, "coefficients", np.float32, now.shape).copy()
         if not np.isfinite(coefficients).all():
             raise ValueError("its coefficients are not finite")
+        self.coefficients = aligned(coefficients)
+        self._load_clock(arrays)
+
+    def _load_clock(self, arrays: Arrays) -> None:
         clock = typed(arrays, "clock", np.float64, self.clock.shape)
         if not (clock == np.clip(clock.round(), 0.0, 2.0**53)).all():
             raise ValueError("its counters are impossible")
-        self.coefficients, self.clock = aligned(coefficients), clock.copy()
+        self.clock = clock.copy()
 
 
 Shares = Sequence[float]

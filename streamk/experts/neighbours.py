@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.arrays import Array, Arrays, Floats, Integers
+from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_columns
 from streamk.compiling import INNER
 from streamk.experts.expert import (
     EVENTS,
@@ -145,16 +145,24 @@ class Neighbours(Expert):
         self.coefficients = aligned(window.reshape(1, 1, -1))
         self.used[0] = 1 + np.flatnonzero(window.any(axis=1)).max(initial=-1)
 
+    def state_dict(self) -> Arrays:
+        """Return the arrays to store in a model file: the rows in use of the events in the window."""
+        rows = self.window[: self.used[0]]
+        there = used_columns(rows)
+        return {"window": rows[:, there], "there": there, "clock": self.clock}
+
     def load_state_dict(self, arrays: Arrays) -> None:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""
-        super().load_state_dict(arrays)
-        window = self.coefficients.reshape(_ROWS, WINDOW)
-        labels, weights = window[_LABEL], window[_WEIGHT]
-        possible = (weights >= 0.0).all()
+        rows = np.zeros((min(len(arrays["window"]), _ROWS), WINDOW), dtype=np.float32)
+        window = np.zeros_like(self.window)
+        window[: len(rows)] = unpacked(arrays, "window", "there", rows, "recent events")
+        labels, weights = window[:_INPUTS]
+        possible = np.isfinite(window).all() and (weights >= 0.0).all()
         if self.classes:
-            possible = possible and ((labels % 1.0 == 0.0) & (labels >= 0.0) & (labels < self.outputs)).all()
+            possible &= ((labels % 1.0 == 0.0) & (labels >= 0.0) & (labels < self.outputs)).all()
         if not possible:
             raise ValueError("its recent events are impossible")
+        self._load_clock(arrays)
         self._become(window)
 
 

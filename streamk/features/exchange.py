@@ -20,7 +20,8 @@ score.
 
 A *field* is a number, or a category with all its values, and has a *tag*: the key of the number, or the slot
 value of the category. A pool of 32 earlier events holds the values for exchanges; one event in 32 replaces a
-random one. A test costs one more prediction, and an event has at most one test.
+random one. A test costs one more prediction, and an event has at most one test, from 16,384 events on
+one event in two, and half as many with every doubling: relevance is used at doublings only.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ FIELDS = 512  # with separate tests, and one for none
 POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
 TESTS, SQUARES, PRODUCTS, SPREAD = range(4)  # Σ 1, Σ d², Σ d e, Σ d² e²
 _FEWEST = 8  # minimum number of fields to draw the tested one from
+_DENSE = 8192  # events of which each one is examined
 _REPLACED = 32  # one event in so many enters the pool
 _EXCHANGE, _POOLED = 0x65786368616E6765, 0x706F6F6C  # separate streams for the draws of input, event and time
 _GRID = np.linspace(0.0, 1.0, 201)
@@ -200,8 +202,23 @@ def use_of(squares: float, products: float, spread: float) -> float:
 @njit(**INNER)
 def drawn(events, count):
     """Return the input, of ``count``, to test after so many events; −1 for none."""
-    j = np.int64(mix64(np.uint64(int(events))) % np.uint64(max(count, _FEWEST)))
+    random = mix64(np.uint64(int(events)))
+    if random >> np.uint64(32) & np.uint64(rarity(events) - 1):
+        return np.int64(-1)
+    j = np.int64((random & np.uint64(0xFFFFFFFF)) % np.uint64(max(count, _FEWEST)))
     return j if j < count else np.int64(-1)
+
+
+@njit(**INNER)
+def rarity(events):
+    """Return one event in how many is examined for relevance, a power of two.
+
+    It doubles with the events from 16,384 on: as many are examined between two openings of blocks.
+    """
+    once = np.int64(1)
+    while events >= 2.0 * _DENSE * once:
+        once *= 2
+    return once
 
 
 @njit(**INNER)

@@ -38,7 +38,7 @@ from numba import njit
 from streamk.arrays import Array, Floats
 from streamk.compiling import CALLED, INNER
 from streamk.features.cross_moments import MOST
-from streamk.features.exchange import FIELDS
+from streamk.features.exchange import FIELDS, rarity
 from streamk.features.plain import column_of, has_room, tag_of
 from streamk.features.spans import add_rows
 from streamk.threads import one_blas_thread
@@ -126,7 +126,7 @@ def is_due(sections, events, inputs):
     """Return whether gradients are computed after so many events."""
     if sections is None:
         return False
-    return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST)) == 0
+    return sections.learned and int(events) % (_RARELY * max(inputs, _FEWEST) * rarity(events)) == 0
 
 
 @njit(**CALLED)

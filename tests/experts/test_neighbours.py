@@ -137,17 +137,28 @@ def test_inputs_move_with_their_columns():
 def test_state_is_restored_and_checked():
     made = filled(40, 2, 1.0, True)
     state = made.state_dict()
-    assert state["coefficients"].nbytes < 4 * WINDOW
+    assert state["window"].shape == (3, 40)
     again = new(True)
     again.load_state_dict(state)
     assert (again.window == made.window).all()
     assert again.used[0] == made.used[0] == 3
-    for label in (3.0, -1.0, 0.5):
-        wrong = made.window.copy()
-        wrong[0, 0] = label
+    assert again.clock.tolist() == [40, 40]
+    assert (answer(again, at(1.0)) == answer(made, at(1.0))).all()
+    for row, value in ((0, 3.0), (0, -1.0), (0, 0.5), (1, -1.0), (2, np.nan)):
+        wrong = state["window"].copy()
+        wrong[row, 7] = value
         with pytest.raises(ValueError, match="its recent events are impossible"):
-            new(True).load_state_dict({"coefficients": wrong.reshape(1, 1, -1), "clock": made.clock})
-    wrong = made.window.copy()
-    wrong[1, 0] = -1.0
-    with pytest.raises(ValueError, match="its recent events are impossible"):
-        new(True).load_state_dict({"coefficients": wrong.reshape(1, 1, -1), "clock": made.clock})
+            new(True).load_state_dict({**state, "window": wrong})
+    with pytest.raises(ValueError, match="its columns of recent events are impossible"):
+        new(True).load_state_dict({**state, "there": state["there"][::-1].copy()})
+    with pytest.raises(ValueError, match="its counters are impossible"):
+        new(True).load_state_dict({**state, "clock": -state["clock"]})
+    with pytest.raises(ValueError, match="window"):
+        new(True).load_state_dict({**state, "window": np.zeros((200, 40), dtype=np.float32)})
+
+
+def test_an_empty_window_is_restored():
+    again = new(False)
+    again.load_state_dict(new(False).state_dict())
+    assert not again.used[0]
+    assert answer(again, at(1.0)).tolist() == [0.0]

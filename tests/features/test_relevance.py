@@ -163,6 +163,24 @@ def test_noise_gets_little_relevance(learned):
         np.testing.assert_allclose(noise, 6 / 8)
 
 
+def test_neighbours_have_no_part_in_gradients():
+    """Their outputs follow single events; gradients of a learner that has nothing else would be noise."""
+    xs, y = stream(400)
+    learner = streamk.KernelRegressor(features=768, binning=False, label_memory=False, seed=3)
+    learner.learn_many(xs, y)
+    nearest = learner._names.index("neighbours")
+    learner._combiner.weights[:] = 0.0
+    learner._combiner.weights[:, nearest] = 1.0
+    learner._combiner.curvature[:] = 1e12 * np.eye(len(learner._names))
+    learner._combiner.shares[:] = 0.0
+    learner._combiner.shares[0] = 1.0
+    before = learner._map.sections.moments.copy()
+    learner.learn_many(xs, y)
+    found = learner._map.sections.moments - before
+    assert found[0, 0] > 0.0
+    assert abs(found[1:, 1:]).max() < 1e-3  # shares move to other experts, a thousandth an event
+
+
 def test_it_pays_where_most_inputs_are_noise():
     xs, y = stream(6000, seed=1, noise=10)
     errors = {}
@@ -237,14 +255,18 @@ def test_a_model_file_keeps_relevance_of_the_columns_in_use():
     learner.learn_many(xs, y)
     again = streamk.loads(learner.to_bytes())
     ours, theirs = learner._map.sections, again._map.sections
-    for name in ("moments", "gaps", "transforms", "factors", "kinds", "keys", "tags"):
+    for name in ("moments", "gaps", "transforms", "factors", "importance", "kinds", "keys", "tags"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
+    assert ours.importance[:, :9].min() < 0.2
     for name in ("tags", "tests", "pool_keys", "pool_slots", "pool_values", "pool_counts"):
         np.testing.assert_array_equal(getattr(ours.exchanges, name), getattr(theirs.exchanges, name))
     assert ours.arrays()["map.moments"].shape == (9, 9)
     closed = learner.closed()
     assert closed.predict_many(xs[:20]) == learner.predict_many(xs[:20])
-    assert len(closed.to_bytes()) < 60_000 < len(learner.to_bytes())
+    without = streamk.KernelRegressor(features=768, binning=False, neighbours=False, seed=3)
+    without.learn_many(xs, y)
+    assert len(without.closed().to_bytes()) < 60_000 < len(without.to_bytes())
+    assert len(closed.to_bytes()) < 120_000 < len(learner.to_bytes())
 
 
 def test_what_is_explained_needs_no_cross_moments():
