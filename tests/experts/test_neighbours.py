@@ -74,6 +74,16 @@ def test_events_at_the_same_place_are_averaged():
     assert answer(made, row) == pytest.approx([3.0])
 
 
+def test_an_input_that_is_absent_for_a_while_still_counts():
+    made, row = new(False), np.zeros(WIDTH, dtype=np.float32)
+    row[5] = 4.0
+    answer(made, row, 1.0, 1.0)
+    for _ in range(6):
+        answer(made, np.zeros(WIDTH, dtype=np.float32), 2.0, 1.0)
+    assert answer(made, row)[0] < 1.1
+    assert made.used[0] == 7
+
+
 def filled(count, label, place, classes=False):
     made = new(classes)
     for k in range(count):

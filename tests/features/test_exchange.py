@@ -14,9 +14,9 @@ from streamk.features.exchange import (
     Exchanges,
     count_test,
     drawn,
-    rarity,
     exchange_field,
     pool_event,
+    rarity,
     use_of,
 )
 from streamk.features.plain import columns_of, in_use

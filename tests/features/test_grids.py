@@ -83,6 +83,13 @@ def test_a_new_field_changes_only_the_grids_that_it_enters():
     assert (cells(made, numbers(0.1, 0.2, 0.3)) == few).all()  # the choice for the last event is not kept
 
 
+def test_as_many_other_fields_have_other_grids():
+    made = record()
+    found = [cells(made, {11: 0.5, 12: 0.5, last: 0.5}) for last in (13, 14, 13)]
+    assert (found[0] != found[1]).mean() > 0.3
+    assert (found[0] == found[2]).all()
+
+
 def test_every_field_is_chosen_as_often_as_others():
     found = []
     for seed, changed in itertools.product(range(20), range(5)):
