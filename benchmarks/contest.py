@@ -24,6 +24,13 @@ class Contestant(ModelAdapter):
     def prepare(self, stream: Stream) -> list[Any]:
         """Return the events in the form of the model; this is not timed."""
 
+    def answer_batch(self, xs: list[Any], ys: list[Any]) -> list[Any]:
+        """Predict all events, then learn them; return the predictions."""
+        answers = [self.predict(x) for x in xs]
+        for x, y in zip(xs, ys, strict=True):
+            self.learn(x, y)
+        return answers
+
     @abstractmethod
     def size(self) -> int | None:
         """Return the bytes of the model when saved, None if it cannot be saved."""
@@ -31,11 +38,37 @@ class Contestant(ModelAdapter):
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a measurement."""
+    """Setting of a measurement.
+
+    Attributes
+    ----------
+    memory
+        Whether labels that have arrived are inputs.
+    delay
+        How many events late labels arrive.
+    batch
+        How many events are predicted before they are learned.
+    """
 
     memory: bool
     delay: int
     seed: int
+    batch: int = 1
+
+    @property
+    def latest(self) -> int:
+        """The most events by which a label is late."""
+        return max(self.delay, self.batch - 1)
+
+    @property
+    def unscored(self) -> int:
+        """The number of events predicted before the first late label."""
+        return self.delay if self.batch == 1 else self.batch
+
+    def arrived(self, events: int) -> np.ndarray:
+        """Return how many labels have arrived when each event is predicted."""
+        found: np.ndarray = np.maximum(np.arange(events) // self.batch * self.batch - self.delay, 0)
+        return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/curves.py [--data DIRECTORY] [--events N]
 
-Every learner predicts each event before it learns the event, with the settings of ``streams.py``; no
+Every learner predicts each event before it learns the event, with the settings of ``board.py``; no
 label is an input. Results go into ``docs/curves.json``.
 """
 

@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from contest import Setting
 from logs import CLASSES, Stream
 
 KEPT, FAST, SLOW, CLIP = 0.9, 0.3, 0.03, 6.0
 
 
-def with_labels(stream: Stream, delay: int) -> Stream:
+def with_labels(stream: Stream, setting: Setting) -> Stream:
     """Return a stream whose events contain the labels known at their prediction.
 
     Of classes: the last label, one-hot, and a histogram in which an event counts 0.9 times as much as the
     next. Of numbers: the last standardised target, the one before, and means that move by 0.3 and by 0.03.
     """
     columns = _of_classes(stream) if stream.task == CLASSES else _of_numbers(stream.targets)
-    late = {name: np.concatenate([np.zeros(1 + delay), kept])[: len(kept)] for name, kept in columns.items()}
+    arrived = setting.arrived(len(stream.targets))
+    late = {name: np.concatenate([[0.0], kept])[arrived] for name, kept in columns.items()}
     more = pd.DataFrame(late, index=stream.frame.index)
     return replace(stream, frame=pd.concat([stream.frame, more], axis=1))
 

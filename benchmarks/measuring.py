@@ -18,8 +18,8 @@ import ours
 import river_peers
 import scikit_peers
 import wabbit_peers
-from cache import Cache, Result
 from contest import Contestant, Peer, Setting
+from data_file import DataFile, Result
 from label_columns import with_labels
 from logs import STREAMS, Stream, load
 
@@ -42,10 +42,10 @@ LIBRARIES = {
 }
 
 
-def peers(task: str) -> list[Peer]:
-    """Return the peers of a task, ours first, of the libraries that are installed."""
+def peers(task: str, every: bool = False) -> list[Peer]:
+    """Return the peers of a task, ours first: of the libraries that are installed, or all."""
     modules = (ours, river_peers, wabbit_peers, scikit_peers, moa_peers)
-    return [peer for module in modules for peer in module.PEERS[task] if installed(peer.library)]
+    return [peer for module in modules for peer in module.PEERS[task] if every or installed(peer.library)]
 
 
 def installed(library: str) -> str:
@@ -69,22 +69,48 @@ class Job:
     setting: Setting
 
 
-def jobs(streams: list[str], chosen: list[str] | None, older: bool, delay: int) -> list[Job]:
-    """Return the jobs, cheapest peers first, each with and without label memory."""
-    found = []
-    for name in streams:
-        for peer in [*peers(STREAMS[name][0]), *(ours.OLDER if older else [])]:
-            if chosen is None or any(part.lower() in peer.name.lower() for part in chosen):
-                for seed in ours.SEEDS if peer.ours else (1,):
-                    found += [Job(name, peer, Setting(memory, delay, seed)) for memory in (False, True)]
-    return sorted(found, key=lambda job: (not job.peer.ours, job.peer.cost))
+@dataclass(frozen=True)
+class Selection:
+    """What is measured or shown.
+
+    Attributes
+    ----------
+    parts
+        Parts of the names of peers; None for all.
+    older
+        Whether streamk's learners with settings take part.
+    every
+        Whether peers take part whose libraries are not installed.
+    """
+
+    streams: list[str]
+    parts: list[str] | None = None
+    older: bool = False
+    every: bool = False
+    delay: int = 0
+    batch: int = 1
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs, cheapest peers first, each with and without label memory."""
+        found = []
+        for name in self.streams:
+            source = STREAMS[name]
+            for peer in [*peers(source.task, self.every), *(ours.OLDER if self.older else [])]:
+                if self.parts is None or any(part.lower() in peer.name.lower() for part in self.parts):
+                    seeds = (
+                        ours.SEEDS if peer.ours and not source.long else ours.SEEDS[:1] if peer.ours else (1,)
+                    )
+                    for seed in seeds:
+                        settings = (Setting(memory, self.delay, seed, self.batch) for memory in (False, True))
+                        found += [Job(name, peer, setting) for setting in settings]
+        return sorted(found, key=lambda job: (not job.peer.ours, job.peer.cost))
 
 
 class Bench:
     """Measures jobs and stores results; the streams in use stay in memory."""
 
-    def __init__(self, data: Path, cache: Cache, events: int | None, budget: float) -> None:
-        self._data, self._cache, self._events, self._budget = data, cache, events, budget
+    def __init__(self, data: Path, file: DataFile, events: int | None, budget: float) -> None:
+        self._data, self._file, self._events, self._budget = data, file, events, budget
         self._streams: dict[str, Stream] = {}
         self._versions: dict[str, str] = {}
 
@@ -95,36 +121,39 @@ class Bench:
         return self._streams[name]
 
     def events(self, name: str) -> int:
-        """Return the number of events of a stream."""
-        return len(self.stream(name).targets)
+        """Return the number of events of a stream, without loading it."""
+        events = STREAMS[name].events
+        return events if self._events is None else min(self._events, events)
 
-    def known(self, job: Job) -> Result | None:
-        """Return the result of a job if it is in the cache."""
-        return self._cache.get(self._key(job), self._budget)
+    def known(self, job: Job, cached: bool = False) -> Result | None:
+        """Return the result of a job if the file has it; ``cached`` takes that of another version, too."""
+        key = self._key(job)
+        return self._file.newest(key) if cached else self._file.get(key, self._budget)
 
     def result(self, job: Job) -> Result:
-        """Measure a job and store its result; a failure is not stored, so the next run tries again."""
+        """Measure a job and store its result; after a failure the next run tries again."""
         stream = self.stream(job.stream)
         found = {**self._key(job), "task": stream.task, "budget": self._budget}
         try:
             found |= measure(stream, job.peer, job.setting, self._budget)
         except Exception as error:  # of another library; it is printed, and the other jobs continue
-            return {**found, "done": 0, "failed": f"{type(error).__name__}: {error}"[:200]}
-        self._cache.put(found)
+            found |= {"done": 0, "failed": f"{type(error).__name__}: {error}"[:200]}
+        self._file.put(found)
         return found
 
     def _key(self, job: Job) -> Result:
         library = job.peer.library
         return {
             "stream": job.stream, "peer": job.peer.name, "memory": job.setting.memory,
-            "delay": job.setting.delay, "seed": job.setting.seed, "events": self.events(job.stream),
+            "delay": job.setting.delay, "batch": job.setting.batch, "seed": job.setting.seed,
+            "events": self.events(job.stream),
             "version": self._versions.setdefault(library, installed(library)),
         }  # fmt: skip
 
 
 def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Result:
     """Return metrics, events per second (predict and learn), bytes, and the number of events in time."""
-    shown = with_labels(stream, setting.delay) if setting.memory and not peer.ours else stream
+    shown = with_labels(stream, setting) if setting.memory and not peer.ours else stream
     if peer.library == "streamk":
         warm = replace(shown, frame=shown.frame[:WARM], targets=shown.targets[:WARM])
         _follow(warm, peer, setting, budget)
@@ -135,7 +164,7 @@ def measure(stream: Stream, peer: Peer, setting: Setting, budget: float) -> Resu
     values = sums.values()
     return {
         **{name: round(values[name], 6) for name in names},
-        "done": min(sums.events + setting.delay, len(shown.targets)),
+        "done": min(sums.events + setting.unscored, len(shown.targets)),
         "events_per_second": round(sums.events / seconds) if seconds else 0,
         "bytes": contestant.size(),
     }
@@ -149,22 +178,23 @@ def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tupl
     contestant, classes = peer.make(stream, setting), stream.task == TASKS[0]
     sums: Any = ClassSums(ranked=False) if classes else NumberSums()
     codes, waiting, seconds, done = Codes(classes), deque[tuple[Any, Any]](), 0.0, 0
-    arrived = [-1] * (1 + setting.delay)  # codes of labels, the last one first
+    known, arrived = np.full(len(stream.targets), -1), setting.arrived(len(stream.targets))
     pairs = zip(contestant.prepare(stream), stream.targets, strict=True)
-    while chunk := list(islice(pairs, CHUNK)):
+    while chunk := list(islice(pairs, max(1, CHUNK // setting.batch) * setting.batch)):
         began = time.perf_counter()
-        if setting.delay:
-            predictions = [_predict_late(contestant, x, y, waiting, setting.delay) for x, y in chunk]
-        else:
-            predictions = contestant.answer([x for x, _ in chunk], [y for _, y in chunk])
+        predictions = _answer(contestant, chunk, setting, waiting)
         seconds += time.perf_counter() - began
         targets = codes.of([y for _, y in chunk])
-        last = np.array([*arrived, *targets.tolist()][: len(targets)]) if classes else None
-        arrived = [*arrived, *targets.tolist()][len(targets) :]
-        scored = slice(max(0, setting.delay - done), None)
-        done += len(chunk)
+        scored = slice(max(0, setting.unscored - done), None)
         answers = codes.arranged(tabled(predictions))[scored]
-        sums.add(targets[scored], answers, *([last[scored]] if last is not None else []))
+        here = slice(done, done + len(chunk))
+        done += len(chunk)
+        if classes:
+            known[here] = targets
+            last = np.where(arrived[here] > 0, known[arrived[here] - 1], -1)
+            sums.add(targets[scored], answers, last[scored])
+        else:
+            sums.add(targets[scored], answers)
         if seconds > budget:
             break
     for pair in waiting:
@@ -172,10 +202,20 @@ def _follow(stream: Stream, peer: Peer, setting: Setting, budget: float) -> tupl
     return sums, contestant, seconds
 
 
-def _predict_late(contestant: Contestant, x: Any, y: Any, waiting: deque[tuple[Any, Any]], delay: int) -> Any:
-    """Predict an event, then learn the one whose label arrives."""
-    found = contestant.predict(x)
-    waiting.append((x, y))
-    if len(waiting) > delay:
-        contestant.learn(*waiting.popleft())
+def _answer(
+    contestant: Contestant, chunk: list[tuple[Any, Any]], setting: Setting, waiting: deque[tuple[Any, Any]]
+) -> list[Any]:
+    """Predict and learn events: each in turn, in batches, or with late labels, which wait for their time."""
+    xs, ys = [x for x, _ in chunk], [y for _, y in chunk]
+    if setting.batch > 1:
+        parts = [slice(k, k + setting.batch) for k in range(0, len(chunk), setting.batch)]
+        return [answer for part in parts for answer in contestant.answer_batch(xs[part], ys[part])]
+    if not setting.delay:
+        return list(contestant.answer(xs, ys))
+    found = []
+    for x, y in chunk:
+        found.append(contestant.predict(x))
+        waiting.append((x, y))
+        if len(waiting) > setting.delay:
+            contestant.learn(*waiting.popleft())
     return found

@@ -58,12 +58,18 @@ class Ours(LearnerAdapter, Contestant):
     def prepare(self, stream: Stream) -> list[Any]:
         return stream.frame.to_dict("records")
 
+    def answer_batch(self, xs: list[Any], ys: list[Any]) -> list[Any]:
+        predict = self._learner.predict_proba_many if self._classes else self._learner.predict_many
+        answers = list(predict(xs))
+        self._learner.learn_many(xs, ys)
+        return answers
+
     def size(self) -> int:
         return len(self._learner.to_bytes())
 
 
 def _kernel(stream: Stream, setting: Setting) -> Contestant:
-    return Ours(stream, "Kernel", label_memory=setting.memory, delay=setting.delay, seed=setting.seed)
+    return Ours(stream, "Kernel", label_memory=setting.memory, delay=setting.latest, seed=setting.seed)
 
 
 def _older(family: str, cost: float) -> Peer:

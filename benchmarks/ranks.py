@@ -1,5 +1,7 @@
 """Mean ranks over streams, Friedman's test, and Nemenyi's critical difference.
 
+A run that did not finish has a score of −∞, so it ranks last on its stream.
+
 References
 ----------
 [^1]: Demšar, J., 2006. Statistical comparisons of classifiers over multiple data sets. Journal of Machine
@@ -22,12 +24,14 @@ Scores = Mapping[str, Mapping[str, float]]  # of peers, by stream; more is bette
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean ranks of the peers that finished every stream.
+    """Mean ranks of the peers that were measured on every stream.
 
     Attributes
     ----------
     means
         Mean ranks, the best first; 1 is best, and equal scores share the mean of their ranks.
+    finished
+        Mean ranks over the streams that a peer finished.
     streams
         Number of streams.
     p
@@ -35,10 +39,11 @@ class Ranking:
     difference
         Mean ranks that differ by more are different at a level of 5 % (Nemenyi).
     left_out
-        Peers that did not finish every stream.
+        Peers that were not measured on every stream.
     """
 
     means: dict[str, float]
+    finished: dict[str, float]
     streams: int
     p: float
     difference: float
@@ -60,9 +65,12 @@ def rank(scores: Scores) -> Ranking:
     whole = [peer for peer, found in scores.items() if streams and len(found) == len(streams)]
     table = np.array([[scores[peer][stream] for stream in streams] for peer in whole])
     table = table.reshape(len(whole), len(streams))
-    means = dict(zip(whole, rankdata(-table, axis=0).mean(axis=1).tolist(), strict=True)) if whole else {}
+    places = rankdata(-table, axis=0) if whole else table
+    means = dict(zip(whole, places.mean(axis=1).tolist(), strict=True)) if whole else {}
+    done = np.isfinite(table)
     return Ranking(
         dict(sorted(means.items(), key=lambda pair: pair[1])),
+        {peer: float(row[of].mean()) for peer, row, of in zip(whole, places, done, strict=True) if of.any()},
         len(streams),
         float(friedmanchisquare(*table).pvalue) if len(whole) > 2 and len(streams) > 1 else 1.0,
         critical_difference(len(whole), len(streams)) if len(whole) > 1 and streams else 0.0,
@@ -71,7 +79,7 @@ def rank(scores: Scores) -> Ranking:
 
 
 def place(scores: Scores, peer: str, stream: str) -> float:
-    """Return the rank of a peer on a stream among those that finished it."""
+    """Return the rank of a peer on a stream among those that were measured on it."""
     own = scores[peer][stream]
     others = [found[stream] for name, found in scores.items() if name != peer and stream in found]
     return 1.0 + sum(o > own for o in others) + 0.5 * sum(o == own for o in others)

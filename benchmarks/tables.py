@@ -1,4 +1,4 @@
-"""The Markdown tables of the comparison: the best peer on each stream, mean ranks, and all results."""
+"""The Markdown tables of the board: the best peer on each stream, mean ranks, and all results."""
 
 from __future__ import annotations
 
@@ -6,48 +6,163 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
-from cache import Result
+import ours
+from data_file import Result
 from logs import CLASSES, NUMBERS
-from ours import NAMES, OLDER
-from page import introduction
-from ranks import Ranking, Scores, picture, place, rank
+from pareto import Point
+from ranks import Ranking, Scores, place, rank
 
 METRIC = {CLASSES: "accuracy", NUMBERS: "r2"}
 TITLES = {CLASSES: "Classes: accuracy", NUMBERS: "Numbers: R²"}
 ALONE, GIVEN, BETTER = "without labels", "with labels", "the better of both"
+BASELINES = {"last label", "last target"}  # have no model
 Line = Sequence[Any]
 Figures = dict[str, dict[str, Result]]  # by peer and stream
 
 
-def document(results: list[Result], path: Path | None) -> str:
-    """Return the tables of all results, and draw the critical differences into ``path``."""
-    parts = [introduction(results)]
-    rankings: dict[str, Ranking] = {}
-    for task in METRIC:
-        alone, given = (figures(results, task, memory) for memory in (False, True))
-        if not alone:
-            continue
-        settings = {ALONE: scores(alone, task), GIVEN: scores(given, task)}
-        settings[BETTER] = better(settings[ALONE], settings[GIVEN])
-        ranked = {setting: rank(found) for setting, found in settings.items()}
-        rankings |= {f"{TITLES[task]}, {setting}": found for setting, found in ranked.items() if found.means}
-        parts += [
-            f"## {TITLES[task]}",
-            best(alone, given, settings, task),
+class Tables:
+    """The results of one task, means over seeds.
+
+    Attributes
+    ----------
+    rankings
+        Rankings without labels, with labels, and of the better of both.
+    """
+
+    def __init__(self, results: Iterable[Result], task: str) -> None:
+        found = list(results)
+        self._task, self._ours = task, ours.NAMES[task]
+        self._figures = {ALONE: figures(found, task, False), GIVEN: figures(found, task, True)}
+        self._settings = {name: scores(found, task) for name, found in self._figures.items()}
+        self._settings[BETTER] = better(self._settings[ALONE], self._settings[GIVEN])
+        self.rankings: dict[str, Ranking] = {name: rank(found) for name, found in self._settings.items()}
+        self.streams = list(dict.fromkeys(r["stream"] for r in found if r["task"] == task))
+
+    def sections(self) -> list[str]:
+        """Return the tables of streams that are ranked."""
+        return [
+            f"## {TITLES[self._task]}",
+            self.best(),
             "### Mean ranks",
-            mean_ranks(ranked),
-            versus(settings, alone, given, task),
+            "A run that the time limit stopped, or that failed, ranks last on its stream.",
+            self.mean_ranks(),
+            self.versus(),
             "### All results",
             "Without labels, then with labels; in parentheses, results on a part of the stream.",
-            everything(alone, given, task),
+            self.everything(),
         ]
-    if path is not None and rankings:
-        picture(rankings, path)
-        parts.insert(1, f"![Mean ranks, and critical differences]({path.name})")
-    return "\n\n".join(parts) + "\n"
+
+    def best(self) -> str:
+        """Return the table of streamk and the best peer on every stream."""
+        alone, given = self._figures[ALONE].get(self._ours, {}), self._figures[GIVEN].get(self._ours, {})
+        streams = [stream for stream in self.streams if stream in alone or stream in given]
+        if not streams:
+            return "streamk was not measured."
+        lines = []
+        for stream in streams:
+            line: list[Any] = [stream, f"{round((alone | given)[stream]['events']):,}"]
+            for setting, own in ((ALONE, alone.get(stream)), (GIVEN, given.get(stream))):
+                peer, score, count = self._best_peer(setting, stream)
+                line += [_cell(own, self._task), f"{peer}, {_number(score)}" if peer else "-"]
+                done = own is not None and stream in self._settings[setting][self._ours]
+                found = place(self._settings[setting], self._ours, stream) if done else 0.0
+                line.append(f"{found:g} of {count + 1}" if done else "-")
+            shown = given.get(stream) or alone[stream]
+            if self._task == CLASSES:
+                line += [_number(shown.get("kappa_temporal")), _number(shown.get("log_loss"))]
+                losses = [by[stream].get("log_loss") for peer, by in self._peers() if stream in by]
+                line.append(_number(min((loss for loss in losses if loss is not None), default=None)))
+            lines.append([*line, f"{round(shown.get('events_per_second', 0)):,}"])
+        header = ["stream", "events"]
+        for setting in (ALONE, GIVEN):
+            header += [f"streamk, {setting}", "best peer", "place"]
+        if self._task == CLASSES:
+            header += ["temporal kappa", "log loss", "best peer's"]
+        return table([*header, "events/s"], lines)
+
+    def _best_peer(self, setting: str, stream: str) -> tuple[str, float, int]:
+        """Return the best finished peer and its score, and the number of peers that were measured."""
+        found = {p: f[stream] for p, f in self._settings[setting].items() if p != self._ours and stream in f}
+        peer = max(found, key=found.__getitem__, default="")
+        finished = peer and found[peer] > -math.inf
+        return (peer, found[peer], len(found)) if finished else ("", -math.inf, len(found))
+
+    def _peers(self) -> list[tuple[str, dict[str, Result]]]:
+        """Return the results of ranked peers with labels that finished."""
+        return [
+            (peer, {s: r for s, r in by.items() if self._settings[GIVEN][peer][s] > -math.inf})
+            for peer, by in self._figures[GIVEN].items()
+            if peer != self._ours and peer in self._settings[GIVEN]
+        ]
+
+    def mean_ranks(self) -> str:
+        """Return the table of mean ranks of peers that were measured on every stream."""
+        ranked = self.rankings
+        names = sorted(
+            {peer for ranking in ranked.values() for peer in ranking.means},
+            key=lambda peer: [r.means.get(peer, math.inf) for r in (ranked[ALONE], ranked[GIVEN])],
+        )
+        columns = [*(ranking.means for ranking in ranked.values()), ranked[ALONE].finished]
+        lines = [[name, *(_number(means.get(name), 2) for means in columns)] for name in names]
+        lines.append(["*critical difference*", *(_number(r.difference, 2) for r in ranked.values()), ""])
+        lines.append(["*Friedman's p*", *(f"{r.p:.1g}" for r in ranked.values()), ""])
+        lines.append(["*streams*", *(r.streams for r in ranked.values()), ""])
+        return table(["learner", *ranked, f"{ALONE}, on finished streams"], lines)
+
+    def versus(self) -> str:
+        """Return how often streamk is better than, equal to and worse than each finished peer, and speeds."""
+        lines = []
+        for peer in self._settings[ALONE]:
+            line: list[Any] = [peer]
+            for found in self._settings.values():
+                own, other = found.get(self._ours, {}), found.get(peer, {})
+                both = [(own[s], v) for s, v in other.items() if s in own and v > -math.inf]
+                counts = [sum(a > b for a, b in both), sum(a == b for a, b in both)]
+                counts.append(len(both) - sum(counts))
+                line.append("" if peer == self._ours else " / ".join(map(str, counts)))
+            speed, size = self.costs(peer)
+            stopped = sum(
+                v == -math.inf for s in (ALONE, GIVEN) for v in self._settings[s].get(peer, {}).values()
+            )
+            lines.append([*line, f"{speed:,}", "-" if size is None else f"{size:,}", stopped])
+        text = "Streams with streamk better / equal / worse, where the peer finished; median speed and size."
+        header = ["learner", *self._settings, "events/s", "bytes", "stopped or failed"]
+        return f"{text}\n\n{table(header, lines)}"
+
+    def costs(self, peer: str) -> tuple[int, int | None]:
+        """Return the medians over streams of events per second and of bytes, None if it cannot be saved."""
+        known = [r for r in self._figures[ALONE].get(peer, {}).values() if r["done"]]
+        sizes = [r["bytes"] for r in known if r.get("bytes") is not None]
+        speed = round(statistics.median(r["events_per_second"] for r in known)) if known else 0
+        return speed, round(statistics.median(sizes)) if sizes else None
+
+    def points(self) -> tuple[list[Point], list[Point]]:
+        """Return the ranked learners by events per second and by bytes, without labels."""
+        speeds, sizes = [], []
+        for peer, mean in self.rankings[ALONE].means.items():
+            if peer in BASELINES:
+                continue
+            stopped = -math.inf in self._settings[ALONE][peer].values()
+            speed, size = self.costs(peer)
+            speeds.append(Point(peer, speed, mean, stopped))
+            if size is not None:
+                sizes.append(Point(peer, size, mean, stopped))
+        return speeds, sizes
+
+    def everything(self) -> str:
+        """Return the metric of every peer on every stream, without and with labels."""
+        alone, given = self._figures[ALONE], self._figures[GIVEN]
+        lines = [
+            [peer]
+            + [
+                " ".join(_cell(f.get(peer, {}).get(s), self._task) for f in (alone, given))
+                for s in self.streams
+            ]
+            for peer in {**alone, **given}
+        ]
+        return table(["learner", *self.streams], lines)
 
 
 def figures(results: Iterable[Result], task: str, memory: bool) -> Figures:
@@ -71,10 +186,10 @@ def _mean(results: list[Result]) -> Result:
 
 
 def scores(found: Figures, task: str) -> Scores:
-    """Return the metric of finished runs; −∞ for NaN."""
-    unranked = {peer.name for peer in OLDER}
+    """Return the metric of finished runs, −∞ of others and for NaN."""
+    unranked = {peer.name for peer in ours.OLDER}
     return {
-        peer: {stream: _value(r, task) for stream, r in by.items() if r["done"] == r["events"]}
+        peer: {s: _value(r, task) if r["done"] == r["events"] else -math.inf for s, r in by.items()}
         for peer, by in found.items()
         if peer not in unranked
     }
@@ -91,79 +206,6 @@ def better(alone: Scores, given: Scores) -> Scores:
         peer: {s: max(v, given[peer][s]) for s, v in by.items() if s in given.get(peer, {})}
         for peer, by in alone.items()
     }
-
-
-def best(alone: Figures, given: Figures, settings: dict[str, Scores], task: str) -> str:
-    """Return the table of streamk and the best peer on every stream."""
-    ours, lines = NAMES[task], []
-    if ours not in alone:
-        return "streamk was not measured."
-    for stream in alone[ours]:
-        line: list[Any] = [stream, f"{round(alone[ours][stream]['events']):,}"]
-        for figure, setting in ((alone, ALONE), (given, GIVEN)):
-            own = figure[ours][stream]
-            rest = {p: f[stream] for p, f in settings[setting].items() if p != ours and stream in f}
-            peer = max(rest, key=rest.__getitem__, default=None)
-            line += [_number(_value(own, task)), "-" if peer is None else f"{peer}, {_number(rest[peer])}"]
-            done = own["done"] == own["events"]
-            line.append(f"{place(settings[setting], ours, stream):g} of {1 + len(rest)}" if done else "-")
-        if task == CLASSES:
-            losses = [given[p][stream].get("log_loss") for p in rest]
-            known = [loss for loss in losses if loss is not None]
-            line += [_number(own.get("kappa_temporal")), _number(own.get("log_loss"))]
-            line.append(_number(min(known, default=None)))
-        line.append(f"{round(own.get('events_per_second', 0)):,}")
-        lines.append(line)
-    header = ["stream", "events"]
-    for setting in (ALONE, GIVEN):
-        header += [f"streamk, {setting}", "best peer", "place"]
-    if task == CLASSES:
-        header += ["temporal kappa", "log loss", "best peer's"]
-    return table([*header, "events/s"], lines)
-
-
-def mean_ranks(ranked: dict[str, Ranking]) -> str:
-    """Return the table of mean ranks of peers that finished every stream."""
-    names = sorted(
-        {peer for ranking in ranked.values() for peer in ranking.means},
-        key=lambda peer: ranked[GIVEN].means.get(peer, math.inf),
-    )
-    lines = [[name, *(_number(ranking.means.get(name), 2) for ranking in ranked.values())] for name in names]
-    lines.append(["*critical difference*", *(_number(r.difference, 2) for r in ranked.values())])
-    lines.append(["*Friedman's p*", *(f"{r.p:.1g}" for r in ranked.values())])
-    lines.append(["*streams*", *(r.streams for r in ranked.values())])
-    return table(["learner", *ranked], lines)
-
-
-def versus(settings: dict[str, Scores], alone: Figures, given: Figures, task: str) -> str:
-    """Return how often streamk is better than, equal to and worse than each finished peer, and speeds."""
-    ours, lines = NAMES[task], []
-    for peer in settings[ALONE]:
-        line: list[Any] = [peer]
-        for found in settings.values():
-            own, other = found.get(ours, {}), found.get(peer, {})
-            both = [(own[s], other[s]) for s in other if s in own]
-            counts = (sum(a > b for a, b in both), sum(a == b for a, b in both), sum(a < b for a, b in both))
-            line.append("" if peer == ours else " / ".join(map(str, counts)))
-        known = [r for r in (alone[peer] | given.get(peer, {})).values() if r["done"]]
-        speed = round(statistics.median(r["events_per_second"] for r in known)) if known else 0
-        sizes = [r["bytes"] for r in known if r.get("bytes") is not None]
-        size = f"{round(statistics.median(sizes)):,}" if sizes else "-"
-        unfinished = sum(r["done"] < r["events"] for f in (alone, given) for r in f.get(peer, {}).values())
-        lines.append([*line, f"{speed:,}", size, unfinished])
-    text = "Streams with streamk better / equal / worse, where the peer finished; median speed and size."
-    header = ["learner", *settings, "events/s", "bytes", "not finished"]
-    return f"{text}\n\n{table(header, lines)}"
-
-
-def everything(alone: Figures, given: Figures, task: str) -> str:
-    """Return the metric of every peer on every stream, without and with labels."""
-    streams = list(dict.fromkeys(stream for by in alone.values() for stream in by))
-    lines = [
-        [peer, *(" ".join(_cell(f.get(peer, {}).get(s), task) for f in (alone, given)) for s in streams)]
-        for peer in alone
-    ]
-    return table(["learner", *streams], lines)
 
 
 def _cell(result: Result | None, task: str) -> str:
