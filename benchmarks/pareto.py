@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from matplotlib import pyplot
 from matplotlib.text import Annotation
+from matplotlib.ticker import NullFormatter
 from matplotlib.transforms import Bbox
 
 OURS, OTHERS = "#c8102e", "#4c6a92"
@@ -75,7 +76,9 @@ def draw(path: Path, panels: Mapping[str, list[Point]], label: str, more_is_bett
                 color=color, fontsize=9 if ours else 7, weight="bold" if ours else "normal",
             )  # fmt: skip
         panel.set(xscale="log", xlabel=label, title=title)
-        panel.set_xlim(panel.get_xlim()[0], 6.0 * panel.get_xlim()[1])  # space for names
+        left, right = panel.get_xlim()
+        panel.set_xlim(left, right * (right / left) ** 0.5)  # space for names
+        panel.xaxis.set_minor_formatter(NullFormatter())
         panel.invert_yaxis()
         panel.grid(alpha=0.3)
     axes.flat[0].set_ylabel("mean rank by accuracy or R² (1 is best)")
