@@ -48,17 +48,19 @@ BOOSTED = [  # R² of the best of six methods, means of five runs
 BATCH_TEXT = """\
 ## Batches: published figures of foundation models
 
-Papers on tabular foundation models predict 100 events, then learn them (`--batch {batch}`). Where labels are
-autocorrelated, every learner then has worse figures than above. streamk runs with `delay={delay}`, the most
-events by which a label is late; the first batch is not scored. The published figures are accuracies of
-`MICE/results_paper` in `amasawa/PFN-DataStream-Collections`: the best foundation model on a GPU, at
-99 to 471 events per second, ARF and SRP. INSECTS, Poker, Rialto, Spam and Airlines are not available here.
+Papers on tabular foundation models predict 100 events, then learn them (`--batch {batch}`). The latest labels
+are then missing, so figures of streams with autocorrelated labels are lower than those event by event.
+streamk runs with `delay={delay}`, the most events by which a label is late; the first batch is not scored.
+The published figures are accuracies of `MICE/results_paper` in `amasawa/PFN-DataStream-Collections`: the best
+foundation model on a GPU, at 99 to 471 events per second, ARF and SRP. INSECTS, Poker, Rialto, Spam and
+Airlines are not available here.
 """
 BOOSTED_TEXT = """\
 ### Published figures of boosted trees
 
 R², event by event, of the best of six methods in `exp/post_hoc_new` of `nuwangunasekara/SGBR`, means of five
-runs. Their abalone is another file.
+runs. Their abalone is another file. They may compute R² differently: on elevators, the last target alone has
+a higher one here.
 """
 
 
