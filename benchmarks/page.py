@@ -60,10 +60,10 @@ PICTURES = """\
 LONG_TEXT = """\
 ## Long streams
 
-Measured only if `--only` names them; streamk with one seed. `LED`, `SEA`, `AGR`, `RBF` and `HYPER` are the
-generators of the paper on adaptive random forests (Gomes et al., 2017), with 1,000,000 events: abrupt
-(`_a`) or gradual (`_g`) drifts after every 250,000 events, or centers (`RBF_m`, `RBF_f`) and a plane
-(`HYPER`) that move all the time."""
+Measured only if `--only` names them; streamk with one seed, and a peer until {budget} seconds have passed.
+`LED`, `SEA`, `AGR`, `RBF` and `HYPER` are the generators of the paper on adaptive random forests (Gomes et
+al., 2017), with 1,000,000 events: abrupt (`_a`) or gradual (`_g`) drifts after every 250,000 events, or
+centers (`RBF_m`, `RBF_f`) and a plane (`HYPER`) that move all the time."""
 OTHER_SOURCES = (
     "The results of streamk are of other sources than those in this directory; "
     "`python benchmarks/board.py --peers streamk` measures them again."
@@ -157,7 +157,8 @@ def write(known: dict[str, list[Result]], planned: list[Job], docs: Path) -> lis
     ):
         parts += [text.rstrip(), table(header, lines)]
     long = [Tables(known["long"], task) for task in TITLES]
-    parts += [LONG_TEXT] * any(found.streams for found in long)
+    if any(found.streams for found in long):
+        parts.append(LONG_TEXT.format(budget=limit(known["long"])))
     for task, found in zip(TITLES, long, strict=True):
         if found.streams:
             parts += [f"### {TITLES[task]}, long streams", found.best(), found.everything()]
