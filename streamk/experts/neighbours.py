@@ -76,7 +76,7 @@ class Neighbours(Expert):
     Attributes
     ----------
     used
-        The number of rows in use, ``(1,)``.
+        The number of rows that distances add up, ``(1,)``.
     """
 
     rule = "neighbours"
@@ -143,11 +143,15 @@ class Neighbours(Expert):
 
     def _become(self, window: Floats) -> None:
         self.coefficients = aligned(window.reshape(1, 1, -1))
-        self.used[0] = 1 + np.flatnonzero(window.any(axis=1)).max(initial=-1)
+        self.used[0] = self._rows_in_use()
+
+    def _rows_in_use(self) -> int:
+        """Return the number of rows up to the last that is not 0; an input may have left the window."""
+        return 1 + int(np.flatnonzero(self.window.any(axis=1)).max(initial=-1))
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file: the rows in use of the events in the window."""
-        rows = self.window[: self.used[0]]
+        rows = self.window[: self._rows_in_use()]
         there = used_columns(rows)
         return {"window": rows[:, there], "there": there, "clock": self.clock}
 
