@@ -41,7 +41,7 @@ def test_it_follows_a_change_faster(classes):
     xs, ys = stream(classes)
     errors = {}
     for watched in (True, False):
-        learner = made(classes, watched)
+        learner = made(classes, watched, binning=False, neighbours=False)  # which follow by themselves
         learner.learn_many(xs[: CHANGE + 200], ys[: CHANGE + 200])
         assert sum(restarts(learner).values()) == (2 if watched else 0)
         found = learner.predict_learn_many(xs[CHANGE + 200 :], ys[CHANGE + 200 :])
