@@ -138,7 +138,7 @@ def test_what_is_added_is_of_the_scale_and_the_inputs_of_its_block():
         for column in range(first, first + size * there)
     )
     plain = {start + k for start in sections.record.starts.tolist() for k in range(parts[0].stop - 1024)}
-    assert sorted({*taken, *plain}) == list(range(sections.width))
+    assert sorted({*taken, *plain}) == list(range(sections.columns_of_grids.start))
     assert len(taken) == len(set(taken)) == 1536 + MORE
 
 
