@@ -208,7 +208,11 @@ class _Kernel(BaseEstimator):
 
     def _new_learner(self, seed: int) -> _Learner:
         return self._learner_class(
-            features=self.features, relevance=self.relevance, label_memory=False, seed=seed
+            features=self.features,
+            relevance=self.relevance,
+            label_memory=False,
+            neighbours=False,  # in a second pass, the nearest event would be the row itself
+            seed=seed,
         )
 
     def _count_passes(self, sample: _Sample, seed: int) -> int:

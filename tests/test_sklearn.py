@@ -99,9 +99,9 @@ def test_frames_of_other_libraries_and_arrays_have_the_same_columns():
 
 
 def test_passes():
-    """Several where the target follows from the inputs, one where it is noise for the most part."""
+    """Many where the target follows from the inputs, one where it is noise for the most part."""
     assert KernelRegressor(passes=3, **SMALL).fit(ROWS, NUMBERS).n_passes_ == 3
-    assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS).n_passes_ >= 2
+    assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS).n_passes_ >= 4
     assert KernelRegressor(**SMALL).fit(ROWS, NUMBERS + 5.0 * RNG.normal(size=300)).n_passes_ == 1
     with pytest.raises(ValueError, match="passes=0: passes must be at least 1"):
         KernelRegressor(passes=0).fit(ROWS, NUMBERS)

@@ -24,6 +24,7 @@ from streamk.compiling import INNER
 from streamk.experts.expert import (
     FINAL,
     ITERATE,
+    NOT_LINEAR,
     Columns,
     Counts,
     Expert,
@@ -53,6 +54,9 @@ class Cells(NamedTuple):
     loss: int
     scratch: Floats
     cells: NDArray[np.uint32]
+
+
+NOT_LINEAR.add(Cells)
 
 
 class Binning(Expert):

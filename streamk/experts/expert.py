@@ -1,7 +1,8 @@
 """The interface of experts: an update rule over columns of a feature map, with coefficients and a clock.
 
 Compiled code gets an expert's *record*, a named tuple whose type selects the implementation of
-:func:`evaluate` and :func:`step`; each rule's file adds its own with ``@overload``. Python code uses an
+:func:`evaluate` and :func:`step`; each rule's file adds its own with ``@overload``. Outputs are inner
+products of coefficients and columns, unless the file adds its type to ``NOT_LINEAR``. Python code uses an
 :class:`Expert`, with methods for growth and blocks of features (``grow``, ``start_block``), blocks of events
 (``required_columns``, ``step_many``), merging (``merge_from``) and model files (``state_dict``,
 ``load_state_dict``). An expert changes only its own state, so it learns the same whatever the other experts
@@ -29,6 +30,7 @@ from streamk.schedules import averaging_weight
 EVENTS, STEPS = 0, 1  # of a clock
 LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
 ITERATE, FINAL = 0, 1  # of outputs
+NOT_LINEAR: set[type] = set()  # records whose outputs are not inner products
 _FEW = 0.75  # of the columns: if no more are in use, a model file names them
 
 
@@ -71,8 +73,8 @@ def step(
 
 @overload(evaluate, jit_options=INNER)
 def _evaluate(expert, phi, i, outputs, e):
-    if "coefficients" not in expert.fields or "scratch" in expert.fields:
-        return None  # other rules have their own outputs
+    if "coefficients" not in expert.fields or expert.instance_class in NOT_LINEAR:
+        return None
 
     def linear(expert, phi, i, outputs, e):
         coefficients = expert.coefficients

@@ -29,6 +29,7 @@ from streamk.experts.expert import (
     EVENTS,
     FINAL,
     ITERATE,
+    NOT_LINEAR,
     Columns,
     Counts,
     Expert,
@@ -61,6 +62,9 @@ class Nearby(NamedTuple):
     scratch: Floats
     places: Integers
     gains: Array
+
+
+NOT_LINEAR.add(Nearby)
 
 
 class Neighbours(Expert):

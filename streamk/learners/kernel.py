@@ -21,7 +21,9 @@ from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.rows import Rows
 from streamk.encoding.scaling import MEAN, spread
+from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.neighbours import Neighbours
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.merging import merge_into, merge_streaming
@@ -40,6 +42,7 @@ _HORIZON = 10_000_000  # events that scales count: they follow a shift or anothe
 # More features pay where those under relevance leave less than so much of the other experts' error, and yet
 # more than so much of the target's variance.
 _OF_OTHERS, _LEFT = 0.5, 0.05
+_NO_COSINES = Binning.rule, Neighbours.rule  # not among the others
 _UNKNOWN = 0.0, 1.0  # prediction and scale of errors before any learning
 
 
@@ -244,7 +247,8 @@ class _Kernel(StreamingLearner):
         assert self._map.sections is not None
         losses, sections = self._combiner.losses, self._map.sections
         relevant, grown = self._relevant_losses(), sections.grown
-        if _LEFT < relevant.min() < _OF_OTHERS * np.delete(losses, self._relevant()).min():
+        apart = [*self._relevant(), *(k for k, e in enumerate(self._experts) if e.rule in _NO_COSINES)]
+        if _LEFT < relevant.min() < _OF_OTHERS * np.delete(losses, apart).min():
             sections.grow()
             self._map.grow(sections.features)
         return bool(sections.grown and not grown)

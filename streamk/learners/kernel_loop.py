@@ -23,6 +23,7 @@ from streamk.encoding.rows import CATEGORY, first_bad
 from streamk.encoding.scaling import observe_row, scale_of, scale_row
 from streamk.encoding.seen import mark_seen
 from streamk.experts.expert import evaluate, step
+from streamk.experts.neighbours import Nearby
 from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
@@ -96,7 +97,7 @@ def keep_neighbours(groups: object, kept: object, outputs: object, e: object) ->
 def _keep_neighbours(groups, kept, outputs, e):
     if not len(groups):
         return lambda groups, kept, outputs, e: None
-    nearby = "gains" in groups[0][0].field_dict["value"].fields
+    nearby = groups[0][0].field_dict["value"].instance_class is Nearby
 
     def each(groups, kept, outputs, e):
         count = len(groups[0])

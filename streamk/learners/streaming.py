@@ -622,6 +622,8 @@ class StreamingLearner(Learner):
         """
         made = self.closed()
         made._freeze(self)
+        if made._history is not None:  # without labels, earlier parameters have no use
+            made._history.begin(made._live(), made.events)
         made._is_frozen = True
         return made
 

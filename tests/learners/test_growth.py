@@ -50,7 +50,7 @@ def test_it_pays_for_a_smooth_target_without_noise():
         with pytest.MonkeyPatch.context() as patch:
             if not grows:
                 patch.setattr(room, "_OF_OTHERS", 0.0)
-            learner = made(binning=False, neighbours=False)  # with them, little is left
+            learner = made()
             said = np.array(learner.predict_learn_many(xs, ys))
         assert (learner.feature_count > 1536) == grows
         errors[grows] = np.mean((said - ys)[6000:] ** 2)
