@@ -64,10 +64,7 @@ Measured only if `--only` names them; streamk with one seed, and a peer until {b
 `LED`, `SEA`, `AGR`, `RBF` and `HYPER` are the generators of the paper on adaptive random forests (Gomes et
 al., 2017), with 1,000,000 events: abrupt (`_a`) or gradual (`_g`) drifts after every 250,000 events, or
 centers (`RBF_m`, `RBF_f`) and a plane (`HYPER`) that move all the time."""
-OTHER_SOURCES = (
-    "The results of streamk are of other sources than those in this directory; "
-    "`python benchmarks/board.py --peers streamk` measures them again."
-)
+OTHER_SOURCES = "The following results of streamk are of other sources than those in this directory."
 NAMES = {"Vowpal": "Vowpal Wabbit", "MOA": "CapyMOA", "streamk": "streamk's sources"}
 
 
@@ -149,16 +146,14 @@ def write(known: dict[str, list[Result]], planned: list[Job], docs: Path) -> lis
     """
     results = known["ordinary"]
     tables = {task: Tables(results, task) for task in TITLES}
-    parts = [introduction(results), *notes([r for found in known.values() for r in found]), PICTURES]
+    parts = [introduction(results), *notes(results), PICTURES]
     parts += [section for task in TITLES if tables[task].streams for section in tables[task].sections()]
-    for text, header, lines in (
-        published.batch_rows(known["batches"]),
-        published.boosted_rows(known["published"]),
-    ):
-        parts += [text.rstrip(), table(header, lines)]
+    for name, rows in (("batches", published.batch_rows), ("published", published.boosted_rows)):
+        text, header, lines = rows(known[name])
+        parts += [text.rstrip(), *notes(known[name]), table(header, lines)]
     long = [Tables(known["long"], task) for task in TITLES]
     if any(found.streams for found in long):
-        parts.append(LONG_TEXT.format(budget=limit(known["long"])))
+        parts += [LONG_TEXT.format(budget=limit(known["long"])), *notes(known["long"])]
     for task, found in zip(TITLES, long, strict=True):
         if found.streams:
             parts += [f"### {TITLES[task]}, long streams", found.best(), found.everything()]
