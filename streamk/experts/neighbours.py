@@ -80,7 +80,8 @@ class Neighbours(Expert):
     Attributes
     ----------
     used
-        The number of rows that distances add up, ``(1,)``.
+        The number of rows that distances add up, ``(1,)``. Rows of inputs that left the window count: they
+        may still be in copies of it.
     """
 
     rule = "neighbours"
@@ -145,17 +146,14 @@ class Neighbours(Expert):
         self.clock[:] = clock
         self._become(merged)
 
-    def _become(self, window: Floats) -> None:
+    def _become(self, window: Floats, used: int | None = None) -> None:
         self.coefficients = aligned(window.reshape(1, 1, -1))
-        self.used[0] = self._rows_in_use()
-
-    def _rows_in_use(self) -> int:
-        """Return the number of rows up to the last that is not 0; an input may have left the window."""
-        return 1 + int(np.flatnonzero(self.window.any(axis=1)).max(initial=-1))
+        last = int(np.flatnonzero(window.any(axis=1)).max(initial=-1))
+        self.used[0] = 1 + last if used is None else used
 
     def state_dict(self) -> Arrays:
         """Return the arrays to store in a model file: the rows in use of the events in the window."""
-        rows = self.window[: self._rows_in_use()]
+        rows = self.window[: self.used[0]]
         there = used_columns(rows)
         return {"window": rows[:, there], "there": there, "clock": self.clock}
 
@@ -171,7 +169,7 @@ class Neighbours(Expert):
         if not possible:
             raise ValueError("its recent events are impossible")
         self._load_clock(arrays)
-        self._become(window)
+        self._become(window, len(rows))
 
 
 @overload(evaluate, jit_options=INNER)

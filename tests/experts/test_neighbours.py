@@ -84,19 +84,19 @@ def test_an_input_that_is_absent_for_a_while_still_counts():
     assert made.used[0] == 7
 
 
-def test_an_input_that_has_left_the_window_is_not_stored():
-    made, row = new(False), np.zeros(WIDTH, dtype=np.float32)
-    row[[1, 5]] = 4.0
-    answer(made, row, 1.0, 1.0)
-    for _ in range(WINDOW):
-        answer(made, at(2.0), 2.0, 1.0)
-    state, again = made.state_dict(), new(False)
-    again.load_state_dict(state)
-    assert (made.used[0], again.used[0]) == (7, 3)
-    assert {k: v.tobytes() for k, v in again.state_dict().items()} == {
-        k: v.tobytes() for k, v in state.items()
-    }
-    assert (answer(again, row) == answer(made, row)).all()
+def test_an_input_that_has_left_the_window_counts_in_copies_of_it():
+    made, row, empty = new(False), at(0.0), at(0.0)
+    row[5] = 4.0
+    for x, y in [(row, 1.0)] + [(empty, 2.0)] * (WINDOW - 1):
+        answer(made, x, y, 1.0)
+    copied = made.window.copy()
+    answer(made, empty, 2.0, 1.0)
+    again = new(False)
+    again.load_state_dict(made.state_dict())
+    for expert in (made, again):
+        expert.window[:] = copied
+        assert expert.used[0] == 7
+        assert answer(expert, row)[0] < 1.1
 
 
 def filled(count, label, place, classes=False):

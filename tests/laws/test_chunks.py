@@ -107,6 +107,7 @@ def check_chunks(name, triples, size):
 @given(changes_of(2200), st.integers(0, 9), st.sampled_from(SIZES))
 @example([("value", 2000, 200, 1.0), ("number", 1000, 2200, 0.3)], 0, 100)
 @example([("field", 1001, 2, 1.0), ("value", 1024, 2200, 0.3)], 1, None)
+@example([("value", 523, 30, 1.0)], 8, 1000)  # copies of coefficients hold an input, which then is gone
 def test_any_chunks_of_a_long_stream_give_the_loop_s_model(name, changes, seed, size):
     classifies = hasattr(LEARNERS[name][0], "labels")
     check_chunks(name, stream(2200, changes, seed, classifies), size)
