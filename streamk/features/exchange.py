@@ -26,7 +26,6 @@ one event in two, and half as many with every doubling: relevance is used at dou
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -40,7 +39,6 @@ from streamk.features.counter import mix64
 from streamk.features.grids import importance_of
 from streamk.features.plain import Keys, column_of, columns_of, empty_columns, in_use, index_of, tag_of
 
-POWER = float(os.environ.get("POW", ".5"))
 FIELDS = 512  # with separate tests, and one for none
 POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
 TESTS, SQUARES, PRODUCTS, SPREAD = range(4)  # Σ 1, Σ d², Σ d e, Σ d² e²
