@@ -69,7 +69,9 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     digest = header.pop("sha256", None)
     if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    return (header, arrays) if version == FORMAT else (_with_parameters(header), _in_single_precision(arrays))
+    if version == FORMAT:
+        return header, arrays
+    return _with_parameters(header), _in_single_precision(_with_share_of_mean(arrays))
 
 
 def _with_parameters(header: Json) -> Json:
@@ -78,6 +80,16 @@ def _with_parameters(header: Json) -> Json:
     if isinstance(parameters, dict) and "label_memory" in parameters:
         header = {**header, "parameters": {**parameters, **_LATER}}
     return header
+
+
+def _with_share_of_mean(arrays: Arrays) -> Arrays:
+    """Return the arrays of an earlier format in this one: the mean of numbers has a share, 0 at first."""
+    found = dict(arrays)
+    for name in [name for name in arrays if name.endswith("stacking.shares")]:
+        weights = arrays.get(name.removesuffix("shares") + "weights")
+        if weights is not None and len(arrays[name]) == sum(weights.shape):
+            found[name] = np.append(arrays[name], 0.0)
+    return found
 
 
 def _in_single_precision(arrays: Arrays) -> Arrays:

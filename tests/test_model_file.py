@@ -267,7 +267,13 @@ def test_saving_does_not_disturb_learning():
 def test_models_of_the_formats_before_are_read(version):
     learner = streamk.KernelRegressor(features=768, binning=False, neighbours=False, seed=1)
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
+    assert learner._stale is not None
+    for combiner in (learner._combiner, learner._stale.combiner):
+        combiner.shares[-1] = 0.0  # of the mean, which earlier formats do not have
     header, arrays = learner._to_parts()
+    shares = {name: a[:-1] for name, a in arrays.items() if name.endswith("stacking.shares")}
+    assert len(shares) == 2
+    arrays |= shares
     parameters = header["parameters"].items()
     header["parameters"] = {k: v for k, v in parameters if k not in ("binning", "neighbours")}
     factors = [name for name in arrays if name.endswith(".factor") and arrays[name].dtype == np.float32]

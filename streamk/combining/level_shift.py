@@ -1,6 +1,6 @@
 """Level shifts: after two out-of-range targets in a row, predict the last one.
 
-Experts learn targets standardised and clipped to ±6 deviations, so a single extreme target does little harm,
+Experts learn targets standardised and clipped to ±12 deviations, so a single extreme target does little harm,
 and scales adapt to a new level over tens of events. If a meter fails, or a level falls by fifty deviations
 and stays for a day, no expert can predict it. So targets beyond the clip, in a row and on the same side, are
 counted. From the second on, the last one is the prediction until a target is in range again. Experts, their

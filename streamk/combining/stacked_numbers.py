@@ -17,7 +17,7 @@ from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 
-CLIP = 6.0  # of outputs
+CLIP = 12.0  # of outputs
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
 _ERROR = 0  # place in a running mean
@@ -43,8 +43,10 @@ class StackedNumbers(NamedTuple):
 
 @njit(**INNER)
 def _number(combiner, s, outputs):
-    """Return the prediction of set ``s`` of weights; indices after the last set are single experts."""
+    """Return the prediction of set ``s`` of weights; the next are single experts, the last is the mean, 0."""
     sets, experts = combiner.weights.shape
+    if s >= sets + experts:
+        return 0.0
     if s >= sets:
         return clipped(outputs, s - sets, 0, CLIP)
     total = 0.0

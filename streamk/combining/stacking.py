@@ -10,7 +10,7 @@ gradient ``s (f − z)``: recursive least squares.
 
 Initially, ``A = 10 I`` and weights are equal. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
 and 0.99. For classes, the share of a set follows Bayes' rule: it is multiplied by the probability that the
-set gave to the label. For numbers, sets and single experts have shares, multiplied by
+set gave to the label. For numbers, sets, single experts and the mean target have shares, multiplied by
 ``exp(−½ error²/mean error²)``. After every event the shares move by a thousandth towards equal ones, so that
 none vanishes (Herbster and Warmuth 1998). The squared error of every expert is tracked, too.
 
@@ -85,7 +85,7 @@ class Stacking:
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([penalty * np.eye(experts)] * sets)
         self.logits = np.array(logits or [False] * experts)
-        mixed = sets if classes else sets + experts
+        mixed = sets if classes else sets + experts + 1
         self.shares: Array = np.full(mixed, 1.0 / mixed)
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
@@ -143,7 +143,7 @@ class Stacking:
         """The weight of every expert: the mean over sets by their shares; for numbers plus its own share."""
         sets = len(self.weights)
         mean = self.shares[:sets] @ self.weights
-        return np.asarray(mean if self.classes else mean + self.shares[sets:])
+        return np.asarray(mean if self.classes else mean + self.shares[sets:-1])
 
     @property
     def live(self) -> list[Array]:

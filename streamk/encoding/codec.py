@@ -3,7 +3,7 @@
 Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of
 inputs and target learn from an event) and *decode* (an output to a number in the target's units, a column to
 a label). The target of a regression is standardised by the same statistics as inputs are
-(:mod:`streamk.encoding.scaling`) and clipped to ±6; no expert learns an *outlier*, the first target that is
+(:mod:`streamk.encoding.scaling`) and clipped to ±12; no expert learns an *outlier*, the first target that is
 ten deviations off.
 """
 
@@ -264,7 +264,7 @@ class Codec:
                 raise ValueError(f"its directions are {header['directions']!r}")
             inputs.settle(header["directions"])
         statistics = typed(arrays, "statistics", np.float64, (len(names) if inputs.scaled else 0, kept))
-        self.target = typed(arrays, "target", np.float64, (1, kept)).copy()
+        self.target[:] = typed(arrays, "target", np.float64, (1, kept))
         for values in (*statistics, *self.target):
             known, held = values[np.arange(kept) != HELD], values[HELD]
             if not np.isfinite(known).all() or values[COUNT] < 0.0 or (held != GIVEN and abs(held) > LARGEST):

@@ -7,6 +7,14 @@ which coefficients of frequent cells are heavier::
     A_c ← A_c + r ρ_c/(Σ_c ρ_c + κ G/w)          ρ_c = 1/√(1 + n_c/10)
 
 ``n_c`` counts the events of a cell, ``w`` is the weight of the event, and the sum runs over its cells.
+
+Effects of inputs on sales, loads or prices often multiply, and their targets have a long upper tail. So
+numbers may be learned as *logarithms*: with ``y`` in deviations from 0, not from the mean ``ȳ``, coefficients
+learn::
+
+    l(y) − l(ȳ)          l(y) = sgn(y) log(1 + |y|/0.05)
+
+and the output is ``l⁻¹`` of their sum and ``l(ȳ)``, standardised.
 """
 
 from __future__ import annotations
@@ -15,12 +23,14 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_columns
-from streamk.compiling import INNER
+from streamk.compiling import INNER, both
+from streamk.encoding.codec import Unit
+from streamk.encoding.scaling import MEAN, spread
 from streamk.experts.expert import (
     FINAL,
     ITERATE,
@@ -39,12 +49,15 @@ from streamk.losses import residuals
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``
 _MOST = 2.0**53
+_SMALL = 0.05  # deviations from 0 below which logarithms are almost linear
+_LARGEST = 69.0  # of a logarithm
 
 
 class Cells(NamedTuple):
     """The expert as compiled code sees it; see :class:`Binning`.
 
-    ``scratch`` and ``cells`` are for the rates and the cells of an event.
+    ``scratch`` and ``cells`` are for the rates and the cells of an event; ``target`` are the statistics of a
+    number, None for classes.
     """
 
     first: int
@@ -54,6 +67,8 @@ class Cells(NamedTuple):
     loss: int
     scratch: Floats
     cells: NDArray[np.uint32]
+    target: Array | None
+    logarithms: bool
 
 
 NOT_LINEAR.add(Cells)
@@ -68,6 +83,10 @@ class Binning(Expert):
         As for :class:`streamk.experts.expert.Expert`.
     columns
         The columns that hold the cells of an event.
+    target
+        The codec's statistics of a number to predict, ``(1, n)``; None for classes.
+    logarithms
+        Whether coefficients learn logarithms.
 
     Attributes
     ----------
@@ -77,8 +96,9 @@ class Binning(Expert):
 
     rule = "binning"
 
-    def __init__(self, loss: int, columns: slice) -> None:
+    def __init__(self, loss: int, columns: slice, target: Array | None, logarithms: bool = False) -> None:
         super().__init__(loss, columns=columns)
+        self.target, self.logarithms = target, logarithms
         self.counts: Floats = np.zeros(CELLS, dtype=np.float32)
         grids = columns.stop - columns.start
         self._scratch = np.zeros(grids, dtype=np.float32), np.zeros(grids, dtype=np.uint32)
@@ -86,7 +106,8 @@ class Binning(Expert):
     @property
     def record(self) -> Cells:
         """The expert as compiled code sees it."""
-        return Cells(self.first, self.coefficients, self.counts, self.clock, self.loss, *self._scratch)
+        own = self.first, self.coefficients, self.counts, self.clock, self.loss
+        return Cells(*own, *self._scratch, self.target, self.logarithms)
 
     def columns_of(self, width: int) -> int:
         """Return the number of cells."""
@@ -106,7 +127,12 @@ class Binning(Expert):
     def merge_from(
         self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None
     ) -> None:
-        """Become the merge: each coefficient is the mean, weighted by the events in its cell."""
+        """Become the merge: each coefficient is the mean, weighted by the events in its cell.
+
+        Logarithms relative to the mean do not depend on the unit of the target.
+        """
+        if self.logarithms:
+            columns = [(rows, Unit(1.0, 0.0)) for rows, _ in columns]
         super().merge_from(experts, shares, columns, counts)
         times = counts or [1.0] * len(experts)
         counted = np.array([expert.counts for expert in experts], dtype=np.float64)
@@ -150,7 +176,9 @@ def _evaluate(expert, phi, i, outputs, e):
                 two += coefficients[ITERATE, k, cells[g + 1]]
                 three += coefficients[ITERATE, k, cells[g + 2]]
                 four += coefficients[ITERATE, k, cells[g + 3]]
-            outputs[e, ITERATE, k] = outputs[e, FINAL, k] = np.float32((one + two) + (three + four))
+            total = np.float32((one + two) + (three + four))
+            outputs[e, ITERATE, k] = total
+            outputs[e, FINAL, k] = _output_of(expert.target, expert.logarithms, total)
 
     return add_up
 
@@ -161,7 +189,8 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
         return None
 
     def project(expert, phi, i, outputs, e, aim, known, weight, residual):
-        length = residuals(expert.loss, outputs[e, ITERATE, :known], aim, residual[:known])
+        wanted = _wanted(expert.target, expert.logarithms, aim)
+        length = residuals(expert.loss, outputs[e, ITERATE, :known], wanted, residual[:known])
         coefficients, counts = expert.coefficients, expert.counts
         cells, rates = expert.cells, expert.scratch
         grids, total = _cells_of(expert, phi, i), 0.0
@@ -180,6 +209,71 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
         count_step(expert.clock, coefficients)
 
     return project
+
+
+def _wanted(target: object, logarithms: object, aim: object) -> object:
+    """Return what coefficients learn of a class or a standardised number (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+def _output_of(target: object, logarithms: object, total: object) -> object:
+    """Return the output, standardised, of a sum of coefficients (in compiled code)."""
+    raise NotImplementedError("for compiled code")
+
+
+@overload(_wanted, jit_options=INNER)
+def _wanted_of(target, logarithms, aim):
+    if isinstance(target, types.NoneType):
+        return lambda target, logarithms, aim: aim
+    return lambda target, logarithms, aim: relative_logarithm(aim, _mean_of(target)) if logarithms else aim
+
+
+@overload(_output_of, jit_options=INNER)
+def _output_of_sum(target, logarithms, total):
+    if isinstance(target, types.NoneType):
+        return lambda target, logarithms, total: total
+
+    def output(target, logarithms, total):
+        return np.float32(without_logarithm(total, _mean_of(target))) if logarithms else total
+
+    return output
+
+
+@njit(**INNER)
+def _mean_of(target):
+    """Return the mean target, in deviations from 0."""
+    deviation = spread(target, 0)
+    return target[0, MEAN] / deviation if deviation > 0.0 else 0.0
+
+
+@both()
+def relative_logarithm(z, mean):
+    """Return ``l(y) − l(ȳ)`` of a standardised number ``z``, the mean target being ``mean`` deviations.
+
+    Examples
+    --------
+    >>> float(relative_logarithm(0.0, 3.0)), round(relative_logarithm(1.0, 3.0), 3)
+    (0.0, 0.284)
+    """
+    return _logarithm(z + mean) - _logarithm(mean)
+
+
+@both()
+def without_logarithm(relative, mean):
+    """Return the standardised number ``z`` of a relative logarithm.
+
+    Examples
+    --------
+    >>> round(without_logarithm(relative_logarithm(1.25, 3.0), 3.0), 6)
+    1.25
+    """
+    whole = min(max(np.float64(relative) + _logarithm(mean), -_LARGEST), _LARGEST)
+    return np.sign(whole) * _SMALL * np.expm1(abs(whole)) - mean
+
+
+@njit(**INNER)
+def _logarithm(y):
+    return np.sign(y) * np.log1p(abs(y) / _SMALL)
 
 
 @njit(**INNER)

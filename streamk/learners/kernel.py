@@ -20,7 +20,7 @@ from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import MEAN, spread
+from streamk.encoding.scaling import MEAN, horizon_of, kept_numbers, spread
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -65,7 +65,8 @@ class _Kernel(StreamingLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        named = experts_on(self._make_sections(), self._classifies, self.label_memory, self.neighbours)
+        target = None if self._classifies else np.zeros((1, kept_numbers(horizon_of(_HORIZON))))
+        named = experts_on(self._make_sections(), target, self.label_memory, self.neighbours)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
         combiner = Stacking(count, self._classifies, self.delay, logits)
@@ -80,6 +81,8 @@ class _Kernel(StreamingLearner):
             records=True,
             memory=_HORIZON,
         )
+        if target is not None:
+            self._codec.target = target  # an expert of logarithms refers to it
         self._stale = StaleExperts(count, self._classifies, logits)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
@@ -327,7 +330,7 @@ class KernelClassifier(_Kernel, Classifier):
 class KernelRegressor(_Kernel, Regressor):
     """Kernel regressor with nothing to tune: a mixture of more than a dozen learners on one feature map.
 
-    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
+    The target is standardised by the events before, clipped to ±12 deviations, and predictions are given
     back in its own units; a target without precedent is not learned.
 
     Parameters

@@ -14,7 +14,7 @@ more than experts. So all experts share one map:
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
-  categories, edges and pairs of inputs;
+  categories, edges and pairs of inputs; for numbers once as they are, and once as logarithms;
 * the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 
@@ -49,9 +49,13 @@ RELEVANT = "first block under relevance", "second block under relevance"
 
 
 def experts_on(
-    sections: Sections, classes: bool, label_memory: bool, neighbours: bool = True
+    sections: Sections, target: Array | None, label_memory: bool, neighbours: bool = True
 ) -> dict[str, Expert]:
-    """Return the experts by name, grouped by update rule."""
+    """Return the experts by name, grouped by update rule.
+
+    ``target`` are the codec's statistics of a number to predict, None for classes.
+    """
+    classes = target is None
     squared = CODES["class" if classes else "number", "squared"]
     loss = CODES["class", "margin"] if classes else squared
     amplitude, columns = sections.amplitude, _columns_of(sections)
@@ -68,7 +72,9 @@ def experts_on(
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
     if sections.columns_of_grids.start < sections.width:
-        experts["binning"] = Binning(loss, sections.columns_of_grids)
+        experts["binning"] = Binning(loss, sections.columns_of_grids, target)
+        if target is not None:
+            experts["binning, logarithms"] = Binning(loss, sections.columns_of_grids, target, logarithms=True)
     if neighbours:
         experts["neighbours"] = Neighbours(loss, classes)
     if label_memory:

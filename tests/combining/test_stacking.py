@@ -100,12 +100,12 @@ def replay_numbers(outputs, targets, delay):
     experts = outputs.shape[1]
     weights = [np.full(experts, 1.0 / experts)] * 3
     curvature, past = [10.0 * np.eye(experts)] * 3, [weights]
-    shares, mean, said = np.full(3 + experts, 1 / (3 + experts)), 0.0, []
-    for n, (s, z) in enumerate(zip(np.clip(outputs, -6.0, 6.0), targets, strict=True), 1):
-        all_of_them = np.array([*(np.clip(w @ s, -6, 6) for w in weights), *s])
+    shares, mean, said = np.full(4 + experts, 1 / (4 + experts)), 0.0, []
+    for n, (s, z) in enumerate(zip(np.clip(outputs, -12.0, 12.0), targets, strict=True), 1):
+        all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in weights), *s, 0.0])
         said.append(shares @ all_of_them)
         before = past[-1 - delay if delay < len(past) else 0]
-        all_of_them = np.array([*(np.clip(w @ s, -6, 6) for w in before), *s])
+        all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in before), *s, 0.0])
         mean += max(1 / n, 1e-3) * ((shares @ all_of_them - z) ** 2 - mean)
         errors = (all_of_them - z) ** 2
         pace = 0.5 / np.sqrt(1 + delay)
@@ -124,7 +124,7 @@ def replay_numbers(outputs, targets, delay):
 @pytest.mark.parametrize("delay", [0, 7])
 def test_numbers(delay):
     rng = np.random.default_rng(1)
-    outputs, targets = rng.normal(size=(300, 4)) * 3, rng.normal(size=300)
+    outputs, targets = rng.normal(size=(300, 4)) * 6, rng.normal(size=300)
     outputs[:, 2] = targets + 0.1 * rng.normal(size=300)
     outputs[150:] = outputs[150:, [2, 1, 0, 3]]
     expected, weights, shares = replay_numbers(outputs, targets, delay)
@@ -138,7 +138,7 @@ def test_numbers(delay):
         memory.learn(coding(1, False), both, z)
     np.testing.assert_allclose(made.weights, weights, atol=1e-3)
     np.testing.assert_allclose(made.shares, shares, atol=1e-4)
-    losses = ((np.clip(outputs, -6, 6) - targets[:, None]) ** 2).mean(axis=0)
+    losses = ((np.clip(outputs, -12, 12) - targets[:, None]) ** 2).mean(axis=0)
     np.testing.assert_allclose(made.losses, losses, rtol=1e-3)
 
 
