@@ -20,7 +20,7 @@ score.
 
 A *field* is a number, or a category with all its values, and has a *tag*: the key of the number, or the slot
 value of the category. A pool of 32 earlier events holds the values for exchanges; one event in 32 replaces a
-random one. A test costs one more prediction, and an event has at most one test, from 16,384 events on
+random one. A test costs one more prediction, and an event has at most one test, from 4,096 events on
 one event in two, and half as many with every doubling: relevance is used at doublings only.
 """
 
@@ -43,7 +43,7 @@ FIELDS = 512  # with separate tests, and one for none
 POOL, WIDTH = 32, 512  # earlier events, and stored fields of each
 TESTS, SQUARES, PRODUCTS, SPREAD = range(4)  # Σ 1, Σ d², Σ d e, Σ d² e²
 _FEWEST = 8  # minimum number of fields to draw the tested one from
-_DENSE = 8192  # events of which each one is examined
+_DENSE = 2048  # events of which each one is examined
 _REPLACED = 32  # one event in so many enters the pool
 _EXCHANGE, _POOLED = 0x65786368616E6765, 0x706F6F6C  # separate streams for the draws of input, event and time
 _GRID = np.linspace(0.0, 1.0, 201)
@@ -211,7 +211,7 @@ def drawn(events, count):
 def rarity(events):
     """Return one event in how many is examined for relevance, a power of two.
 
-    It doubles with the events from 16,384 on: as many are examined between two openings of blocks.
+    It doubles with the events from 4,096 on: as many are examined between two openings of blocks.
     """
     once = np.int64(1)
     while events >= 2.0 * _DENSE * once:
