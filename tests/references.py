@@ -40,7 +40,7 @@ class Scale:
     def spread(self):
         return math.sqrt(self.squares / self.count) if self.count > 1 else 0.0
 
-    def standardise(self, value, clip=12.0):
+    def standardise(self, value, clip=6.0):
         return min(max((value - self.mean) / self.spread, -clip), clip) if self.spread else 0.0
 
 

@@ -19,7 +19,7 @@ from numba import njit
 from streamk.arrays import Array, Arrays, typed
 from streamk.compiling import INNER
 from streamk.encoding.rows import LARGEST
-from streamk.encoding.scaling import TARGET_CLIP
+from streamk.encoding.scaling import WIDE_CLIP
 
 IN_A_ROW = 2
 _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
@@ -83,7 +83,7 @@ def last_target(shift):
 def watch(shift, target, aim, events):
     """Count a target, which experts see as ``aim``, after ``events`` events."""
     state = shift.state
-    if abs(aim) < TARGET_CLIP or events < _KNOWN_WELL:
+    if abs(aim) < WIDE_CLIP or events < _KNOWN_WELL:
         state[_RUN] = state[_LAST] = 0.0
     else:
         before = state[_RUN] if state[_RUN] * aim > 0.0 else 0.0

@@ -16,8 +16,8 @@ from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
+from streamk.encoding.scaling import WIDE_CLIP
 
-CLIP = 12.0  # of outputs
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
 _ERROR = 0  # place in a running mean
@@ -48,11 +48,11 @@ def _number(combiner, s, outputs):
     if s >= sets + experts:
         return 0.0
     if s >= sets:
-        return clipped(outputs, s - sets, 0, CLIP)
+        return clipped(outputs, s - sets, 0, WIDE_CLIP)
     total = 0.0
     for e in range(experts):
-        total += combiner.weights[s, e] * clipped(outputs, e, 0, CLIP)
-    return min(max(total, -CLIP), CLIP)
+        total += combiner.weights[s, e] * clipped(outputs, e, 0, WIDE_CLIP)
+    return min(max(total, -WIDE_CLIP), WIDE_CLIP)
 
 
 @njit(**INNER)
@@ -163,7 +163,7 @@ def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
         curvature, slope, predicted = combiner.curvature[s], slopes[s], 0.0
         fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
         for e in range(experts):
-            slope[e] = clipped(outputs, e, 0, CLIP)
+            slope[e] = clipped(outputs, e, 0, WIDE_CLIP)
             predicted += combiner.weights[s, e] * slope[e]
             for d in range(e + 1):
                 curvature[e, d] += weight * slope[e] * slope[d]

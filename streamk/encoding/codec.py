@@ -3,8 +3,8 @@
 Its verbs are *encode* (events to rows: :class:`streamk.encoding.inputs.Inputs`), *observe* (the scales of
 inputs and target learn from an event) and *decode* (an output to a number in the target's units, a column to
 a label). The target of a regression is standardised by the same statistics as inputs are
-(:mod:`streamk.encoding.scaling`) and clipped to ±12; no expert learns an *outlier*, the first target that is
-ten deviations off.
+(:mod:`streamk.encoding.scaling`) and clipped to ±6 or ±12; no expert learns an *outlier*, the first target
+that is ten deviations off.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ class Coding(NamedTuple):
     memory: Array | None
     queue: Array | None
     seen: tuple[NDArray[np.uint64], Integers] | None = None
+    clip: float = TARGET_CLIP
 
 
 @njit(**INNER)
 def aim_of(coding, target):
     """Return what an event asks of the experts: a class, or a number as they see it."""
-    return _standard(coding.target, target, TARGET_CLIP)
+    return _standard(coding.target, target, coding.clip)
 
 
 @njit(**INNER)
@@ -158,6 +159,8 @@ class Codec:
         How many events late labels come that are inputs of later events; None if labels are no inputs.
     records_values
         Whether values of categories that were never learned are skipped.
+    clip
+        Of standardised targets, in deviations.
     """
 
     def __init__(
@@ -168,6 +171,7 @@ class Codec:
         standard: bool = True,
         delay: int | None = None,
         records_values: bool = False,
+        clip: float = TARGET_CLIP,
     ) -> None:
         self.seen = SeenValues() if records_values else None
         self.memory: Array | None = None
@@ -175,7 +179,7 @@ class Codec:
         if delay is not None:
             self.memory, self.queue = empty_memory(delay)
         self.inputs, self.labels, self.standard = inputs, labels, standard
-        self.horizon = horizon_of(memory)
+        self.horizon, self.clip = horizon_of(memory), clip
         self.target: Array = np.zeros((1, kept_numbers(self.horizon)))
         self.counts: Array = np.array([0.0, 0.0, 0.0 if labels is not None else 1.0])
 
@@ -195,7 +199,7 @@ class Codec:
         return Coding(
             inputs.statistics, self.target if standard else None, self.counts, exponents, self.horizon,
             inputs.largest, self.labels is not None, self.memory, self.queue,
-            None if self.seen is None else (self.seen.bits, self.seen.state),
+            None if self.seen is None else (self.seen.bits, self.seen.state), self.clip,
         )  # fmt: skip
 
     def register(self, labels: Sequence[Label]) -> None:
@@ -284,7 +288,7 @@ class Codec:
         if self.memory is not None and self.queue is not None:
             memory = typed(arrays, "memory", np.float64, self.memory.shape)
             queue = typed(arrays, "queue", np.float64, self.queue.shape)
-            if not ((abs(memory) <= TARGET_CLIP).all() and self._can_wait(queue)):
+            if not ((abs(memory) <= self.clip).all() and self._can_wait(queue)):
                 raise ValueError("its memory of labels is impossible")
             self.memory, self.queue = memory.copy(), queue.copy()
 

@@ -96,7 +96,8 @@ def _forget(value, statistics, at):
 FIXED, FOLLOWING = 4, 10  # numbers kept of each input
 GIVEN = np.inf  # held by statistics that are given
 CLIP = 4.0
-TARGET_CLIP = 12.0
+TARGET_CLIP = 6.0
+WIDE_CLIP = 12.0  # of targets of a mixture, which weighs its experts
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0

@@ -353,8 +353,7 @@ class EigenProRegressor(_EigenPro, Regressor):
     """Kernel machine over a fixed number of centers, for numbers.
 
     As :class:`EigenProClassifier`, with one output. ``f(x) = c + Σ_k k(x, z_k) α_k``, where ``c`` is the mean
-    target when the centers are made; targets more than twelve deviations of that moment off are taken as
-    twelve.
+    target when the centers are made; targets more than six deviations of that moment off are taken as six.
 
     Parameters
     ----------

@@ -188,7 +188,7 @@ class ExactLearner(Learner):
     def _targets(self, targets: Array) -> Array:
         """Return one column a class that is known, 1 for the class and 0 for others; or standardised numbers.
 
-        Numbers without precedent, more than twelve deviations off, are taken as twelve.
+        Numbers without precedent, more than six deviations off, are taken as six.
         """
         if not self._classifies:
             centre, unit = self._unit()

@@ -145,8 +145,8 @@ class LSSVMClassifier(_LSSVM, Classifier):
 class LSSVMRegressor(_LSSVM, Regressor):
     """Least-squares support vector machine for numbers: kernel ridge regression with a bias.
 
-    The system is that of :class:`LSSVMClassifier` with one column, the target, standardised and clipped to
-    ±12 deviations; ``gamma`` is the cost of an error in these units.
+    The system is that of :class:`LSSVMClassifier` with one column, the target, standardised and clipped to ±6
+    deviations; ``gamma`` is the cost of an error in these units.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ class KaczmarzClassifier(_Kaczmarz, Classifier):
 class KaczmarzRegressor(_Kaczmarz, Regressor):
     """Kernel regressor that learns one event at a time by projections.
 
-    The target is standardised by the events before, clipped to ±12 deviations, and predictions are given
+    The target is standardised by the events before, clipped to ±6 deviations, and predictions are given
     back in its own units, so no target can make the learner diverge; one without precedent is not learned.
 
     Parameters
@@ -181,7 +181,7 @@ class KaczmarzRegressor(_Kaczmarz, Regressor):
     >>> import streamk
     >>> learner = streamk.KaczmarzRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.30042
+    MAE: 0.294164
     """
 
     scale_target: bool = True

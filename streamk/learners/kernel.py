@@ -20,7 +20,7 @@ from streamk.encoding.codec import EVENTS
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import MEAN, horizon_of, kept_numbers, spread
+from streamk.encoding.scaling import MEAN, WIDE_CLIP, horizon_of, kept_numbers, spread
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -80,6 +80,7 @@ class _Kernel(StreamingLearner):
             label_memory=self.label_memory,
             records=True,
             memory=_HORIZON,
+            clip=WIDE_CLIP,
         )
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it

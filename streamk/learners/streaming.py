@@ -27,7 +27,7 @@ from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import MEAN
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, Rows, slices
-from streamk.encoding.scaling import horizon_of, kept_numbers
+from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
 from streamk.experts.blocks import HEAVIEST, forward
 from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
@@ -109,6 +109,7 @@ class StreamingLearner(Learner):
         label_memory: bool = False,
         delay: int = 0,
         records: bool = False,
+        clip: float = TARGET_CLIP,
     ) -> None:
         """Initialise the untrained learner.
 
@@ -130,6 +131,8 @@ class StreamingLearner(Learner):
             How many events late labels come.
         records
             Whether values of categories that were never learned are skipped.
+        clip
+            Of standardised targets, in deviations.
         """
         kernels = kernels_of(self.kernel)
         largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
@@ -146,7 +149,7 @@ class StreamingLearner(Learner):
         self._pending = inputs.waiting = EventBuffer()
         labels = Labels() if self._classifies else None
         self._codec = Codec(
-            inputs, labels, memory, self.scale_target, delay if label_memory else None, records
+            inputs, labels, memory, self.scale_target, delay if label_memory else None, records, clip
         )
         self._history = ParameterHistory(delay) if delay else None
         self._stale: StaleExperts | None = None

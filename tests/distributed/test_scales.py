@@ -56,7 +56,7 @@ def test_recursion_in_shards_is_the_least_squares_solution_of_everything(order):
         np.testing.assert_allclose(statistics[SQUARES] / statistics[COUNT], values.var(), rtol=5e-3)
     whole = recursion(scale_inputs=False, scale_target=False)
     deviation = np.sqrt(y_statistics[0, SQUARES] / y_statistics[0, COUNT])
-    z = np.clip((y - y_statistics[0, MEAN]) / deviation, -12.0, 12.0)
+    z = np.clip((y - y_statistics[0, MEAN]) / deviation, -6.0, 6.0)
     whole.learn_many(scaled(X, X_statistics), z, names=NAMES)
     said = np.array(trained.predict_many(X[::9], names=NAMES))
     truth = y_statistics[0, MEAN] + deviation * np.array(
