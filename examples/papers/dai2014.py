@@ -11,6 +11,8 @@ Sections:
 - ``digits``: all ten digits. Every pass deforms the 60,000 training images again, 2,040,000 events in all, in
   place of the paper's MNIST8M; 100 principal components of mean-removed images at unit norm. The picture
   shows the test error after every so many events.
+- ``scattering``: all ten digits, described by wavelet scattering (``scattering.py``) in place of the paper's
+  1,568 convolution features.
 - ``mnist``: the training images as they are, five passes.
 
 The directory holds ``adult_train.csv.gz``, ``adult_test.csv.gz``, ``covtype.csv.gz`` and ``mnist.npz``.
@@ -22,7 +24,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,7 @@ import pandas as pd
 from images import deformed_digits, principal_components, unit_images
 from report import Row, Section, load_images, plot, require, run
 from rich.progress import Progress, track
+from scattering import RootScattering
 
 import streamk
 
@@ -115,38 +119,84 @@ def _passes(name: str, train: Part, test: Part, passes: int, what: str, paper: s
 
 
 class Digits:
-    """Deformed training images of some digits, as principal components, with the test images."""
+    """Deformed training images of some digits, as principal components, with the test images.
 
-    def __init__(self, data: Path, wanted: tuple[int, ...], most: int | None) -> None:
+    Parameters
+    ----------
+    data
+        Directory of ``mnist.npz``.
+    wanted
+        The digits.
+    most
+        Use only the first so many images.
+    describe
+        Returns the inputs of some images before principal components, given the training images.
+    count
+        Principal components.
+    fitted
+        Training images that determine the components; all by default.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        wanted: tuple[int, ...],
+        most: int | None,
+        describe: Callable[[np.ndarray], Callable[[np.ndarray], np.ndarray]] = lambda _: unit_images,
+        count: int = COMPONENTS,
+        fitted: int | None = None,
+    ) -> None:
         arrays = load_images(data, "mnist")
         chosen = [np.isin(arrays[f"y_{part}"], wanted) for part in ("train", "test")]
-        self.images, self.labels = arrays["X_train"][chosen[0]][:most], arrays["y_train"][chosen[0]][:most]
-        self._mean, self._directions = principal_components(unit_images(self.images), COMPONENTS)
-        self.names = [f"c{j:03d}" for j in range(COMPONENTS)]
-        self.test, self.truths = self.prepared(arrays["X_test"][chosen[1]]), arrays["y_test"][chosen[1]]
+        parts = zip(("train", "test"), chosen, strict=True)
+        (self.images, self.labels), (tested, self.truths) = [
+            (arrays[f"X_{part}"][rows][:most], arrays[f"y_{part}"][rows][:most]) for part, rows in parts
+        ]
+        self._describe = describe(self.images[:fitted])
+        self._mean, self._directions = principal_components(self._describe(self.images[:fitted]), count)
+        self.names = [f"c{j:03d}" for j in range(count)]
+        self.test = self.prepared(tested)
 
     def prepared(self, images: np.ndarray) -> np.ndarray:
         """Return the components of some images."""
-        return np.asarray((unit_images(images) - self._mean) @ self._directions)
+        return np.asarray((self._describe(images) - self._mean) @ self._directions)
 
-    def deformed(self, number: int) -> Iterator[Part]:
-        """Yield every image once, deformed, in the random order of this pass."""
+    def deformed(self, number: int, **limits: float) -> Iterator[Part]:
+        """Yield every image once, deformed within some limits, in the random order of this pass."""
         rng = np.random.default_rng((SEED, number))
         order = rng.permutation(len(self.labels))
         for start in range(0, len(order), CHUNK):
             chosen = order[start : start + CHUNK]
-            yield self.prepared(deformed_digits(self.images[chosen], rng)), self.labels[chosen]
+            yield self.prepared(deformed_digits(self.images[chosen], rng, **limits)), self.labels[chosen]
+
+    def plain(self, number: int) -> Iterator[Part]:
+        """Yield every image once as it is, in the random order of this pass."""
+        order = np.random.default_rng((SEED, number)).permutation(len(self.labels))
+        for start in range(0, len(order), CHUNK):
+            chosen = order[start : start + CHUNK]
+            yield self._components[chosen], self.labels[chosen]
+
+    @cached_property
+    def _components(self) -> np.ndarray:
+        starts = range(0, len(self.images), CHUNK)
+        return np.vstack([self.prepared(self.images[start : start + CHUNK]) for start in starts])
 
 
 def _follow(
-    name: str, digits: Digits, learner: Any, passes: int, every: int, quiet: bool
+    name: str,
+    digits: Digits,
+    events: Callable[[int], Iterator[Part]],
+    learner: Any,
+    passes: int,
+    every: int,
+    quiet: bool,
 ) -> tuple[float, float]:
-    """Learn passes of deformed digits; return the last test error and the seconds of learning."""
+    """Learn the events of each pass; return the last test error and the seconds of learning."""
     curve, seconds, error = CURVES.setdefault(name, []), 0.0, 1.0
     with Progress(disable=quiet) as bar:
         task = bar.add_task(name, total=passes)
         for number in range(1, passes + 1):
-            for rows, labels in digits.deformed(number):
+            for rows, labels in events(number):
                 began = time.perf_counter()
                 learner.learn_many(rows, labels, names=digits.names)
                 seconds += time.perf_counter() - began
@@ -158,10 +208,10 @@ def _follow(
     return error, seconds
 
 
-def _digits_learner(features: int) -> Any:
+def _digits_learner(features: int, bandwidth: float = 0.7, revisits: int = 15) -> Any:
     return streamk.DoublyStochasticClassifier(
-        loss="squared", features=1024, max_features=features, batch_size=4096, revisits=15,
-        regularization=3e-3, bandwidth=0.7, scales=(1.0,), average=True, scale_inputs=False,
+        loss="squared", features=1024, max_features=features, batch_size=4096, revisits=revisits,
+        regularization=3e-3, bandwidth=bandwidth, scales=(1.0,), average=True, scale_inputs=False,
         directions="structured", seed=SEED,
     )  # fmt: skip
 
@@ -170,7 +220,7 @@ def eights(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
     """Digits 8 against 6, deformed differently in every pass."""
     digits, passes = Digits(data, (6, 8), 4000 if quick else None), 2 if quick else PASSES
     learner = _digits_learner(2048 if quick else 16384)
-    error, seconds = _follow("8 against 6", digits, learner, passes, EVERY, quiet)
+    error, seconds = _follow("8 against 6", digits, digits.deformed, learner, passes, EVERY, quiet)
     what = f"MNIST 8 against 6, {learner.events:,} deformed events, {learner.feature_count:,} features"
     yield Row(what, "0.26 %", f"{error:.2%}", round(seconds, 1))
 
@@ -179,9 +229,27 @@ def all_digits(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
     """All digits, deformed differently in every pass."""
     digits, passes = Digits(data, tuple(range(10)), 8192 if quick else None), 2 if quick else PASSES
     learner = _digits_learner(2048 if quick else 131072)
-    error, seconds = _follow("ten digits", digits, learner, passes, EVERY, quiet)
+    error, seconds = _follow("ten digits", digits, digits.deformed, learner, passes, EVERY, quiet)
     what = f"MNIST, {learner.events:,} deformed events, {learner.feature_count:,} features"
     yield Row(what, "0.5 %", f"{error:.2%}", round(seconds, 1))
+
+
+def scattering(data: Path, quick: bool, quiet: bool) -> Iterator[Row]:
+    """All digits, by roots of wavelet scattering coefficients: as they are, and half of them deformed."""
+    most, fitted = (4096, 1024) if quick else (None, 20_000)
+    digits = Digits(data, tuple(range(10)), most, RootScattering, 400, fitted)
+
+    def alternating(number: int) -> Iterator[Part]:
+        return digits.plain(number) if number % 2 else digits.deformed(number, turn=7.0, bend=10.0)
+
+    ways = {"as it is": (digits.plain, 10, 16384), "deformed in every second pass": (alternating, 8, 32768)}
+    for way, (events, passes, features) in ways.items():
+        learner = _digits_learner(2048 if quick else features, 3.6, features // 1024 - 1)
+        error, seconds = _follow(
+            f"scattering, {way}", digits, events, learner, 2 if quick else passes, 1, quiet
+        )
+        what = f"MNIST {way}, scattering, {learner.events:,} events, {learner.feature_count:,} features"
+        yield Row(what, "0.5 %", f"{error:.2%}", round(seconds, 1))
 
 
 SECTIONS: dict[str, Section] = {
@@ -190,6 +258,7 @@ SECTIONS: dict[str, Section] = {
     "mnist": mnist,
     "eights": eights,
     "digits": all_digits,
+    "scattering": scattering,
 }
 
 

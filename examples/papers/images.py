@@ -32,6 +32,72 @@ def fourier_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
     return np.asarray(both / np.float32(np.sqrt(2.0)))
 
 
+SPECTRA = (
+    "by columns",
+    "by rows",
+    "whole",
+    "padded",
+    "row after row",
+    "column after column",
+    "rows",
+    "columns",
+)
+
+
+def spectra(images: NDArray[np.generic], kind: str) -> Floats:
+    """Return magnitudes of a Fourier transform of square images of one channel, their mean removed.
+
+    Parameters
+    ----------
+    images
+        ``(n, side · side)``.
+    kind
+        Of the transform of the image the half ``"by columns"`` (as in :func:`fourier_images`) or
+        ``"by rows"``, the ``"whole"``, or the half after the image was ``"padded"`` with zeros to twice its
+        side; half of the transform of the pixels in one line, ``"row after row"`` or
+        ``"column after column"``; halves of the transforms of single ``"rows"`` or ``"columns"``; those of
+        ``"windows"`` half a side wide, or a quarter (``"small windows"``), that overlap by half.
+    """
+    pixels = _centred(_rows(images))
+    side = _side(pixels, 1)
+    squares = pixels.reshape(-1, side, side)
+    half = side // 2
+    match kind:
+        case "by columns":
+            found = np.fft.fft2(squares)[:, :, :half].transpose(0, 2, 1)
+        case "by rows":
+            found = np.fft.fft2(squares)[:, :half]
+        case "whole":
+            found = np.fft.fft2(squares)
+        case "padded":
+            found = np.fft.fft2(squares, (2 * side, 2 * side))[:, :side]
+        case "row after row":
+            found = np.fft.fft(pixels)[:, : pixels.shape[1] // 2]
+        case "column after column":
+            turned = squares.transpose(0, 2, 1).reshape(pixels.shape)
+            found = np.fft.fft(turned)[:, : pixels.shape[1] // 2]
+        case "rows":
+            found = np.fft.fft(squares, axis=2)[:, :, :half]
+        case "columns":
+            found = np.fft.fft(squares, axis=1)[:, :half]
+        case "windows":
+            found = _windows(squares, half)
+        case "small windows":
+            found = _windows(squares, side // 4)
+        case _:
+            raise ValueError(f"kind={kind!r}: not a transform; see SPECTRA")
+    return np.abs(found).reshape(len(pixels), -1).astype(np.float32)
+
+
+def _windows(squares: Floats, size: int) -> NDArray[np.complex64]:
+    """Return halves of the transforms of windows, half a window apart, weighed towards their middles."""
+    windows = np.lib.stride_tricks.sliding_window_view(squares, (size, size), axis=(1, 2))
+    step = (size + 1) // 2
+    taken = windows[:, ::step, ::step]
+    bell = np.hanning(size + 2)[1:-1].astype(np.float32)
+    return np.asarray(np.fft.rfft2(taken * np.outer(bell, bell)))
+
+
 def windowed_images(images: NDArray[np.generic], channels: int = 1) -> Floats:
     """Return images weighed towards their middle: ``exp(−4 ((i − L/2)² + (j − L/2)²)/L²)`` (eq. 76)."""
     pixels = _rows(images)
@@ -90,6 +156,11 @@ def deformed_digits(
         values = ndimage.map_coordinates(image.astype(np.float32), places, order=1, mode="constant")
         out[k] = np.clip(np.rint(values), 0.0, 255.0)
     return out
+
+
+def unit_parts(parts: list[Floats]) -> Floats:
+    """Return parts in one row, with its mean removed, at unit norm."""
+    return _unit(_centred(np.hstack(parts)))
 
 
 def _rows(images: NDArray[np.generic]) -> Floats:

@@ -36,11 +36,21 @@ def test_andrecut(tmp_path):
 
 
 @pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
+def test_variants_of_fourier_magnitudes(tmp_path):
+    rows, _ = rows_of("andrecut2016.py", tmp_path, "--quick", "--only", "variants")
+    errors = {row["what"].partition(": ")[2]: error_of(row) for row in rows}
+    assert len(errors) == len(rows)
+    assert errors["pixels and magnitudes by columns"] < errors["pixels"] < 7.0
+    assert max(errors.values()) < 20.0
+
+
+@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
 def test_dai(tmp_path):
-    rows, _ = rows_of("dai2014.py", tmp_path, "--quick", "--only", "adult", "digits")
-    adult, digits = map(error_of, rows)
+    rows, _ = rows_of("dai2014.py", tmp_path, "--quick", "--only", "adult", "digits", "scattering")
+    adult, digits, *scattering = map(error_of, rows)
     assert adult <= 15.5
     assert digits <= 8.0
+    assert max(scattering) <= 5.0
 
 
 @pytest.mark.long
