@@ -239,7 +239,8 @@ SECTIONS: dict[str, Section] = {
 
 def draw(path: Path, quick: bool) -> None:
     """Draw the error curves of Figures 2, 3 and 6."""
-    plot(path, CURVES, "steps", "test error, %")
+    if CURVES:
+        plot(path, CURVES, "steps", "test error, %")
 
 
 if __name__ == "__main__":
