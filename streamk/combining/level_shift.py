@@ -1,8 +1,8 @@
 """Level shifts: after two out-of-range targets in a row, predict the last one.
 
-Experts learn targets standardised and clipped to ±12 deviations, so a single extreme target does little harm,
-and scales adapt to a new level over tens of events. If a meter fails, or a level falls by fifty deviations
-and stays for a day, no expert can predict it. So targets beyond the clip, in a row and on the same side, are
+Experts learn targets standardised and clipped, so a single extreme target does little harm, and scales adapt
+to a new level over tens of events. If a meter fails, or a level falls by fifty deviations and stays for a
+day, no expert can predict it. So targets at least six deviations off, in a row and on the same side, are
 counted. From the second on, the last one is the prediction until a target is in range again. Experts, their
 weights and scales learn as before.
 
@@ -19,9 +19,9 @@ from numba import njit
 from streamk.arrays import Array, Arrays, typed
 from streamk.compiling import INNER
 from streamk.encoding.rows import LARGEST
-from streamk.encoding.scaling import WIDE_CLIP
 
 IN_A_ROW = 2
+_FAR = 6.0  # deviations
 _KNOWN_WELL = 16.0  # events that a scale needs before a target can be out of range
 _RUN, _LAST = 0, 1
 
@@ -83,7 +83,7 @@ def last_target(shift):
 def watch(shift, target, aim, events):
     """Count a target, which experts see as ``aim``, after ``events`` events."""
     state = shift.state
-    if abs(aim) < WIDE_CLIP or events < _KNOWN_WELL:
+    if abs(aim) < _FAR or events < _KNOWN_WELL:
         state[_RUN] = state[_LAST] = 0.0
     else:
         before = state[_RUN] if state[_RUN] * aim > 0.0 else 0.0
