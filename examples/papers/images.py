@@ -90,7 +90,7 @@ def spectra(images: NDArray[np.generic], kind: str) -> Floats:
 
 
 def _windows(squares: Floats, size: int) -> NDArray[np.complex64]:
-    """Return halves of the transforms of windows, half a window apart, weighed towards their middles."""
+    """Return halves of the transforms of windows that overlap by half, weighed towards their middle."""
     windows = np.lib.stride_tricks.sliding_window_view(squares, (size, size), axis=(1, 2))
     step = (size + 1) // 2
     taken = windows[:, ::step, ::step]

@@ -5,8 +5,8 @@ With complex wavelets ``ψ_λ`` of ``J`` scales and ``L`` angles, and a Gaussian
 
     x ∗ φ      |x ∗ ψ_λ| ∗ φ      ||x ∗ ψ_λ| ∗ ψ_μ| ∗ φ  for every coarser scale in μ than in λ
 
-at points ``2^J`` pixels apart. They change little if the image is shifted by less than ``2^J`` pixels or bent
-a little. Wavelets are those of the library kymatio, whose last release (0.3.0) cannot be imported with
+on a grid of every ``2^J``-th pixel. They change little if the image is shifted by less than ``2^J`` pixels
+or bent a little. Wavelets are those of the library kymatio, whose last release (0.3.0) cannot be imported with
 SciPy 1.17. Unlike in kymatio, images are padded with zeros, and averages are products with Gaussian matrices,
 so their points are symmetric about the middle of the image.
 """
@@ -88,7 +88,7 @@ class Scattering:
     def _moduli(spectrum: NDArray[np.complex64], wavelet: NDArray[np.float32], octaves: int) -> Floats:
         """Return moduli of the convolution at every ``2^octaves``-th pixel.
 
-        Leaving out pixels is a sum over the parts of the spectrum that then coincide.
+        Skipping pixels adds the parts of the spectrum that then coincide.
         """
         product = spectrum * wavelet
         if octaves:
@@ -106,7 +106,7 @@ class RootScattering:
     """Roots of scattering coefficients, each relative to the size of its path in some images.
 
     Paths differ in size by a factor of up to fifty, and those of second order, which are the smallest, are as
-    useful for telling digits apart. Bruna and Mallat divide by the largest norm of a path.
+    useful for classification. Bruna and Mallat divide by the largest norm of a path.
 
     Parameters
     ----------
