@@ -6,9 +6,9 @@ With complex wavelets ``ψ_λ`` of ``J`` scales and ``L`` angles, and a Gaussian
     x ∗ φ      |x ∗ ψ_λ| ∗ φ      ||x ∗ ψ_λ| ∗ ψ_μ| ∗ φ  for every coarser scale in μ than in λ
 
 on a grid of every ``2^J``-th pixel. They change little if the image is shifted by less than ``2^J`` pixels
-or bent a little. Wavelets are those of the library kymatio, whose last release (0.3.0) cannot be imported with
-SciPy 1.17. Unlike in kymatio, images are padded with zeros, and averages are products with Gaussian matrices,
-so their points are symmetric about the middle of the image.
+or bent a little. Wavelets are those of the library kymatio, whose last release (0.3.0) cannot be imported
+with SciPy 1.17. Unlike in kymatio, images are padded with zeros, and averages are products with Gaussian
+matrices, so their points are symmetric about the middle of the image.
 """
 
 from __future__ import annotations
