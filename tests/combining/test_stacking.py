@@ -138,6 +138,7 @@ def test_numbers(delay):
         memory.learn(coding(1, False), both, z)
     np.testing.assert_allclose(made.weights, weights, atol=1e-3)
     np.testing.assert_allclose(made.shares, shares, atol=1e-4)
+    np.testing.assert_allclose(made.mean_weights, shares[:3] @ weights + shares[3:-1], atol=1e-3)
     losses = ((np.clip(outputs, -12, 12) - targets[:, None]) ** 2).mean(axis=0)
     np.testing.assert_allclose(made.losses, losses, rtol=1e-3)
 

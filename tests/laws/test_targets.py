@@ -49,3 +49,14 @@ def test_the_unit_of_targets_that_multiply_changes_no_prediction():
         learner = streamk.KernelRegressor(features=768, seed=2)
         found.append(np.array(learner.predict_learn_many(xs[:800], (unit * y[:800]).tolist())) / unit)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6, atol=1e-6)
+
+
+def test_a_rare_kind_of_event_may_have_targets_far_from_all_others():
+    rng = np.random.default_rng(4)
+    rare = np.arange(EVENTS) % 80 == 79
+    xs = [{"kind": "rare" if r else "usual", "a": rng.normal()} for r in rare]
+    y = 100.0 * rare + rng.normal(size=EVENTS)
+    learner = streamk.KernelRegressor(features=768, label_memory=False, seed=2)
+    found = np.array(learner.predict_learn_many(xs, y.tolist()))
+    assert y.mean() + 7.0 * y.std() < found[rare][-5:].mean() < 110.0  # nearly nine deviations off
+    assert abs(found[~rare][-500:]).mean() < 3.0
