@@ -43,7 +43,10 @@ class StackedNumbers(NamedTuple):
 
 @njit(**INNER)
 def _number(combiner, s, outputs):
-    """Return the prediction of set ``s`` of weights; the next are single experts, the last is the mean, 0."""
+    """Return the prediction of set ``s`` of weights.
+
+    Indices after the last set are single experts, and the last index is the mean target, 0.
+    """
     sets, experts = combiner.weights.shape
     if s >= sets + experts:
         return 0.0

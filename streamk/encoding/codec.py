@@ -142,6 +142,11 @@ class Unit(NamedTuple):
     offset: float
 
 
+def no_targets(memory: int | None) -> Array:
+    """Return the statistics of a target before the first event, ``(1, n)``."""
+    return np.zeros((1, kept_numbers(horizon_of(memory))))
+
+
 class Codec:
     """Names, scales, labels or targets of one learner.
 
@@ -180,7 +185,7 @@ class Codec:
             self.memory, self.queue = empty_memory(delay)
         self.inputs, self.labels, self.standard = inputs, labels, standard
         self.horizon, self.clip = horizon_of(memory), clip
-        self.target: Array = np.zeros((1, kept_numbers(self.horizon)))
+        self.target = no_targets(memory)
         self.counts: Array = np.array([0.0, 0.0, 0.0 if labels is not None else 1.0])
 
     @property

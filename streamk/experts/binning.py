@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 from numba.extending import overload
 from numpy.typing import NDArray
 
@@ -211,32 +211,20 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
     return project
 
 
-def _wanted(target: object, logarithms: object, aim: object) -> object:
-    """Return what coefficients learn of a class or a standardised number (in compiled code)."""
-    raise NotImplementedError("for compiled code")
+@njit(**INNER)
+def _wanted(target, logarithms, aim):
+    """Return what coefficients learn: a class, a standardised number or its logarithm."""
+    if target is None:
+        return aim
+    return relative_logarithm(aim, _mean_of(target)) if logarithms else aim
 
 
-def _output_of(target: object, logarithms: object, total: object) -> object:
-    """Return the output, standardised, of a sum of coefficients (in compiled code)."""
-    raise NotImplementedError("for compiled code")
-
-
-@overload(_wanted, jit_options=INNER)
-def _wanted_of(target, logarithms, aim):
-    if isinstance(target, types.NoneType):
-        return lambda target, logarithms, aim: aim
-    return lambda target, logarithms, aim: relative_logarithm(aim, _mean_of(target)) if logarithms else aim
-
-
-@overload(_output_of, jit_options=INNER)
-def _output_of_sum(target, logarithms, total):
-    if isinstance(target, types.NoneType):
-        return lambda target, logarithms, total: total
-
-    def output(target, logarithms, total):
-        return np.float32(without_logarithm(total, _mean_of(target))) if logarithms else total
-
-    return output
+@njit(**INNER)
+def _output_of(target, logarithms, total):
+    """Return the output, standardised, of a sum of coefficients."""
+    if target is None:
+        return total
+    return np.float32(without_logarithm(total, _mean_of(target))) if logarithms else total
 
 
 @njit(**INNER)

@@ -16,11 +16,11 @@ from river.conf.interval import Interval
 
 from streamk.arrays import Array, Arrays, Json, Places, Table
 from streamk.combining.stacking import Stacking
-from streamk.encoding.codec import EVENTS
+from streamk.encoding.codec import EVENTS, no_targets
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.rows import Rows
-from streamk.encoding.scaling import MEAN, WIDE_CLIP, horizon_of, kept_numbers, spread
+from streamk.encoding.scaling import MEAN, WIDE_CLIP, spread
 from streamk.experts.binning import Binning
 from streamk.experts.least_squares import LeastSquares
 from streamk.experts.neighbours import Neighbours
@@ -65,7 +65,7 @@ class _Kernel(StreamingLearner):
     def __post_init__(self) -> None:
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
-        target = None if self._classifies else np.zeros((1, kept_numbers(horizon_of(_HORIZON))))
+        target = None if self._classifies else no_targets(_HORIZON)
         named = experts_on(self._make_sections(), target, self.label_memory, self.neighbours)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
@@ -343,7 +343,8 @@ class KernelRegressor(_Kernel, Regressor):
     relevance, neighbours, delay, seed
         As for :class:`KernelClassifier`.
     binning
-        As for :class:`KernelClassifier`, twice: one expert learns the target, the other its logarithm.
+        As for :class:`KernelClassifier`, but two experts have cells: one learns the target, the other its
+        logarithm.
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
         two running means (:mod:`streamk.encoding.label_history`).

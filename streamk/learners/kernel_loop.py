@@ -103,8 +103,9 @@ def _keep_neighbours(groups, kept, outputs, e):
         count = len(groups[0])
         if nearby:
             for g in range(e, e + count):  # number by number, like inputs in ``_take_gradients``
-                for k in range(outputs.shape[2]):
-                    outputs[g, 0, k], outputs[g, 1, k] = kept[g, 0, k], kept[g, 1, k]
+                for s in range(outputs.shape[1]):
+                    for k in range(outputs.shape[2]):
+                        outputs[g, s, k] = kept[g, s, k]
         keep_neighbours(groups[1:], kept, outputs, e + count)
 
     return each

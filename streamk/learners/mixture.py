@@ -14,7 +14,7 @@ more than experts. So all experts share one map:
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
-  categories, edges and pairs of inputs; for numbers once as they are, and once as logarithms;
+  categories, edges and pairs of inputs; regressors have two, one of which learns the target's logarithm;
 * the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 

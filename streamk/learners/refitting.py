@@ -37,7 +37,7 @@ from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.label_history import NUMBERS, SHARED
 from streamk.encoding.rows import UNSCALED, Rows, moved, slices, stack
-from streamk.encoding.scaling import MEAN, WIDE_CLIP, scale_of, scale_row, spread
+from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.activation import AMPLITUDE
@@ -261,8 +261,8 @@ def _wanted(merged: Any, targets: Array) -> Array:
 
 
 def _standard(merged: Any, values: Array) -> Array:
-    unit = merged._codec.target
-    return np.asarray(np.clip((values - unit[0, MEAN]) / (spread(unit, 0) or 1.0), -WIDE_CLIP, WIDE_CLIP))
+    unit, clip = merged._codec.target, merged._codec.clip
+    return np.asarray(np.clip((values - unit[0, MEAN]) / (spread(unit, 0) or 1.0), -clip, clip))
 
 
 def _better_kind(part: Any) -> int:
