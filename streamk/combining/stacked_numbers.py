@@ -20,6 +20,8 @@ from streamk.encoding.scaling import WIDE_CLIP
 
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
+_GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
+MEAN = 0.2  # initial share of the mean target
 _ERROR = 0  # place in a running mean
 _REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
 IN_A_ROW = 8.0
@@ -148,19 +150,16 @@ def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
 def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
     sets, experts = combiner.weights.shape
     slopes, count = np.empty((sets, experts)), combiner.shares.shape[0]
-    errors, least, total = np.empty(count), np.inf, 0.0
-    for s in range(count):
-        errors[s] = (_number(earlier, s, outputs) - aim) ** 2
-        least = min(least, errors[s])
-    moved = rate(combiner.error, weight)
+    error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
-    for e in range(experts):
-        combiner.losses[e] += moved * (errors[sets + e] - combiner.losses[e])
-    combiner.error[_ERROR] += moved * ((mixed - aim) ** 2 - combiner.error[_ERROR])
+    combiner.error[_ERROR] += moved * (error - combiner.error[_ERROR])
     for s in range(count):
+        predicted = _number(earlier, s, outputs)
+        if sets <= s < sets + experts:
+            combiner.losses[s - sets] += moved * ((predicted - aim) ** 2 - combiner.losses[s - sets])
         if combiner.error[_ERROR] > 0.0:
-            worse = min((errors[s] - least) / combiner.error[_ERROR], 50.0)
-            combiner.shares[s] *= np.exp(-_RATE * pace * worse)
+            worse = ((0.5 * (predicted + mixed) - aim) ** 2 - error) / combiner.error[_ERROR]
+            combiner.shares[s] *= np.exp(-_RATE * pace * min(max(worse, -_GAIN), _LOSS))
         total += combiner.shares[s]
     for s in range(sets):
         curvature, slope, predicted = combiner.curvature[s], slopes[s], 0.0
@@ -173,4 +172,4 @@ def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
         for e in range(experts):
             slope[e] *= weight * (predicted - aim)
     newton_steps(combiner.weights, combiner.curvature, slopes)
-    share(combiner.shares, total, weight)
+    share(combiner.shares, total, weight, MEAN)

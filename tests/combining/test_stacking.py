@@ -19,8 +19,8 @@ def learn(combiner, asked, coding, outputs, target):
     adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target, 1.0)
 
 
-def forgetting_of(delay):
-    return 1.0, 1 - 1 / (2000 + delay), 1 - 1 / (100 + delay)
+def forgetting_of(delay, shortest):
+    return 1.0, 1 - 1 / (2000 + delay), 1 - 1 / (shortest + delay)
 
 
 class Memory:
@@ -57,7 +57,7 @@ def replay_classes(outputs, targets, delay):
         said.append(sum(share * p for share, p in zip(shares, given, strict=True)))
         asked = [softmax(w @ s) for w in past[-1 - delay if delay < len(past) else 0]]
         weights, curvature = list(weights), list(curvature)
-        for m, forgetting in enumerate(forgetting_of(delay)):
+        for m, forgetting in enumerate(forgetting_of(delay, 200)):
             p = given[m]
             mean = s @ p
             hessian = (s * p) @ s.T - np.outer(mean, mean)
@@ -100,19 +100,20 @@ def replay_numbers(outputs, targets, delay):
     experts = outputs.shape[1]
     weights = [np.full(experts, 1.0 / experts)] * 3
     curvature, past = [10.0 * np.eye(experts)] * 3, [weights]
-    shares, mean, said = np.full(4 + experts, 1 / (4 + experts)), 0.0, []
+    initial = np.array([*[0.8 / (3 + experts)] * (3 + experts), 0.2])
+    shares, mean, said = initial, 0.0, []
     for n, (s, z) in enumerate(zip(np.clip(outputs, -12.0, 12.0), targets, strict=True), 1):
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in weights), *s, 0.0])
         said.append(shares @ all_of_them)
         before = past[-1 - delay if delay < len(past) else 0]
         all_of_them = np.array([*(np.clip(w @ s, -12, 12) for w in before), *s, 0.0])
-        mean += max(1 / n, 1e-3) * ((shares @ all_of_them - z) ** 2 - mean)
-        errors = (all_of_them - z) ** 2
-        pace = 0.5 / np.sqrt(1 + delay)
-        shares = shares * np.exp(-pace * np.minimum((errors - errors.min()) / mean, 50.0))
-        shares = 0.999 * shares / shares.sum() + 0.001 / len(shares)
+        combined, pace = shares @ all_of_them, 0.5 / np.sqrt(1 + delay)
+        mean += max(1 / n, 1e-3) * ((combined - z) ** 2 - mean)
+        worse = (((combined + all_of_them) / 2 - z) ** 2 - (combined - z) ** 2) / mean
+        shares = shares * np.exp(-pace * np.clip(worse, -1.0, 25.0))
+        shares = 0.999 * shares / shares.sum() + 0.001 * initial
         weights, curvature = list(weights), list(curvature)
-        for m, forgetting in enumerate(forgetting_of(delay)):
+        for m, forgetting in enumerate(forgetting_of(delay, 100)):
             curvature[m] = (
                 forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + np.outer(s, s)
             )
