@@ -110,7 +110,7 @@ def _learn_class(combiner, earlier, outputs, known, y, weight):
         for e in range(experts):
             slope[e] = weight * (slope[e] - scores[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes)
-    share(combiner.shares, total, weight, 1.0 / sets)
+    share(combiner.shares, total, weight)
 
 
 @overload(limit, jit_options=INNER)

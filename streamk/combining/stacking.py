@@ -9,18 +9,10 @@ For numbers, ``f = Σ_e w_e s_e`` of standardised outputs, by the same method wi
 gradient ``s (f − z)``: recursive least squares.
 
 Initially, ``A = 10 I`` and weights are equal. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
-and 0.995 for classes or 0.99 for numbers.
-
-For classes, the share of a set follows Bayes' rule: it is multiplied by the probability that the set gave to
-the label. For numbers, sets, single experts and the mean target have shares, multiplied by::
-
-    exp(−½ (((f + g)/2 − z)² − (f − z)²)/mean (f − z)²)
-
-where ``f`` is the mean of all predictions by their shares, and ``g`` is one of them: what counts is what it
-adds to the others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a
-share. After every event the shares move by a thousandth towards the initial ones, so that none vanishes
-(Herbster and Warmuth 1998). These are equal, but the mean target has a fifth. The squared error of every
-expert is tracked, too.
+and 0.99. For classes, the share of a set follows Bayes' rule: it is multiplied by the probability that the
+set gave to the label. For numbers, sets, single experts and the mean target have shares, multiplied by
+``exp(−½ error²/mean error²)``. After every event the shares move by a thousandth towards equal ones, so that
+none vanishes (Herbster and Warmuth 1998). The squared error of every expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
@@ -47,11 +39,11 @@ from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
 from streamk.combining.newton import SETS
 from streamk.combining.stacked_classes import StackedClasses
-from streamk.combining.stacked_numbers import MEAN, StackedNumbers
+from streamk.combining.stacked_numbers import StackedNumbers
+from streamk.combining.weighing import PENALTY
 
-SPANS = {True: (math.inf, 2000.0, 200.0), False: (math.inf, 2000.0, 100.0)}  # of classes, of numbers
-_PENALTY = 10.0
-assert all(len(spans) == SETS for spans in SPANS.values())
+SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
+assert len(SPANS) == SETS
 _MOST = 1e100
 _REACH = 2.0  # mean absolute errors
 
@@ -70,7 +62,7 @@ class Stacking:
     logits
         For each expert of classes, whether its outputs are logits; its error is then that of their softmax.
     spans
-        Events that each set of weights remembers; by default those above.
+        Events that each set of weights remembers.
     settled
         Events by which labels seem to come later; shortens the steps of intervals.
     penalty
@@ -83,19 +75,18 @@ class Stacking:
         classes: bool,
         delay: int = 0,
         logits: Sequence[bool] | None = None,
-        spans: Sequence[float] | None = None,
+        spans: Sequence[float] = SPANS,
         settled: int = 0,
-        penalty: float = _PENALTY,
+        penalty: float = PENALTY,
     ) -> None:
-        spans = SPANS[classes] if spans is None else spans
         sets, self.penalty = len(spans), penalty
         self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
         self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in spans])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([penalty * np.eye(experts)] * sets)
         self.logits = np.array(logits or [False] * experts)
-        self.shares: Array = np.ones(sets if classes else sets + experts + 1)
-        self._start_shares()
+        mixed = sets if classes else sets + experts + 1
+        self.shares: Array = np.full(mixed, 1.0 / mixed)
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay + settled)
@@ -135,12 +126,7 @@ class Stacking:
         experts = self.weights.shape[1]
         self.weights[:] = (2.0 if self.classes else 1.0) / experts
         self.curvature[:] = self.penalty * np.eye(experts)
-        self._start_shares()
-
-    def _start_shares(self) -> None:
-        """Make shares equal, but for the mean target's."""
-        last = 1.0 / len(self.shares) if self.classes else MEAN
-        self.shares[:-1], self.shares[-1] = (1.0 - last) / (len(self.shares) - 1), last
+        self.shares[:] = 1.0 / len(self.shares)
 
     def start_intervals(self, other: Stacking) -> None:
         """Start with the intervals of another combiner."""

@@ -8,6 +8,7 @@ from numba import njit
 from streamk.compiling import INNER
 from streamk.experts.expert import FINAL
 
+PENALTY = 10.0  # of a squared weight, in units of one event
 _SHARE = 1e-3
 _EVENTS = 1  # place in a running mean
 _SLOWEST = 1e-3
@@ -54,12 +55,8 @@ def fade(curvature, forgetting, penalty, weight):
 
 
 @njit(**INNER)
-def share(shares, total, weight, last):
-    """Scale shares of sum ``total`` to sum 1, and move them by a thousandth towards the initial ones.
-
-    The initial share of the last is ``last``, and the others are equal.
-    """
-    others, spread = shares.shape[0] - 1, repeated(_SHARE, weight)
-    for s in range(others + 1):
-        initial = last if s == others else (1.0 - last) / others
-        shares[s] = (1.0 - spread) * shares[s] / total + spread * initial
+def share(shares, total, weight):
+    """Scale shares of sum ``total`` to sum 1, with a thousandth spread equally."""
+    count, spread = shares.shape[0], repeated(_SHARE, weight)
+    for s in range(count):
+        shares[s] = (1.0 - spread) * shares[s] / total + spread / count

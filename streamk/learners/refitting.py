@@ -12,6 +12,8 @@ with the least squared error::
 where ``φᵀα_z`` is the prediction of an event without its own target (leave-one-out). The more events the
 parts have learned for each sampled one, the smaller ``τ`` is. The combiner then learns its weights from
 outputs of experts that have not learned the events; otherwise it would prefer experts that memorise events.
+They are means over the parts, but those of neighbours are one part's: a merged learner has as many recent
+events as a part, and the mean of several parts would be more accurate than its neighbours are.
 If the resulting errors show that more features pay, the blocks grow and are fitted again.
 
 Rows are sorted by a hash of their content, so results depend on the order of the parts only through rounding.
@@ -40,6 +42,7 @@ from streamk.encoding.rows import UNSCALED, Rows, moved, slices, stack
 from streamk.encoding.scaling import MEAN, scale_of, scale_row, spread
 from streamk.experts.expert import Columns
 from streamk.experts.least_squares import LeastSquares
+from streamk.experts.neighbours import Neighbours
 from streamk.features.activation import AMPLITUDE
 from streamk.features.grids import fill_cells
 from streamk.features.lanes import aligned
@@ -236,9 +239,14 @@ def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, of_parts: 
 def _predict_held_out(
     merged: Any, parts: Sequence[Any], shares: Sequence[float], columns: Columns, pool: Pool
 ) -> tuple[Array, Floats]:
-    """Return for each event predictions and expert outputs, as means over the parts without that event."""
+    """Return predictions and outputs of experts, for each event the mean over the parts without it.
+
+    Outputs of neighbours are those of the first of these parts.
+    """
     total, weight = np.zeros_like(pool.wanted), np.zeros((len(pool.source), 1))
     outputs, weighed = np.zeros((len(merged._experts), 2, *total.shape)), len(merged._combiner.losses)
+    nearby = [e for e, expert in enumerate(merged._experts) if isinstance(expert, Neighbours)]
+    of_one_part = np.zeros((len(nearby), 2, *total.shape))
     for k, (part, share, places) in enumerate(zip(parts, shares, columns, strict=True)):
         others, (codes, unit) = np.flatnonzero(pool.source != k), places
         events = _as_theirs(pool.events.select(others), part, merged, places)
@@ -247,11 +255,15 @@ def _predict_held_out(
         scaled = found[..., : len(codes)] * unit.scale + unit.offset
         scaled[weighed:] = found[weighed:, ..., : len(codes)]  # the size of errors, which is relative
         outputs[:, :, *cells] += share * scaled
+        first = weight[others, 0] == 0.0
+        of_one_part[:, :, others[first, None], np.array(codes)] = scaled[nearby][:, :, first]
         total[cells] += share * (
             predicted[:, : len(codes)] if merged._classifies else _standard(merged, predicted)
         )
         weight[others] += share
-    return total / weight, (outputs / weight).astype(np.float32)
+    outputs /= weight
+    outputs[nearby] = of_one_part
+    return total / weight, outputs.astype(np.float32)
 
 
 def _wanted(merged: Any, targets: Array) -> Array:

@@ -38,18 +38,15 @@ def score(model, X, targets):
 
 
 @pytest.mark.parametrize(
-    ("cls", "gain", "gain_on_mean"),
-    [(streamk.KernelRegressor, 0.0, 0.015), (streamk.KernelClassifier, -0.02, -0.01)],
+    ("cls", "gain"), [(streamk.KernelRegressor, 0.01), (streamk.KernelClassifier, -0.02)]
 )
-def test_merge_gains_from_every_part_in_any_order(cls, gain, gain_on_mean):
+def test_merge_gains_from_every_part_in_any_order(cls, gain):
     models, X, targets = quarters(cls)
     before = [model.to_bytes() for model in models]
     merged = streamk.merge(models)
     assert [model.to_bytes() for model in models] == before
     assert streamk.merge(models).to_bytes() == merged.to_bytes()
-    alone = [score(model, X, targets) for model in models]
-    assert score(merged, X, targets) > max(alone) + gain
-    assert score(merged, X, targets) > np.mean(alone) + gain_on_mean
+    assert score(merged, X, targets) > max(score(model, X, targets) for model in models) + gain
     assert abs(score(streamk.merge(models[::-1]), X, targets) - score(merged, X, targets)) < 0.005
     assert merged.events == 10_000
 
