@@ -26,6 +26,7 @@ class StackedClasses(NamedTuple):
     weights: Array
     curvature: Array
     shares: Array
+    initial: Array
     error: Array
     losses: Array
     pace: float
@@ -110,7 +111,7 @@ def _learn_class(combiner, earlier, outputs, known, y, weight):
         for e in range(experts):
             slope[e] = weight * (slope[e] - scores[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes)
-    share(combiner.shares, total, weight)
+    share(combiner.shares, combiner.initial, total, weight)
 
 
 @overload(limit, jit_options=INNER)

@@ -21,7 +21,6 @@ from streamk.encoding.scaling import WIDE_CLIP
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
 _RATE = 0.5
 _GAIN, _LOSS = 1.0, 25.0  # of one event, in mean squared errors
-MEAN = 0.2  # initial share of the mean target
 _ERROR = 0  # place in a running mean
 _REACH, _RUN = 0, 1  # mean absolute errors; targets in a row, negative below
 IN_A_ROW = 8.0
@@ -34,6 +33,7 @@ class StackedNumbers(NamedTuple):
     weights: Array
     curvature: Array
     shares: Array
+    initial: Array
     error: Array
     losses: Array
     intervals: Intervening
@@ -172,4 +172,4 @@ def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
         for e in range(experts):
             slope[e] *= weight * (predicted - aim)
     newton_steps(combiner.weights, combiner.curvature, slopes)
-    share(combiner.shares, total, weight, MEAN)
+    share(combiner.shares, combiner.initial, total, weight)

@@ -10,9 +10,15 @@ gradient ``s (f − z)``: recursive least squares.
 
 Initially, ``A = 10 I`` and weights are equal. There are three such *sets* of weights, with ``λ`` = 1, 0.9995
 and 0.99. For classes, the share of a set follows Bayes' rule: it is multiplied by the probability that the
-set gave to the label. For numbers, sets, single experts and the mean target have shares, multiplied by
-``exp(−½ error²/mean error²)``. After every event the shares move by a thousandth towards equal ones, so that
-none vanishes (Herbster and Warmuth 1998). The squared error of every expert is tracked, too.
+set gave to the label. For numbers, sets, single experts and the mean target have shares, multiplied by::
+
+    exp(−½ (((f + g)/2 − z)² − (f − z)²)/mean (f − z)²)
+
+where ``f`` is the mean of all predictions by their shares, and ``g`` is one of them: what counts is what it
+adds to the others. The quotient is clipped to between −1 and 25, so that one unusual target hardly raises a
+share. After every event the shares move by a thousandth towards the initial ones, so that none vanishes
+(Herbster and Warmuth 1998). These are equal, but the mean target has a fifth. The squared error of every
+expert is tracked, too.
 
 An event of weight ``w`` adds ``w`` times to ``A`` and to the gradient, and ``λ`` becomes ``λʷ``. Shares move
 by the weight in units of the mean weight.
@@ -44,6 +50,7 @@ from streamk.combining.weighing import PENALTY
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
+_MEAN = 0.2  # initial share of the mean target
 _MOST = 1e100
 _REACH = 2.0  # mean absolute errors
 
@@ -85,8 +92,11 @@ class Stacking:
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
         self.curvature: Array = np.array([penalty * np.eye(experts)] * sets)
         self.logits = np.array(logits or [False] * experts)
-        mixed = sets if classes else sets + experts + 1
-        self.shares: Array = np.full(mixed, 1.0 / mixed)
+        self._initial = np.full(sets, 1.0 / sets)
+        if not classes:
+            others = sets + experts
+            self._initial = np.append(np.full(others, (1.0 - _MEAN) / others), _MEAN)
+        self.shares: Array = self._initial.copy()
         self.error: Array = np.zeros(3)
         self.losses: Array = np.zeros(experts)
         self.intervals = None if classes else Intervals(delay + settled)
@@ -96,7 +106,8 @@ class Stacking:
     @property
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
-        arrays = self.forgetting, self.weights, self.curvature, self.shares, self.error, self.losses
+        shares = self.shares, self._initial
+        arrays = self.forgetting, self.weights, self.curvature, *shares, self.error, self.losses
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits)
         numbers = self.intervals.record, self.level_shift.record, self.reach
@@ -126,7 +137,7 @@ class Stacking:
         experts = self.weights.shape[1]
         self.weights[:] = (2.0 if self.classes else 1.0) / experts
         self.curvature[:] = self.penalty * np.eye(experts)
-        self.shares[:] = 1.0 / len(self.shares)
+        self.shares[:] = self._initial
 
     def start_intervals(self, other: Stacking) -> None:
         """Start with the intervals of another combiner."""

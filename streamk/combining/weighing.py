@@ -55,8 +55,8 @@ def fade(curvature, forgetting, penalty, weight):
 
 
 @njit(**INNER)
-def share(shares, total, weight):
-    """Scale shares of sum ``total`` to sum 1, with a thousandth spread equally."""
-    count, spread = shares.shape[0], repeated(_SHARE, weight)
-    for s in range(count):
-        shares[s] = (1.0 - spread) * shares[s] / total + spread / count
+def share(shares, initial, total, weight):
+    """Scale shares of sum ``total`` to sum 1, and move them by a thousandth towards the initial ones."""
+    spread = repeated(_SHARE, weight)
+    for s in range(shares.shape[0]):
+        shares[s] = (1.0 - spread) * shares[s] / total + spread * initial[s]

@@ -323,7 +323,7 @@ class KernelClassifier(_Kernel, Classifier):
     >>> import streamk
     >>> learner = streamk.KernelClassifier(seed=7)
     >>> evaluate.progressive_val_score(datasets.Bananas(), learner, metrics.Accuracy())
-    Accuracy: 89.13%
+    Accuracy: 88.96%
     """
 
 

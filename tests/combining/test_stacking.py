@@ -19,8 +19,8 @@ def learn(combiner, asked, coding, outputs, target):
     adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target, 1.0)
 
 
-def forgetting_of(delay, shortest):
-    return 1.0, 1 - 1 / (2000 + delay), 1 - 1 / (shortest + delay)
+def forgetting_of(delay):
+    return 1.0, 1 - 1 / (2000 + delay), 1 - 1 / (100 + delay)
 
 
 class Memory:
@@ -57,7 +57,7 @@ def replay_classes(outputs, targets, delay):
         said.append(sum(share * p for share, p in zip(shares, given, strict=True)))
         asked = [softmax(w @ s) for w in past[-1 - delay if delay < len(past) else 0]]
         weights, curvature = list(weights), list(curvature)
-        for m, forgetting in enumerate(forgetting_of(delay, 200)):
+        for m, forgetting in enumerate(forgetting_of(delay)):
             p = given[m]
             mean = s @ p
             hessian = (s * p) @ s.T - np.outer(mean, mean)
@@ -113,7 +113,7 @@ def replay_numbers(outputs, targets, delay):
         shares = shares * np.exp(-pace * np.clip(worse, -1.0, 25.0))
         shares = 0.999 * shares / shares.sum() + 0.001 * initial
         weights, curvature = list(weights), list(curvature)
-        for m, forgetting in enumerate(forgetting_of(delay, 100)):
+        for m, forgetting in enumerate(forgetting_of(delay)):
             curvature[m] = (
                 forgetting * curvature[m] + (1 - forgetting) * 10 * np.eye(experts) + np.outer(s, s)
             )
