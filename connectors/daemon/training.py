@@ -61,6 +61,11 @@ def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Cha
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
 
 
+def has_learned(checkpoint: Checkpoint) -> bool:
+    """Return whether the model of a checkpoint has learned any event."""
+    return any(progress.learned for progress in checkpoint.partitions.values())
+
+
 def require_same_training(checkpoint: Checkpoint, now: Training | None, where: str) -> None:
     """Raise Failure if a checkpoint's model was trained with other settings than these.
 
@@ -71,8 +76,7 @@ def require_same_training(checkpoint: Checkpoint, now: Training | None, where: s
     Failure
         It names every setting that changed, and what to do.
     """
-    trained = any(progress.learned for progress in checkpoint.partitions.values())
-    if not trained or checkpoint.training is None or now is None:
+    if not has_learned(checkpoint) or checkpoint.training is None or now is None:
         return
     if found := changes(checkpoint.training, now):
         before = ", ".join(f"{key} = {was!r}" for key, was, _ in found)

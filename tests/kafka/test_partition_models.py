@@ -298,3 +298,22 @@ def test_daemons_that_come_go_and_are_killed(stand):
     running, done = churn(stand, "abc", traffic, 3, 3)
     assert (done["leave"], done["kill"]) == (3, 3)
     check(stand, running, events(200_000)[: traffic.count], 8)
+
+
+def test_a_mistyped_target_loses_no_event(stand):
+    """Where nothing was learned yet, events are learned from the start under the corrected settings."""
+    topics(stand, 1)
+    stand.send(events(2000)[:1000])
+    with reading(stand) as newest:
+        daemon = stand.start(settings(stand, events__target="labl", limits__without_target=1500))
+        daemon.until(lambda: newest(1))
+        stand.send(events(2000)[1000:])
+        assert daemon.wait(30) == 3
+        for _ in range(2):  # the second time after a session that began again and saved nothing
+            slow = {"checkpoints__events": 100_000, "checkpoints__seconds": 60}
+            daemon = stand.start(settings(stand, events__target="yy", limits__without_target=1500, **slow))
+            assert daemon.wait(30) == 3, daemon.text()
+        daemon = stand.start(settings(stand))
+        daemon.until(lambda: learned(newest, 1) == 2000)
+        assert daemon.stop() == 0
+    assert offsets(stand, 0) == list(range(2000))
