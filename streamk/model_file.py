@@ -18,10 +18,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from streamk.arrays import Arrays, Json
+from streamk.arrays import Arrays, Json, padded
+from streamk.combining.weighing import PENALTY, STALE_PENALTY
 
-FORMAT, EARLIER = 8, (6, 7)  # those are read, too
+FORMAT, EARLIER = 9, (6, 7, 8)  # those are read, too
 _KEY = "streamk"
+_SATURATED = 2  # outputs of classes since format 9
 _LATER = {"binning": False, "neighbours": False}  # parameters since format 8
 
 
@@ -71,6 +73,9 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
     if version == FORMAT:
         return header, arrays
+    arrays = _with_saturated_outputs(arrays)
+    if version == 8:
+        return header, arrays
     return _with_parameters(header), _in_single_precision(_with_share_of_mean(arrays))
 
 
@@ -89,6 +94,25 @@ def _with_share_of_mean(arrays: Arrays) -> Arrays:
         weights = arrays.get(name.removesuffix("shares") + "weights")
         if weights is not None and len(arrays[name]) == sum(weights.shape):
             found[name] = np.append(arrays[name], 0.0)
+    return found
+
+
+def _with_saturated_outputs(arrays: Arrays) -> Arrays:
+    """Return the arrays of an earlier format in this one: for classes two saturated outputs, of weight 0."""
+    found = dict(arrays)
+    for name in [name for name in arrays if name.endswith("stacking.weights")]:
+        where = name.removesuffix("weights")
+        weights, shares = arrays[name], arrays.get(f"{where}shares")
+        losses, half = arrays.get(f"{where}losses"), arrays.get(f"{where}curvature")
+        if weights.ndim == 2 and shares is not None and len(shares) == len(weights):
+            sets, size = weights.shape[0], weights.shape[1] + _SATURATED
+            fresh = np.eye(size)[np.tril_indices(size)] * (STALE_PENALTY if "stale" in where else PENALTY)
+            found[name] = padded(weights, (sets, size))
+            if losses is not None and losses.ndim == 1:
+                found[f"{where}losses"] = padded(losses, (size,))
+            if half is not None and half.ndim == 2:
+                added = np.tile(fresh[half.shape[1] :], (len(half), 1))
+                found[f"{where}curvature"] = np.concatenate([half, added], axis=1)
     return found
 
 

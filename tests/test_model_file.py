@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 8
+    assert header["format"] == 9
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 8"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 9"):
         streamk.loads(data)
 
 
@@ -293,3 +293,32 @@ def test_models_of_the_formats_before_are_read(version):
         streamk.loads(model_file.pack(header, wide, 6))
     with pytest.raises(ValueError, match="checksum"):
         streamk.loads(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def test_a_classifier_without_saturated_outputs_is_read():
+    """Format 8 has none; they weigh nothing in the learner that is read, and learn from then on."""
+    learner = streamk.KernelClassifier(features=768, neighbours=False, seed=1)
+    xs = [{"a": i % 7, "b": i * 5 % 11} for i in range(200)]
+    learner.learn_many(xs, [i % 3 for i in range(200)])
+    assert learner._stale is not None
+    assert learner._stale.combiner.has_learned
+    new = len(learner.summary()["experts"]) - 2
+    for combiner in (learner._combiner, learner._stale.combiner):
+        combiner.weights[:, new:] = combiner.losses[new:] = 0.0
+        combiner.curvature[:, new:] = combiner.curvature[:, :, new:] = 0.0
+        combiner.curvature[:, [new, new + 1], [new, new + 1]] = combiner.penalty
+    header, arrays = learner._to_parts()
+    earlier = dict(arrays)
+    for name, array in arrays.items():
+        if name.endswith("stacking.weights"):
+            earlier[name] = array[:, :new]
+        if name.endswith("stacking.losses"):
+            earlier[name] = array[:new]
+        if name.endswith("stacking.curvature"):
+            earlier[name] = array[:, : new * (new + 1) // 2]
+    again = streamk.loads(model_file.pack(header, earlier, 8))
+    assert again.to_bytes() == learner.to_bytes()
+    again.learn_many(xs, [i % 3 for i in range(200)])
+    learner.learn_many(xs, [i % 3 for i in range(200)])
+    assert again.to_bytes() == learner.to_bytes()
+    assert learner._combiner.weights[:, new:].all()

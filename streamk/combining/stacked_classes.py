@@ -17,6 +17,7 @@ from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
 
 CLIP = 4.0  # of outputs
+_STEEP = 4.0  # by which outputs are multiplied before they are saturated
 
 
 class StackedClasses(NamedTuple):
@@ -32,15 +33,37 @@ class StackedClasses(NamedTuple):
     pace: float
     penalty: float
     logits: NDArray[np.bool_]
+    saturated: Array
 
 
 @njit(**INNER)
-def _probabilities(combiner, s, outputs, known, out):
+def _scores(combiner, outputs, known):
+    """Return the clipped outputs of experts, and after them the saturated ones, ``(known, E + X)``."""
+    experts, given = outputs.shape[0], np.empty(known)
+    scores = np.zeros((known, combiner.weights.shape[1]))
+    for e in range(experts):
+        for k in range(known):
+            scores[k, e] = clipped(outputs, e, k, CLIP)
+        share_of_all = 0.0
+        for x in range(combiner.saturated.shape[0]):
+            share_of_all += combiner.saturated[x, e]
+        if share_of_all > 0.0:
+            for k in range(known):
+                given[k] = _STEEP * scores[k, e]
+            softmax(given)
+            for x in range(combiner.saturated.shape[0]):
+                for k in range(known):
+                    scores[k, experts + x] += combiner.saturated[x, e] * (2.0 * given[k] - 1.0)
+    return scores
+
+
+@njit(**INNER)
+def _probabilities(combiner, s, scores, out):
     """Fill ``out`` ``(known,)`` with the class probabilities of set ``s`` of weights."""
-    for k in range(known):
+    for k in range(scores.shape[0]):
         total = 0.0
-        for e in range(outputs.shape[0]):
-            total += combiner.weights[s, e] * clipped(outputs, e, k, CLIP)
+        for e in range(scores.shape[1]):
+            total += combiner.weights[s, e] * scores[k, e]
         out[k] = total
     softmax(out)
 
@@ -53,9 +76,9 @@ def _combine(combiner, coding, outputs, mixed, out):
     def probabilities(combiner, coding, outputs, mixed, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
-        one = np.empty(known)
+        one, scores = np.empty(known), _scores(combiner, outputs, known)
         for s in range(combiner.shares.shape[0] if known > 0 else 0):
-            _probabilities(combiner, s, outputs, known, one)
+            _probabilities(combiner, s, scores, one)
             for k in range(known):
                 out[k] += combiner.shares[s] * one[k]
 
@@ -78,23 +101,23 @@ def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
 @njit(**INNER)
 def _learn_class(combiner, earlier, outputs, known, y, weight):
     sets, experts = combiner.weights.shape
-    given, scores, slopes = np.empty(known), np.empty((known, experts)), np.empty((sets, experts))
+    scores, given, slopes = _scores(combiner, outputs, known), np.empty(known), np.empty((sets, experts))
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
         loss = 0.0
         for k in range(known):
-            scores[k, e] = given[k] = clipped(outputs, e, k, CLIP)
+            given[k] = scores[k, e] if e < outputs.shape[0] else 0.5 * scores[k, e] + 0.5
         if combiner.logits[e]:
             softmax(given)
         for k in range(known):
             loss += (given[k] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
-        _probabilities(earlier, s, outputs, known, given)
+        _probabilities(earlier, s, scores, given)
         combiner.shares[s] *= max(given[y], 1e-12) ** pace
         if combiner.pace < 1.0:  # labels come late, and ``earlier`` is another combiner
-            _probabilities(combiner, s, outputs, known, given)
+            _probabilities(combiner, s, scores, given)
         total += combiner.shares[s]
         curvature, slope = combiner.curvature[s], slopes[s]
         fade(curvature, combiner.forgetting[s], combiner.penalty, weight)

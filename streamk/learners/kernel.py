@@ -27,7 +27,7 @@ from streamk.experts.neighbours import Neighbours
 from streamk.features.sections import COARSE, UNIT, Sections
 from streamk.learners.classifier import Classifier
 from streamk.learners.merging import merge_into, merge_streaming
-from streamk.learners.mixture import RELEVANT, error_scale, experts_on
+from streamk.learners.mixture import RELEVANT, error_scale, experts_on, saturated_among
 from streamk.learners.regressor import Regressor
 from streamk.learners.stale import StaleExperts, unlabelled_before
 from streamk.learners.streaming import StreamingLearner
@@ -69,7 +69,9 @@ class _Kernel(StreamingLearner):
         named = experts_on(self._make_sections(), target, self.label_memory, self.neighbours)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
-        combiner = Stacking(count, self._classifies, self.delay, logits)
+        saturated = saturated_among(self._names) if self._classifies else {}
+        groups = list(saturated.values())
+        combiner = Stacking(count, self._classifies, self.delay, logits, saturated=groups)
         if combiner.intervals is not None:
             experts.append(error_scale(combiner.intervals.response))
         self._begin(
@@ -84,7 +86,8 @@ class _Kernel(StreamingLearner):
         )
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it
-        self._stale = StaleExperts(count, self._classifies, logits)
+        self._stale = StaleExperts(count, self._classifies, logits, groups)
+        self._saturated = list(saturated)
         self._stale.combiner.reach = self._combiner.reach  # one for both
 
     def summary(self) -> Summary:
@@ -107,9 +110,11 @@ class _Kernel(StreamingLearner):
         weights = stacking.mean_weights
         experts: list[Json] = [
             {"expert": name, "weight": round(float(weight), 4), "error": float(f"{error:.4g}")}
-            for name, weight, error in zip(self._names, weights, stacking.losses, strict=True)
+            for name, weight, error in zip(
+                [*self._names, *self._saturated], weights, stacking.losses, strict=True
+            )
         ]
-        for shown, expert in zip(experts, self._experts[: len(experts)], strict=True):
+        for shown, expert in zip(experts, self._experts[: len(self._names)], strict=False):
             if isinstance(expert, LeastSquares) and expert.watched:
                 shown["restarts"] = expert.restarts
         summary = super().summary()

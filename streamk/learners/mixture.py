@@ -24,7 +24,7 @@ one more expert learns the size of errors, for intervals; it has no weight in pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from streamk.arrays import Array
 from streamk.experts.binning import Binning
@@ -46,6 +46,11 @@ _SMOOTH = slice(
     PLAIN, PLAIN + 96
 )  # the first coarse features: 64 of the Laplacian kernel, 32 of the Gaussian
 RELEVANT = "first block under relevance", "second block under relevance"
+_FORGETTING = "inputs and labels, forgetting"
+_SATURATED = {
+    "saturated, logistic": [f"logistic, {_FORGETTING}"],
+    "saturated, least squares": [f"least squares, {name}" for name in RELEVANT],
+}
 
 
 def experts_on(
@@ -61,7 +66,7 @@ def experts_on(
     amplitude, columns = sections.amplitude, _columns_of(sections)
     experts: dict[str, Expert] = dict(_projections(columns, classes, label_memory))
     linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
-    for name, forgetting in (("inputs and labels", 1.0), ("inputs and labels, forgetting", 0.998)):
+    for name, forgetting in (("inputs and labels", 1.0), (_FORGETTING, 0.998)):
         experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
         )
@@ -82,6 +87,11 @@ def experts_on(
     if classes:
         experts["prior"] = Prior(CODES["class", "logistic"])
     return experts
+
+
+def saturated_among(names: Sequence[str]) -> dict[str, list[int]]:
+    """Return the experts of the saturated outputs of classes (:mod:`streamk.combining.stacking`)."""
+    return {name: [names.index(expert) for expert in experts] for name, experts in _SATURATED.items()}
 
 
 def _columns_of(sections: Sections) -> dict[str, slice]:

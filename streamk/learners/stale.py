@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed, unpacked, used_columns
 from streamk.combining.stacking import Stacking
+from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
 from streamk.experts.expert import LARGEST_COEFFICIENT
 from streamk.features.counter import mix64
@@ -34,7 +35,6 @@ from streamk.features.lanes import aligned
 
 FIRST, PERIOD, RARELY = 64.0, 1024.0, 16
 _SPANS = np.inf, 100.0, np.inf  # events, of those it learns, that a set of weights remembers
-_PENALTY = 100.0  # of a squared weight: few events are learned, and they resemble each other
 _FOLLOWED = 0.01  # initial share of the set that copies the first combiner's weights
 _SETTLED = 80  # by which steps of intervals are shortened, as if labels came so late
 _TRUSTED = 16.0  # events without a label before predictions change
@@ -47,7 +47,7 @@ class StaleExperts:
 
     Parameters
     ----------
-    experts, classes, logits
+    experts, classes, logits, saturated
         As for :class:`streamk.combining.stacking.Stacking`.
 
     Attributes
@@ -60,8 +60,10 @@ class StaleExperts:
         The event count at the last copy, −1 while there is no usable copy.
     """
 
-    def __init__(self, experts: int, classes: bool, logits: Sequence[bool]) -> None:
-        self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED, _PENALTY)
+    def __init__(
+        self, experts: int, classes: bool, logits: Sequence[bool], saturated: Sequence[Sequence[int]] = ()
+    ) -> None:
+        self.combiner = Stacking(experts, classes, 0, logits, _SPANS, _SETTLED, STALE_PENALTY, saturated)
         if classes:
             self.combiner.shares[:] = *[(1.0 - _FOLLOWED) / 2.0] * 2, _FOLLOWED
         self.combiner.level_shift.patience = np.inf

@@ -46,13 +46,20 @@ def softmax(scores):
     return e / e.sum()
 
 
-def replay_classes(outputs, targets, delay):
+def with_saturated(s, groups):
+    """Return clipped outputs ``(E, K)``, and for each group of experts the mean of their saturated ones."""
+    s = np.clip(s, -4.0, 4.0)
+    return np.array([*s, *(np.mean([2 * softmax(4 * s[e]) - 1 for e in group], axis=0) for group in groups)])
+
+
+def replay_classes(outputs, targets, delay, groups):
     """The formulas of the module, one set of weights after the other."""
-    _count, experts, _ = outputs.shape
+    experts = outputs.shape[1] + len(groups)
     weights = [np.full(experts, 2.0 / experts)] * 3
     curvature, past = [10.0 * np.eye(experts)] * 3, [weights]
     shares, said = np.full(3, 1 / 3), []
-    for s, y in zip(np.clip(outputs, -4.0, 4.0), targets, strict=True):
+    for own, y in zip(outputs, targets, strict=True):
+        s = with_saturated(own, groups)
         given = [softmax(w @ s) for w in weights]
         said.append(sum(share * p for share, p in zip(shares, given, strict=True)))
         asked = [softmax(w @ s) for w in past[-1 - delay if delay < len(past) else 0]]
@@ -69,15 +76,16 @@ def replay_classes(outputs, targets, delay):
     return said, weights, shares
 
 
+@pytest.mark.parametrize("groups", [[], [[1], [2, 4]]])
 @pytest.mark.parametrize("delay", [0, 7])
-def test_classes(delay):
+def test_classes(delay, groups):
     rng = np.random.default_rng(0)
     outputs = rng.normal(size=(400, 5, 3)) * 2
     targets = rng.integers(0, 3, 400)
     outputs[np.arange(400), 1, targets] += 2.0
     outputs[:200, 3] *= -1
-    expected, weights, shares = replay_classes(outputs, targets, delay)
-    made = Stacking(5, True, delay, [False, False, False, False, True])
+    expected, weights, shares = replay_classes(outputs, targets, delay, groups)
+    made = Stacking(5, True, delay, [False, False, False, False, True], saturated=groups)
     memory = Memory(made, delay)
     for s, y, p in zip(outputs, targets, expected, strict=True):
         both = np.stack([rng.normal(size=s.shape), s], axis=1).astype(np.float32)
@@ -90,8 +98,9 @@ def test_classes(delay):
     np.testing.assert_allclose(made.weights, weights, atol=1e-4)
     np.testing.assert_allclose(made.shares, shares, atol=1e-5)
     asked = np.eye(3)[targets][:, None]
-    said = np.clip(outputs, -4, 4)
+    said = np.array([with_saturated(s, groups) for s in outputs])
     said[:, 4] = [softmax(s) for s in said[:, 4]]
+    said[:, 5:] = (said[:, 5:] + 1) / 2  # probabilities
     losses = ((said - asked) ** 2).sum(axis=2).mean(axis=0)
     np.testing.assert_allclose(made.losses, losses, rtol=1e-4)
 
@@ -177,9 +186,27 @@ def test_it_ends_near_the_best_expert_and_follows_when_another_is(classes):
     assert np.mean(errors[2500:]) < limit
 
 
+def test_a_saturated_output_says_that_nothing_is_more_certain_far_away():
+    """One label in ten is wrong wherever the event is; an expert knows the boundary, and how far it is."""
+    excess = []
+    for groups in ([], [[0]]):
+        rng, made, found = np.random.default_rng(3), Stacking(2, True, saturated=groups), []
+        for _ in range(3000):
+            distance, wrong = rng.normal(), rng.random() < 0.1
+            target = float((distance > 0.0) ^ wrong)
+            s = np.array([[-distance, distance], rng.normal(size=2)])
+            both, out = np.repeat(s[:, None], 2, axis=1).astype(np.float32), np.zeros(2)
+            predict(made.record, coding(2, True), both, out)
+            found.append(np.log(0.1 if wrong else 0.9) - np.log(out[int(target)]))
+            learn(made.record, made.record, coding(2, True), both, target)
+        excess.append(np.mean(found[500:]))
+    assert excess[0] > 0.07
+    assert excess[1] < 0.03
+
+
 @pytest.mark.parametrize("classes", [True, False])
 def test_extreme_outputs_leave_it_finite(classes):
-    made, k = Stacking(2, classes), 2 if classes else 1
+    made, k = Stacking(2, classes, saturated=[[0, 1]] if classes else []), 2 if classes else 1
     for n in range(500):
         both = np.full((2, 2, k), 1e30 * (-1) ** n, dtype=np.float32)
         learn(made.record, made.record, coding(k, classes), both, float(n % 2))
@@ -214,11 +241,11 @@ def test_merging_adds_what_is_known():
 
 
 def test_a_file_keeps_all_there_is():
-    made, rng = Stacking(3, True), np.random.default_rng(4)
+    made, rng = Stacking(3, True, saturated=[[1]]), np.random.default_rng(4)
     for _ in range(40):
         both = np.repeat(rng.normal(size=(3, 1, 2)), 2, axis=1).astype(np.float32)
         learn(made.record, made.record, coding(2, True), both, float(rng.integers(2)))
-    again = Stacking(3, True)
+    again = Stacking(3, True, saturated=[[1]])
     again.load_state_dict(made.state_dict())
     for name in ("weights", "curvature", "shares", "error", "losses"):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), strict=True)

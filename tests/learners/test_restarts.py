@@ -38,14 +38,14 @@ def restarts(learner):
 
 @pytest.mark.parametrize("classes", [True, False])
 def test_it_follows_a_change_faster(classes):
-    xs, ys = stream(classes)
-    errors = {}
-    for watched in (True, False):
+    errors = {True: 0.0, False: 0.0}
+    for seed, watched in itertools.product(range(10), errors):
+        xs, ys = stream(classes, seed)
         learner = made(classes, watched, binning=False, neighbours=False)  # which follow by themselves
         learner.learn_many(xs[: CHANGE + 200], ys[: CHANGE + 200])
-        assert sum(restarts(learner).values()) == (2 if watched else 0)
+        assert sum(restarts(learner).values()) in ((1, 2) if watched else (0,))
         found = learner.predict_learn_many(xs[CHANGE + 200 :], ys[CHANGE + 200 :])
-        errors[watched] = np.mean(np.abs(np.array(found, float) - np.array(ys[CHANGE + 200 :], float)))
+        errors[watched] += np.sum(np.abs(np.array(found, float) - np.array(ys[CHANGE + 200 :], float)))
     assert errors[True] < 0.9 * errors[False], errors
 
 
