@@ -33,7 +33,7 @@ class StackedClasses(NamedTuple):
     pace: float
     penalty: float
     logits: NDArray[np.bool_]
-    saturated: Array
+    saturated: Array  # the share of every expert in every saturated output, ``(X, E)``
 
 
 @njit(**INNER)
@@ -44,10 +44,10 @@ def _scores(combiner, outputs, known):
     for e in range(experts):
         for k in range(known):
             scores[k, e] = clipped(outputs, e, k, CLIP)
-        share_of_all = 0.0
+        used = False
         for x in range(combiner.saturated.shape[0]):
-            share_of_all += combiner.saturated[x, e]
-        if share_of_all > 0.0:
+            used = used or combiner.saturated[x, e] > 0.0
+        if used:
             for k in range(known):
                 given[k] = _STEEP * scores[k, e]
             softmax(given)

@@ -18,8 +18,9 @@ more than experts. So all experts share one map:
 * the five nearest of the last 512 events (:mod:`streamk.experts.neighbours`), for clusters that move;
 * the last label, and for classes their frequencies.
 
-Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights. For numbers,
-one more expert learns the size of errors, for intervals; it has no weight in predictions.
+Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights, and for
+classes those of two saturated outputs: of logistic regression with forgetting, and of least squares on the
+blocks. For numbers, one more expert learns the size of errors, for intervals, and has no weight in predictions.
 """
 
 from __future__ import annotations
