@@ -34,6 +34,7 @@ from streamk.encoding.scaling import scale_row
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.grids import fill_cells
 from streamk.features.plain import fill_plain
+from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import transform_row
 from streamk.learners import kernel_loop
 from streamk.learners.handles import make_handle
@@ -71,6 +72,7 @@ def copy_inputs(handle, rows, scratch):
     for i in range(phi.shape[0]):
         fill_plain(handle.features.sections, inputs, found, of, widths[i], i, False, raw, phi)
         fill_cells(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
+        fill_quadratic(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
 
 
 @njit

@@ -75,15 +75,17 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
         return header, arrays
     arrays = _with_saturated_outputs(arrays)
     if version == 8:
-        return header, arrays
-    return _with_parameters(header), _in_single_precision(_with_share_of_mean(arrays))
+        return _with_parameters(header, {}), arrays
+    return _with_parameters(header, _LATER), _in_single_precision(_with_share_of_mean(arrays))
 
 
-def _with_parameters(header: Json) -> Json:
-    """Return the header of an earlier format in this one: mixtures were without later experts."""
+def _with_parameters(header: Json, later: Json) -> Json:
+    """Return the header of an earlier format in this one: mixtures were without ``later`` experts."""
     parameters = header.get("parameters")
     if isinstance(parameters, dict) and "label_memory" in parameters:
-        header = {**header, "parameters": {**parameters, **_LATER}}
+        if header.get("class") == "KernelRegressor":
+            later = {**later, "products": False}  # since format 9
+        header = {**header, "parameters": {**parameters, **later}}
     return header
 
 

@@ -69,6 +69,9 @@ def check_parameters(values: Json, losses: Sequence[str]) -> None:
         )
 
 
+_EXPERTS = "binning", "neighbours", "products"
+
+
 def check_mixture(values: Json, parts: int) -> None:
     """Raise a ValueError that names the first parameter of a mixture with a value it cannot have."""
     whole, features, seed = parts * GROUP, values["features"], values["seed"]
@@ -77,7 +80,7 @@ def check_mixture(values: Json, parts: int) -> None:
         ("features", features, fits, f"a multiple of {whole}, at most {2**20:,}"),
         ("label_memory", values["label_memory"], _flag(values["label_memory"]), "True or False"),
         ("relevance", values["relevance"], _flag(values["relevance"]), "True or False"),
-        *((name, values[name], _flag(values[name]), "True or False") for name in ("binning", "neighbours")),
+        *((name, values[name], _flag(values[name]), "True or False") for name in _EXPERTS if name in values),
         ("delay", values["delay"], _whole(values["delay"], 0, 2**24), "a whole number below 2**24"),
         _seed(seed),
     )

@@ -31,6 +31,7 @@ from streamk.features.plain import (
     in_use,
     index_of,
 )
+from streamk.features.quadratic import QUADRATIC
 from streamk.features.relevance import BLOCKS, GAP, no_relevance, pool_gaps, transform_of
 from streamk.features.sample import EventSample, SampleRecord
 
@@ -55,7 +56,7 @@ class SectionRecord(NamedTuple):
     columns, and ``starts`` of plain ones; ``parts``: first feature, its column, number of features, and
     whether they exist yet; ``transforms``, transposed, ``moments`` and ``gaps`` of relevance, and whether it
     is ``learned``; ``sums`` and ``squares`` of
-    :class:`streamk.features.cross_moments.CrossMoments`.
+    :class:`streamk.features.cross_moments.CrossMoments`; the first of the ``quadratic`` columns, 0 for none.
     """
 
     amplitude: np.float32
@@ -77,6 +78,7 @@ class SectionRecord(NamedTuple):
     sample: SampleRecord
     grids: GridRecord
     importance: Floats
+    quadratic: int
 
 
 class Sections:
@@ -91,11 +93,21 @@ class Sections:
     grows
         Whether the blocks may grow by two thirds.
     binning
-        Whether the last columns hold the cells of random grids (:mod:`streamk.features.grids`).
+        Whether columns hold the cells of random grids (:mod:`streamk.features.grids`).
+    quadratic
+        Whether columns hold products of two inputs (:mod:`streamk.features.quadratic`).
     """
 
-    def __init__(self, features: int, learned: bool, grows: bool = False, binning: bool = True) -> None:
+    def __init__(
+        self,
+        features: int,
+        learned: bool,
+        grows: bool = False,
+        binning: bool = True,
+        quadratic: bool = False,
+    ) -> None:
         self.learned, sixth = learned, features // UNIT
+        self._quadratic = QUADRATIC if quadratic else 0
         self._grids = GRIDS if binning else 0
         added = int(_ADDED * sixth) // _GROUPS * _GROUPS if grows else 0
         self._sizes = np.array([4 * sixth, sixth, sixth, added, added])
@@ -124,7 +136,7 @@ class Sections:
             np.ascontiguousarray(self.transforms.transpose(0, 2, 1)), self.moments, self.gaps, self.learned,
             self.cross.sums, self.cross.squares, self.tags, self.factors,
             self.exchange_record.tags, self.exchange_record.places, self.sample.record, self._grid_record,
-            self.importance,
+            self.importance, self.columns_of_products.start if self._quadratic else 0,
         )  # fmt: skip
 
     @property
@@ -173,9 +185,15 @@ class Sections:
         return slice(start, start + self._grids)
 
     @property
+    def columns_of_products(self) -> slice:
+        """The quadratic columns, the last ones."""
+        start = int(self.columns_of_grids.stop)
+        return slice(start, start + self._quadratic)
+
+    @property
     def width(self) -> int:
         """Number of all columns."""
-        return int(self.columns_of_grids.stop)
+        return int(self.columns_of_products.stop)
 
     def renew(self, opening: int, errors: Sequence[float], error: float) -> slice:
         """Restart the older block under the current relevance; return its columns.

@@ -55,6 +55,7 @@ class _Kernel(StreamingLearner):
     neighbours: bool = True
     delay: int = 0
     seed: int | None = None
+    products = False
     family = "kernel"
     kernel = ("laplacian", "gaussian")
     bandwidth = None
@@ -142,7 +143,8 @@ class _Kernel(StreamingLearner):
 
     def _make_sections(self) -> Sections:
         grows = self.relevance and not self._classifies
-        return Sections(self.features, self.relevance, grows, self.binning)
+        products = not self._classifies and self.products
+        return Sections(self.features, self.relevance, grows, self.binning, products)
 
     def _may_learn_apart(self, copies: int) -> float:
         """Return how many events remain until the next block under relevance opens."""
@@ -352,6 +354,8 @@ class KernelRegressor(_Kernel, Regressor):
     binning
         As for :class:`KernelClassifier`, but two experts have cells: one learns the target, the other its
         logarithm.
+    products
+        Whether one expert is linear in products of two inputs (:mod:`streamk.features.quadratic`).
     label_memory
         Whether targets that have arrived are inputs of the events after them: the last, the one before, and
         two running means (:mod:`streamk.encoding.label_history`).
@@ -372,7 +376,7 @@ class KernelRegressor(_Kernel, Regressor):
     >>> import streamk
     >>> learner = streamk.KernelRegressor(seed=7)
     >>> evaluate.progressive_val_score(datasets.TrumpApproval(), learner, metrics.MAE())
-    MAE: 0.191731
+    MAE: 0.192046
     >>> x, y = next(iter(datasets.TrumpApproval()))
     >>> interval = learner.predict_interval_one(x, level=0.8)
     >>> interval.lower < learner.predict_one(x) < interval.upper
@@ -380,6 +384,7 @@ class KernelRegressor(_Kernel, Regressor):
     """
 
     features: int = 2304
+    products: bool = True
 
     def predict_interval_one(self, x: Event, level: float = 0.9) -> Interval:
         """Return an interval that holds the target with probability ``level``.

@@ -30,6 +30,7 @@ from streamk.features.exchange import count_test, drawn, exchange_field, pool_ev
 from streamk.features.grids import fill_cells
 from streamk.features.lanes import empty_aligned
 from streamk.features.plain import columns_for, fill_labels, fill_plain
+from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import (
     add_gradients,
     follow_gaps,
@@ -200,6 +201,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
             fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
             unit = scale_of(widths[i], coding.exponents[0])
             fill_cells(features.sections, inputs, found, of, widths[i], i, unit, phi)
+            fill_quadratic(features.sections, inputs, found, of, widths[i], i, unit, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
@@ -321,6 +323,7 @@ def _evaluate_changed(handle, inputs, keys, slots, counts, unit, raw, phi, outpu
     _featurize(handle, inputs, keys, counts, raw)
     fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
     fill_cells(sections, inputs, keys, slots, counts[0], row, unit, phi)
+    fill_quadratic(sections, inputs, keys, slots, counts[0], row, unit, phi)
     fill_labels(sections, unowned(handle.coding).memory, np.int64(NOW), phi, row)
     evaluate_all(unowned(handle.groups), phi, row, outputs, 0)
 

@@ -23,6 +23,7 @@ from streamk.encoding.targets import check_weights
 from streamk.experts.expert import Columns, Expert
 from streamk.experts.least_squares import LeastSquares
 from streamk.features.plain import LINEAR, PLAIN, in_use
+from streamk.features.quadratic import moved_products
 from streamk.features.relevance import BLOCKS
 from streamk.features.sections import Sections
 from streamk.features.segments import slots_of_first
@@ -363,6 +364,8 @@ def _moves(part: StreamingLearner, merged: StreamingLearner) -> Integers:
         places[start : start + PLAIN] = np.where(plain < 0, -1, plain + start)
         if part_of and not ours.has_block_of(theirs, part_of - 1):
             places[start + PLAIN : ours.columns_of_part(part_of).stop] = -1
+    products = moved_products(plain)[: ours.width - ours.columns_of_products.start]
+    places[ours.columns_of_products] = np.where(products < 0, -1, products + ours.columns_of_products.start)
     return places
 
 

@@ -11,6 +11,8 @@ more than experts. So all experts share one map:
 * recursive least squares on inputs and label memory, once without forgetting and once with a factor of 0.998,
   for classes with the logistic loss; and on each of two blocks of features under learned relevance, together
   with inputs and label memory. The latter restart when their error rises;
+* for numbers, recursive least squares with a factor of 0.998 on products of two inputs
+  (:mod:`streamk.features.quadratic`);
 * for numbers, recursive least squares in 32 directions of the features, and projections in the others
   (:mod:`streamk.experts.subspace`);
 * projections onto the cells of random grids (:mod:`streamk.experts.binning`), for numbers that act like
@@ -20,7 +22,7 @@ more than experts. So all experts share one map:
 
 Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights, and for
 classes those of two saturated outputs: of logistic regression with forgetting, and of least squares on the
-blocks. For numbers, one more expert learns the size of errors, for intervals, and has no weight in predictions.
+blocks. For numbers, one more expert learns the size of errors, for intervals; predictions do not use it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from streamk.losses import CODES
 
 _PENALTY = 0.5  # of a squared coefficient of least squares, in units of one event
 _LOGISTIC_PENALTY = 200.0  # a 1 is 22.6 in plain columns of 1,536 features, so 0.4 for an input itself
+_FADING = 0.998  # of least squares that forget, an event
 _RANK = 32
 _SMOOTH = slice(
     PLAIN, PLAIN + 96
@@ -67,9 +70,13 @@ def experts_on(
     amplitude, columns = sections.amplitude, _columns_of(sections)
     experts: dict[str, Expert] = dict(_projections(columns, classes, label_memory))
     linear, penalty = (CODES["class", "logistic"], _LOGISTIC_PENALTY) if classes else (squared, _PENALTY)
-    for name, forgetting in (("inputs and labels", 1.0), (_FORGETTING, 0.998)):
+    for name, forgetting in (("inputs and labels", 1.0), (_FORGETTING, _FADING)):
         experts[f"{'logistic' if classes else 'least squares'}, {name}"] = LeastSquares(
             linear, penalty, forgetting, columns["inputs and labels"], amplitude
+        )
+    if sections.columns_of_products.start < sections.width:
+        experts["least squares, products of inputs"] = LeastSquares(
+            squared, _PENALTY, _FADING, sections.columns_of_products, 1.0
         )
     for part, name in enumerate(RELEVANT, 1):
         experts[f"least squares, {name}"] = LeastSquares(
@@ -77,7 +84,7 @@ def experts_on(
         )
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
-    if sections.columns_of_grids.start < sections.width:
+    if sections.columns_of_grids.start < sections.columns_of_grids.stop:
         experts["binning"] = Binning(loss, sections.columns_of_grids, target)
         if target is not None:
             experts["binning, logarithms"] = Binning(loss, sections.columns_of_grids, target, logarithms=True)

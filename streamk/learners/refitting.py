@@ -47,6 +47,7 @@ from streamk.features.activation import AMPLITUDE
 from streamk.features.grids import fill_cells
 from streamk.features.lanes import aligned
 from streamk.features.plain import LINEAR, fill_plain
+from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import BLOCKS, inputs_for, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
@@ -105,6 +106,7 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
         fill_plain(sections, inputs, found, of, widths[0], 0, np.bool_(False), raw, phi[i : i + 1])
         unit = scale_of(widths[0], coding.exponents[0])
         fill_cells(sections, inputs, found, of, widths[0], np.int64(0), unit, phi[i : i + 1])
+        fill_quadratic(sections, inputs, found, of, widths[0], np.int64(0), unit, phi[i : i + 1])
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]
