@@ -44,7 +44,7 @@ from connectors.daemon.start_position import (
     require_read_before,
     same_identity,
 )
-from connectors.daemon.training import Training, has_learned, require_same_training
+from connectors.daemon.training import Training, begins_again, has_learned, require_same_training
 from connectors.errors import CHECKPOINT, Failure, Interruption
 from connectors.records import Assigned, Committed, Sink, Source
 from connectors.sections import StartPolicy
@@ -296,7 +296,7 @@ class DiskBackend:
             except ValueError as error:
                 raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
             require_same_training(found, self._training, where)
-            if self._begins_again(found):
+            if begins_again(found, self._training, self._exceeds(found)):
                 log.info("the settings changed before anything was learned: reading again from the start")
                 found.partitions.clear()
             log.info("checkpoint %d, written %s", found.number, found.written)
@@ -310,11 +310,6 @@ class DiskBackend:
         if checkpoint.source != self._source.name:
             return True  # it will be refused by its name
         return not has_learned(checkpoint) or not self._exceeds(checkpoint)
-
-    def _begins_again(self, found: Checkpoint) -> bool:
-        """Return whether nothing was learned, under other settings or before a session that began again."""
-        changed = found.training is not None and found.training != self._training
-        return not has_learned(found) and (changed or self._exceeds(found))
 
     def _exceeds(self, checkpoint: Checkpoint) -> bool:
         """Return whether the checkpoint has read more than the group has committed."""
@@ -477,9 +472,11 @@ class TopicBackend:
                 f"no snapshot in {self._snapshots.topic} holds it. Put that topic back",
             )  # fmt: skip
         start = self._granted(assigned, metadata, saved, policy)
-        if found is not None and saved is not None and self._begins_again(found, assigned, saved):
-            log.info("%s: the settings changed before anything was learned: reading again", name)
-            start = None
+        if found is not None and saved is not None:
+            exceeds = exceeds_commit(self.owner, assigned.committed, saved.position, saved.identity)
+            if begins_again(found, self._training, exceeds):
+                log.info("%s: the settings changed before anything was learned: reading again", name)
+                start = None
         try:
             self._operator.begin(name, None if found is None else found.parts)
         except ValueError as error:
@@ -493,12 +490,6 @@ class TopicBackend:
             self._adopted[name], self._saved[name] = found.adopted, saved
             log.info("%s: snapshot up to %d, written %s", name, saved.position, found.written)
         return True
-
-    def _begins_again(self, found: Checkpoint, assigned: Assigned, saved: Progress) -> bool:
-        """Return whether nothing was learned, under other settings or before a session that began again."""
-        changed = found.training is not None and found.training != self._training
-        beyond = exceeds_commit(self.owner, assigned.committed, saved.position, saved.identity)
-        return not has_learned(found) and (changed or beyond)
 
     def _named_position(self, metadata: OffsetMetadata) -> int | None:
         """Return up to where metadata says that a snapshot goes, None if it need not name one."""

@@ -66,6 +66,15 @@ def has_learned(checkpoint: Checkpoint) -> bool:
     return any(progress.learned for progress in checkpoint.partitions.values())
 
 
+def begins_again(checkpoint: Checkpoint, now: Training | None, exceeds: bool) -> bool:
+    """Return whether nothing was learned, under other settings or before a session that began again.
+
+    ``exceeds`` says that the checkpoint has read more than the group has committed.
+    """
+    changed = checkpoint.training is not None and checkpoint.training != now
+    return not has_learned(checkpoint) and (changed or exceeds)
+
+
 def require_same_training(checkpoint: Checkpoint, now: Training | None, where: str) -> None:
     """Raise Failure if a checkpoint's model was trained with other settings than these.
 
