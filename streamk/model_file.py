@@ -21,10 +21,9 @@ from safetensors.numpy import save as save_tensors
 from streamk.arrays import Arrays, Json, padded
 from streamk.combining.weighing import PENALTY, STALE_PENALTY
 
-FORMAT, EARLIER = 9, (6, 7, 8)  # those are read, too
+FORMAT, EARLIER = 10, (6, 7, 8, 9)  # those are read, too
 _KEY = "streamk"
 _SATURATED = 2  # outputs of classes since format 9
-_LATER = {"binning": False, "neighbours": False}  # parameters since format 8
 
 
 class FormatError(ValueError):
@@ -71,22 +70,26 @@ def unpack(data: bytes, source: str) -> tuple[Json, Arrays]:
     digest = header.pop("sha256", None)
     if digest != _digest({"format": version, **header}, arrays) or pack(header, arrays, version) != data:
         raise ValueError(f"{broken}its checksum does not match its contents; use another copy")
-    if version == FORMAT:
-        return header, arrays
-    arrays = _with_saturated_outputs(arrays)
-    if version == 8:
-        return _with_parameters(header, {}), arrays
-    return _with_parameters(header, _LATER), _in_single_precision(_with_share_of_mean(arrays))
+    if version < 10:
+        header = _with_parameters(header, version)
+    if version < 9:
+        arrays = _with_saturated_outputs(arrays)
+    if version < 8:
+        arrays = _in_single_precision(_with_share_of_mean(arrays))
+    return header, arrays
 
 
-def _with_parameters(header: Json, later: Json) -> Json:
-    """Return the header of an earlier format in this one: mixtures were without ``later`` experts."""
+def _with_parameters(header: Json, version: int) -> Json:
+    """Return the header of an earlier format in this one: mixtures had other experts."""
     parameters = header.get("parameters")
-    if isinstance(parameters, dict) and "label_memory" in parameters:
-        if header.get("class") == "KernelRegressor":
-            later = {**later, "products": False}  # since format 9
-        header = {**header, "parameters": {**parameters, **later}}
-    return header
+    if not isinstance(parameters, dict) or "label_memory" not in parameters:
+        return header
+    others: Json = {"retired": True}
+    if version < 9 and header.get("class") == "KernelRegressor":
+        others |= {"products": False}
+    if version < 8:
+        others |= {"binning": False, "neighbours": False}
+    return {**header, "parameters": {**parameters, **others}}
 
 
 def _with_share_of_mean(arrays: Arrays) -> Arrays:

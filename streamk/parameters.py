@@ -69,7 +69,7 @@ def check_parameters(values: Json, losses: Sequence[str]) -> None:
         )
 
 
-_EXPERTS = "binning", "neighbours", "products"
+_EXPERTS = "binning", "neighbours", "products", "retired"
 
 
 def check_mixture(values: Json, parts: int) -> None:

@@ -31,7 +31,7 @@ def test_any_safetensors_reader_can_open_it(tmp_path):
     with safe_open(path, "numpy") as file:
         header = json.loads(file.metadata()["streamk"])
         assert file.get_tensor("expert0.coefficients").shape == (1, 2, 64)
-    assert header["format"] == 9
+    assert header["format"] == 10
     assert header["class"] == "KaczmarzClassifier"
     assert header["parameters"] == {**made._get_params(), "scales": list(made.scales)}
     assert header["labels"] == ["k0", "k1"]
@@ -103,7 +103,7 @@ def test_another_format_is_refused(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(model_file, "FORMAT", 99)
         data = learner().to_bytes()
-    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 9"):
+    with pytest.raises(ValueError, match="model format 99 and this streamk reads 6 to 10"):
         streamk.loads(data)
 
 
@@ -263,10 +263,10 @@ def test_saving_does_not_disturb_learning():
     assert one.to_bytes() == two.to_bytes()
 
 
-@pytest.mark.parametrize("version", [6, 7, 8])
+@pytest.mark.parametrize("version", [6, 7, 8, 9])
 def test_models_of_the_formats_before_are_read(version):
-    experts = ("products",) if version == 8 else ("binning", "neighbours", "products")  # are later
-    learner = streamk.KernelRegressor(features=768, seed=1, **dict.fromkeys(experts, False))
+    later = set() if version == 9 else {"products"} if version == 8 else {"binning", "neighbours", "products"}
+    learner = streamk.KernelRegressor(features=768, retired=True, seed=1, **dict.fromkeys(later, False))
     learner.learn_many([{"a": i % 7, "b": i * 5 % 11} for i in range(90)], [i % 7 for i in range(90)])
     assert learner._stale is not None
     for combiner in (learner._combiner, learner._stale.combiner) if version < 8 else ():
@@ -276,7 +276,7 @@ def test_models_of_the_formats_before_are_read(version):
         shares = {name: a[:-1] for name, a in arrays.items() if name.endswith("stacking.shares")}
         assert len(shares) == 2
         arrays |= shares
-    header["parameters"] = {k: v for k, v in header["parameters"].items() if k not in experts}
+    header["parameters"] = {k: v for k, v in header["parameters"].items() if k not in later | {"retired"}}
     factors = [name for name in arrays if name.endswith(".factor") and arrays[name].dtype == np.float32]
     assert factors
     wide = arrays
@@ -287,6 +287,7 @@ def test_models_of_the_formats_before_are_read(version):
     again = streamk.loads(data)
     assert again.to_bytes() == learner.to_bytes()
     assert again.predict_one({"a": 3, "b": 4}) == learner.predict_one({"a": 3, "b": 4})
+    assert again.retired
     if version > 6:
         return
     wide[factors[0]][0] = 1e300
@@ -296,9 +297,20 @@ def test_models_of_the_formats_before_are_read(version):
         streamk.loads(data[:-1] + bytes([data[-1] ^ 1]))
 
 
+@pytest.mark.parametrize("cls", [streamk.KernelClassifier, streamk.KernelRegressor])
+def test_retired_experts_are_only_in_learners_that_ask_for_them(cls):
+    now, before = ([row["expert"] for row in cls(retired=r).summary()["experts"]] for r in (False, True))
+    assert [name for name in before if name in now] == now
+    gone = set(before) - set(now)
+    assert len(gone) == 4
+    assert all(name.startswith("projection, ") for name in gone)
+    with pytest.raises(ValueError, match="retired=1: retired must be True or False"):
+        cls(retired=1)
+
+
 def test_a_classifier_without_saturated_outputs_is_read():
     """Format 8 has none; they weigh nothing in the learner that is read, and learn from then on."""
-    learner = streamk.KernelClassifier(features=768, neighbours=False, seed=1)
+    learner = streamk.KernelClassifier(features=768, neighbours=False, retired=True, seed=1)
     xs = [{"a": i % 7, "b": i * 5 % 11} for i in range(200)]
     learner.learn_many(xs, [i % 3 for i in range(200)])
     assert learner._stale is not None
@@ -309,6 +321,7 @@ def test_a_classifier_without_saturated_outputs_is_read():
         combiner.curvature[:, new:] = combiner.curvature[:, :, new:] = 0.0
         combiner.curvature[:, [new, new + 1], [new, new + 1]] = combiner.penalty
     header, arrays = learner._to_parts()
+    del header["parameters"]["retired"]
     earlier = dict(arrays)
     for name, array in arrays.items():
         if name.endswith("stacking.weights"):

@@ -12,10 +12,14 @@ farther one replaces it, whether it is the first value or the last. Also, no val
 than half of it (a sixteenth where scales forget; ``16/count`` while that is more). So a few extreme values
 have little effect, while repeated ones change the scale.
 
-An input also encodes presence. It is ``1 + z``, ``z`` clipped to ±4, for a number that is present and has
-been learned before, and 0 for an absent one: a word whose count is always 1 is an input of 1, like a
-category. A number that is explicitly missing is at its mean, an input of 1. For a kernel of differences the 1
-cancels if all events have the number. Inputs that are not scaled keep their values.
+An input also encodes presence. It is ``1 + z`` for a number that is present and has been learned before, and
+0 for an absent one: a word whose count is always 1 is an input of 1, like a category. A number that is
+explicitly missing is at its mean, an input of 1. For a kernel of differences the 1 cancels if all events have
+the number. Inputs that are not scaled keep their values.
+
+``z`` is clipped to ±4, and once 16 events are counted to half a deviation more than the distance of the
+farthest value, the held one. What a learner would predict beyond the values that it has learned is arbitrary,
+and until their labels come, nothing corrects it.
 
 An event of weight ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
 ``squares``, like ``w`` events except for the bound; no weight exceeds the sum of all before it.
@@ -101,6 +105,7 @@ WIDE_CLIP = 12.0  # of targets and outputs of ``KernelRegressor``
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
+_FARTHER = 0.5  # deviations beyond the farthest value that an input may be
 _SLOWEST = 10_000.0  # events in which scales forget at the fastest
 _LONG = 1e6  # events from which on they hardly forget
 
@@ -137,6 +142,17 @@ def standardise(value, statistics, at, clip):
         return 0.0
     inverse = np.sqrt(statistics[at, COUNT] / statistics[at, SQUARES])
     return min(max((value - statistics[at, MEAN]) * inverse, -clip), clip)
+
+
+@njit(inline="always", **INNER)
+def _clip_of(statistics, at):
+    """Return how many deviations from its mean an input may be."""
+    if statistics[at, COUNT] >= _KNOWN_WELL and statistics[at, SQUARES] > 0.0:
+        inverse = np.sqrt(statistics[at, COUNT] / statistics[at, SQUARES])
+        farthest = abs(statistics[at, HELD] - statistics[at, MEAN]) * inverse + _FARTHER
+        if farthest < CLIP:  # neither infinite nor NaN
+            return farthest
+    return CLIP
 
 
 @both()
@@ -249,7 +265,7 @@ def scale_row(rows, i, statistics, exponents, seen, out, found, of, to):
             at = -2 - slot if missing else slot
             if statistics[at, COUNT] == 0.0:
                 continue
-            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, CLIP)
+            z = 1.0 if missing else 1.0 + standardise(z, statistics, at, _clip_of(statistics, at))
         elif slot <= CATEGORY and not is_seen(seen, key):
             continue
         present += 1

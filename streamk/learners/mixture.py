@@ -3,11 +3,11 @@
 The best gain, scale, loss, memory and order differ between streams by factors of a hundred, and features cost
 more than experts. So all experts share one map:
 
-* projections (Kaczmarz) with gains from 0.1 to 1 on coarse features, on fine features and on both; on
-  features and the label memory; and on inputs alone. For numbers there is one on all columns, too. For
-  classes their loss is the margin loss; there are two more on each block of features under learned relevance,
-  and one with the squared loss;
-* one projection whose gain falls with the number of events (squared loss);
+* projections (Kaczmarz) on inputs alone, and on features and the label memory; for numbers two on coarse
+  features, with gains of 1 and 0.3, one on all features, and one on all columns; for classes, whose loss is
+  the margin loss, one on fine features and one on each block of features under learned relevance, and two
+  with the squared loss: on coarse features, and on all features with a gain that falls with the number of
+  events;
 * recursive least squares on inputs and label memory, once without forgetting and once with a factor of 0.998,
   for classes with the logistic loss; and on each of two blocks of features under learned relevance, together
   with inputs and label memory. The latter restart when their error rises;
@@ -23,6 +23,9 @@ more than experts. So all experts share one map:
 Each of them is the best on some stream; :mod:`streamk.combining.stacking` learns their weights, and for
 classes those of two saturated outputs: of logistic regression with forgetting, and of least squares on the
 blocks. For numbers, one more expert learns the size of errors, for intervals; predictions do not use it.
+
+*Retired* experts are projections with other gains, in models of earlier formats only. The mixture is as good
+without them.
 """
 
 from __future__ import annotations
@@ -51,6 +54,18 @@ _SMOOTH = slice(
 )  # the first coarse features: 64 of the Laplacian kernel, 32 of the Gaussian
 RELEVANT = "first block under relevance", "second block under relevance"
 _FORGETTING = "inputs and labels, forgetting"
+_RETIRED_OF_CLASSES = (
+    "projection, coarse, gain 1.0",
+    "projection, coarse, gain 0.1",
+    "projection, first block under relevance, gain 0.1",
+    "projection, second block under relevance, gain 0.1",
+)
+_RETIRED_OF_NUMBERS = (
+    "projection, fine, gain 0.3",
+    "projection, coarse, gain 0.1",
+    "projection, coarse and fine, gain 0.1",
+    "projection, squared, coarse and fine, falling gain",
+)
 _SATURATED = {
     "saturated, logistic": [f"logistic, {_FORGETTING}"],
     "saturated, least squares": [f"least squares, {name}" for name in RELEVANT],
@@ -58,9 +73,13 @@ _SATURATED = {
 
 
 def experts_on(
-    sections: Sections, target: Array | None, label_memory: bool, neighbours: bool = True
+    sections: Sections,
+    target: Array | None,
+    label_memory: bool,
+    neighbours: bool = True,
+    retired: bool = False,
 ) -> dict[str, Expert]:
-    """Return the experts by name, grouped by update rule.
+    """Return the experts by name, grouped by update rule, with the ``retired`` ones or without them.
 
     ``target`` are the codec's statistics of a number to predict, None for classes.
     """
@@ -94,7 +113,8 @@ def experts_on(
         experts["last label"] = LastLabel(loss, classes, LINEAR, amplitude)
     if classes:
         experts["prior"] = Prior(CODES["class", "logistic"])
-    return experts
+    dropped = () if retired else _RETIRED_OF_CLASSES if classes else _RETIRED_OF_NUMBERS
+    return {name: expert for name, expert in experts.items() if name not in dropped}
 
 
 def saturated_among(names: Sequence[str]) -> dict[str, list[int]]:

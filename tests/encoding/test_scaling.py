@@ -241,6 +241,31 @@ def test_inputs_say_that_they_are_there():
     assert gone[2].tolist() == [0]
 
 
+def scaled_input(value, statistics):
+    return float(scale_rows(rows_of((0, 90, value)), statistics, (0.0,))[0][0, 0, 0]) - 1.0
+
+
+def test_an_input_goes_hardly_beyond_the_farthest_value():
+    """Of values from 1 to 16, once more, the mean is 8 and the farthest is 16 (it is held)."""
+    statistics = observed([*range(1, 17), 8.0])
+    mean, deviation = statistics[0, 1], float(spread(statistics, 0))
+    farthest = (16.0 - mean) / deviation
+    assert statistics[0, 0] == 16.0
+    for value in (9.5, 16.0, 16.0 + 0.4 * deviation):
+        assert scaled_input(value, statistics) == pytest.approx((value - mean) / deviation, abs=1e-6)
+    for far in (16.0 + 0.6 * deviation, 1e9):
+        assert scaled_input(far, statistics) == pytest.approx(farthest + 0.5, abs=1e-6)
+        assert scaled_input(2.0 * mean - far, statistics) == pytest.approx(-farthest - 0.5, abs=1e-6)
+    few = statistics.copy()
+    few[0, [0, 2]] *= 0.9  # fewer than 16 events say little about the range
+    assert scaled_input(1e9, few) == 4.0
+    given = statistics.copy()
+    given[0, 3] = np.inf
+    assert scaled_input(1e9, given) == 4.0
+    apart = observed([*range(1, 17), 1e4, 1e4])
+    assert scaled_input(1e9, apart) == 4.0
+
+
 def test_inputs_are_divided_by_how_many_are_there():
     """Five are there, of which one is 0 and adds nothing; each family has its own power."""
     statistics = np.zeros((0, 4))
