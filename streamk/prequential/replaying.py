@@ -80,7 +80,7 @@ def replay(
     >>> found.ranking()
     ['kernel', 'line']
     >>> print(found.verdict()[:49])
-    kernel is better than line by 35.5 points of accu
+    kernel is better than line by 35.4 points of accu
     """
     late = delay_of(delay)
     stream = _pairs_of(events)
