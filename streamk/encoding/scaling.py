@@ -147,12 +147,9 @@ def standardise(value, statistics, at, clip):
 @njit(inline="always", **INNER)
 def _clip_of(statistics, at):
     """Return how many deviations from its mean an input may be."""
-    if statistics[at, COUNT] >= _KNOWN_WELL and statistics[at, SQUARES] > 0.0:
-        inverse = np.sqrt(statistics[at, COUNT] / statistics[at, SQUARES])
-        farthest = abs(statistics[at, HELD] - statistics[at, MEAN]) * inverse + _FARTHER
-        if farthest < CLIP:  # neither infinite nor NaN
-            return farthest
-    return CLIP
+    if statistics[at, COUNT] < _KNOWN_WELL:
+        return CLIP
+    return min(abs(standardise(statistics[at, HELD], statistics, at, CLIP)) + _FARTHER, CLIP)
 
 
 @both()
