@@ -125,6 +125,19 @@ def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
                 clear(phi, row + column, sections.parts[p, 2])
 
 
+@njit(**CALLED)
+def tag_columns(sections, found, of, count, i):
+    """Tag the columns of the inputs of row ``i``; return whether learning it assigns no column."""
+    assigns = False
+    if sections is not None:
+        for j in range(count):
+            column = column_of(sections.columns, sections.places, found[i, j], False)
+            assigns |= column == 0 and has_room(sections.columns, of[i, j])
+            if column > 0:
+                sections.tags[column] = tag_of(of[i, j], found[i, j])
+    return not assigns
+
+
 @njit(**INNER)
 def fill_labels(sections, memory, when, phi, i):
     """Write the label history into row ``i`` of ``phi``."""

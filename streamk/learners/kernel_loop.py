@@ -29,7 +29,7 @@ from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
 from streamk.features.grids import fill_cells
 from streamk.features.lanes import empty_aligned
-from streamk.features.plain import columns_for, fill_labels, fill_plain
+from streamk.features.plain import columns_for, fill_labels, fill_plain, tag_columns
 from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import (
     add_gradients,
@@ -181,14 +181,15 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
     phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
     while start < n:
-        size, full, reused = 0, min(tile, n - start), mode == REUSE
+        size, full, gets_column = 0, min(tile, n - start), False
+        reused = mode == REUSE and tag_columns(features.sections, found, of, widths[0], 0)
         while size < full:
             i, size = size, size + 1
-            widths[i] = scale_row(
-                rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
-            )
-            gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
-            reused = reused and not gets_column
+            if not reused:
+                widths[i] = scale_row(
+                    rows, start + i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i
+                )
+                gets_column = transform_row(features.sections, inputs, found, of, widths[i], i)
             if learning and goal[1, start + i] > 0.0:
                 observe_row(rows, start + i, coding.statistics, coding.horizon, goal[1, start + i])
                 mark_seen(coding.seen, rows, start + i)
@@ -198,18 +199,17 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
             _featurize(handle, inputs, found[:size], widths[:size], raw)
         for i in range(size):
             learned = learning and goal[1, start + i] > 0.0
-            fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
             unit = scale_of(widths[i], coding.exponents[0])
-            fill_cells(features.sections, inputs, found, of, widths[i], i, unit, phi)
-            fill_quadratic(features.sections, inputs, found, of, widths[i], i, unit, phi)
+            if not reused:
+                fill_plain(features.sections, inputs, found, of, widths[i], i, learned, raw, phi)
+                fill_cells(features.sections, inputs, found, of, widths[i], i, unit, phi)
+                fill_quadratic(features.sections, inputs, found, of, widths[i], i, unit, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
                 _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
                 _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
-            if reused:
-                fill_labels(features.sections, coding.memory, np.int64(NOW), phi, np.int64(i))
-            else:
+            if not reused:
                 _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numba import typeof
@@ -56,12 +57,43 @@ from streamk.schedules import Growth
 from streamk.threads import on_threads, one_blas_thread
 
 _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
-_SCRATCH = ("_arguments", "_handles", "_entry", "_goal", "_out", "_buffers", "_predicted")
+_SCRATCH = ("_arguments", "_handles", "_entry")
 compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
 _MOST_WIDTHS = 64  # of scratch arrays
+
+
+@dataclass(slots=True)
+class Handles:
+    """Arguments of the compiled loop that stay the same from event to event.
+
+    Attributes
+    ----------
+    late
+        Whether labels come late.
+    now, before, stale
+        Handles of present, earlier and copied parameters.
+    goal, out
+        Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
+    outputs
+        The number of outputs.
+    buffers
+        Handles of scratch arrays for one row, and the arrays, by width.
+    predicted
+        Number of the encoding whose prediction ``out`` and the buffers hold, until something is learned.
+    """
+
+    late: bool
+    now: Any
+    before: Any
+    stale: Any
+    goal: Array
+    out: Array
+    outputs: int
+    buffers: dict[int, tuple[object, object]]
+    predicted: int | None = None
 
 
 class StreamingLearner(Learner):
@@ -86,11 +118,9 @@ class StreamingLearner(Learner):
     _losses: ClassVar[dict[bool, tuple[str, ...]]]  # by whether it classifies
     _is_frozen = False
     _arguments: tuple[Any, ...] | None = None  # of the compiled loop; None: to be made again
-    _handles: Any = None  # of these, and of the parameters at prediction time
+    _handles: Handles | None = None  # of these
     _entry: Any = None  # the compiled loop for arguments of these types
-    _predicted: int | None = None  # number of the encoding that was predicted, until something is learned
-    _goal: Array
-    _out: Array
+    _due = -np.inf  # the number of events at which a block opens or parameters are copied, if not earlier
 
     def _check(self) -> int:
         """Check the parameters; return the code of the loss."""
@@ -216,8 +246,8 @@ class StreamingLearner(Learner):
             return None
         if self._run_event(made, False, rows, out=out) >= 0:
             self._run_event(made, False, self._codec.inputs.with_missing(x, rows), out=out)
-        prediction: Array = (self._out if out is None else out)[0]
-        return prediction
+        assert self._handles is not None
+        return cast(Array, (self._handles.out if out is None else out)[0])
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is invalid."""
@@ -228,18 +258,20 @@ class StreamingLearner(Learner):
             if len(self._pending) == self._together:
                 self.flush()
             return
-        made = self._map
-        if made is None or outputs > self._outputs or self._growth.due(self._codec.counts[EVENTS]):
+        made, handles, counts = self._map, self._handles, self._codec.counts
+        if made is None or handles is None or outputs > handles.outputs or counts[EVENTS] >= self._due:
             rows = self._encode_learned(x)
             made = self._ready(rows, outputs)
         else:
             rows = self._codec.inputs.encode(x, True)
         if self._run_event(made, True, rows, target, weight) >= 0:
             self._run_event(made, True, self._codec.inputs.with_missing(x, rows), target, weight)
-        self._learned()
+        if counts[EVENTS] >= self._due:
+            self._learned()
 
     def _observe_batch(self, rows: Batch, goal: Array, outputs: int, wanted: bool) -> Array:
-        self._predicted = None  # under other scales
+        if self._handles is not None:
+            self._handles.predicted = None  # under other scales
         return super()._observe_batch(rows, goal, outputs, wanted)
 
     def _predict_batch(self, rows: Batch, more: int = 0) -> Array:
@@ -440,13 +472,11 @@ class StreamingLearner(Learner):
                 for _, group in itertools.groupby(self._experts, key=type)
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
-            self._handles = self._predicted = None
-            self._buffers: dict[int, tuple[object, object]] = {}
-            self._goal, self._out = np.zeros((2, 1)), np.zeros((1, self._outputs))
+            self._handles = None
         return found
 
-    def _handles_of(self, e: FeatureMap) -> Any:
-        """Return whether labels come late, and handles of present, earlier and copied parameters."""
+    def _handles_of(self, e: FeatureMap) -> Handles:
+        """Return the arguments of the compiled loop that stay the same."""
         coding, source, features, groups, combiner = self._all_but_rows(e)
         if self._handles is None:
             now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
@@ -457,7 +487,8 @@ class StreamingLearner(Learner):
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
-            self._handles = self._history is not None, now, before, frozen
+            goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
+            self._handles = Handles(late, now, before, frozen, goal, out, self._outputs, {})
         return self._handles
 
     def _learned(self) -> None:
@@ -466,6 +497,7 @@ class StreamingLearner(Learner):
             self._history.record(self._live(), self.events)
         if self._stale is not None and self._stale.is_due(self.events):
             self._stale.copy(self._coefficients(), self._combiner, self.events)
+        self._due = self._codec.counts[EVENTS] + self._until_due()
 
     def _until_due(self) -> float:
         """Return how many events may be learned at once."""
@@ -500,49 +532,51 @@ class StreamingLearner(Learner):
     ) -> int:
         """Run the compiled loop on one row; return −1, or the flat index of an invalid value.
 
-        The prediction is in ``out``, or in ``_out`` if there is none. The loop is called through its entry
-        point, since finding the types of its arguments would take as long as an event.
+        The prediction is in ``out``, or in that of the handles if there is none. The loop is called through
+        its entry point, since finding the types of its arguments would take as long as an event.
         """
         if e.slots is not None:
             self._cover(e, rows)
-        encoded, rows = rows, self._codec.inputs.transform(rows)
-        late, handle, before, stale = self._handles_of(e)
-        rarely = 0 if self._stale is None else self._stale.rarely
-        goal, given = self._goal, self._out if out is None else out  # made with it
-        inputs, mode = self._codec.inputs, FILL
+        inputs, mode, encoded = self._codec.inputs, FILL, rows
+        if inputs.transforms:
+            rows = inputs.transform(rows)
+        handles = self._handles_of(e)
+        goal, given = handles.goal, handles.out if out is None else out
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
-            if self._predicted == inputs.encoded:
+            if handles.predicted == inputs.encoded:
                 mode = REUSE
-        # buffers and ``_out`` hold this prediction until the next call
-        self._predicted = None if learning or out is not None else inputs.encoded
-        buffers = self._buffers_for(handle, rows)
+        # buffers and ``out`` of the handles hold this prediction until the next call
+        handles.predicted = None if learning or out is not None else inputs.encoded
+        stale, found = self._stale, handles.buffers.get(rows.values.shape[1])
+        arguments = (
+            learning, handles.late, 0 if stale is None else stale.rarely, mode,
+            self._buffers_for(handles, rows) if found is None else found[0],
+            rows, handles.now, handles.before, handles.stale, goal, given,
+        )  # fmt: skip
         if self._entry is None:
-            everything = learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, given
-            code = compiled(*everything)
+            code = compiled(*arguments)
             # in a class, so that river's memory measurement of a learner does not traverse Numba
-            entry = compiled.overloads[tuple(map(typeof, everything))].entry_point
+            entry = compiled.overloads[tuple(map(typeof, arguments))].entry_point
             self._entry = type("Entry", (), {"run": entry})
         else:
-            code = self._entry.run(
-                learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, given
-            )
+            code = self._entry.run(*arguments)
         if code == DONE or code >= 0:
             return int(code)
         if self._makes_room(e, code):
             return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
 
-    def _buffers_for(self, handle: object, rows: Rows) -> object:
+    def _buffers_for(self, handles: Handles, rows: Rows) -> object:
         """Return a handle of scratch arrays for one row as wide as these."""
         width = rows.values.shape[1]
-        found = self._buffers.get(width)
+        found = handles.buffers.get(width)
         if found is None:
-            if len(self._buffers) >= _MOST_WIDTHS:
-                self._buffers.clear()
-            arrays = make_scratch(handle, 1, width, max(self._outputs, 1))
-            found = self._buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
+            if len(handles.buffers) >= _MOST_WIDTHS:
+                handles.buffers.clear()
+            arrays = make_scratch(handles.now, 1, width, max(self._outputs, 1))
+            found = handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
         return found[0]
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
@@ -551,11 +585,12 @@ class StreamingLearner(Learner):
         if not len(out):
             out = np.zeros((0, self._outputs))
         encoded, rows = rows, self._codec.inputs.transform(rows)
-        late, handle, before, stale = self._handles_of(e)
-        rarely = 0 if self._stale is None else self._stale.rarely
-        self._predicted = None
-        buffers = self._buffers_for(handle, rows)
-        code = compiled(learning, late, rarely, ALLOCATE, buffers, rows, handle, before, stale, goal, out)
+        handles, rarely = self._handles_of(e), 0 if self._stale is None else self._stale.rarely
+        handles.predicted = None
+        code = compiled(
+            learning, handles.late, rarely, ALLOCATE, self._buffers_for(handles, rows),
+            rows, handles.now, handles.before, handles.stale, goal, out,
+        )  # fmt: skip
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -568,7 +603,7 @@ class StreamingLearner(Learner):
             coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
         handle = _handle_of(e, coding, source, record, groups, combiner)
         transformed = self._codec.inputs.transform(rows)
-        buffers, goal = self._buffers_for(handle, transformed), np.zeros((2, len(out)))
+        buffers, goal = self._buffers_for(self._handles_of(e), transformed), np.zeros((2, len(out)))
         code = compiled(False, False, 0, ALLOCATE, buffers, transformed, handle, handle, handle, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
