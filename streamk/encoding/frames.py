@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from river.utils import dataframe
 
-from streamk.arrays import AnyArray
+from streamk.arrays import AnyArray, Array
 from streamk.encoding.batches import Batch, EventBatch, Mask
 from streamk.encoding.calendar_inputs import is_timed, moments_in, moments_of
 from streamk.encoding.columns import Column, of_moments
@@ -147,11 +147,9 @@ class FrameBatch:
                     gone = met & ~mask
                     slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, position)
         for j, column in enumerate(self._texts, len(numbers)):
-            name = column.name
-            keys[:, j] = [
-                ABSENT if text is None else inputs.category_key(name, text)
-                for text in column.texts[start:stop]
-            ]
+            name, texts = column.name, column.texts[start:stop]
+            found = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
+            keys[:, j] = [found[text] for text in texts]
             slots[:, j] = np.where(keys[:, j] == ABSENT, UNSCALED, inputs.category_slot(name))
         return Rows(slots, keys, values)
 
@@ -210,21 +208,26 @@ class _MixedBatch(EventBatch):
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     columns, mixed = [], False
     moments: dict[str, nw.Series[Any]] = {}
+    numbers = _numbers_of(frame.to_native())
     for label in frame.columns:
-        column, name = frame.get_column(label), name_of(label)
+        name = name_of(label)
+        if label in numbers:
+            gone = np.isnan(numbers[label])
+            columns.append(Column(name, numbers[label], ~gone if gone.any() else None))
+            continue
+        column = frame.get_column(label)
         dtype = column.dtype
         null = column.is_null().to_numpy()
         present = ~null if null.any() else None
         if dtype.is_numeric():
             column = column.fill_null(0) if present is not None else column
-            numbers = column.cast(nw.Float64).to_numpy()
-            columns.append(Column(name, numbers=numbers, present=present))
+            columns.append(Column(name, numbers=column.cast(nw.Float64).to_numpy(), present=present))
         elif isinstance(dtype, (nw.Boolean, nw.String, nw.Categorical, nw.Enum, nw.Object)):
             values = column.to_list()
             if null.any():
                 values = [None if gone else v for v, gone in zip(values, null, strict=True)]
-            kinds = {kind_of(t) for t in set(map(type, values))}
-            mixed = mixed or not kinds <= {"category", "missing"}
+            types = set(map(type, values))
+            mixed = mixed or not {kind_of(t) for t in types} <= {"category", "missing"}
             columns.append(Column(name, present=present, texts=values))
         elif isinstance(dtype, (nw.Datetime, nw.Date)):
             moments[name] = column
@@ -240,10 +243,21 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
         check_distinct(names)
         return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
     for field in columns:
-        field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
+        if not set(map(type, field.texts or ())) <= {str, type(None)}:
+            field.texts = [None if v is None else str(v) for v in field.texts]
     found = {name: moments_in(name, column) for name, column in moments.items()}
     columns += of_moments(found, {name_of(label) for label in frame.columns})
     return FrameBatch(columns, len(frame), frame)
+
+
+def _numbers_of(frame: Any) -> dict[Any, Array]:
+    """Return a pandas frame's columns of NumPy numbers by label; one by one would take longer."""
+    if not nw.dependencies.is_pandas_dataframe(frame):
+        return {}
+    labels, kinds = list(frame.columns), list(frame.dtypes)
+    places = [j for j, kind in enumerate(kinds) if isinstance(kind, np.dtype) and kind.kind in "iuf"]
+    found = frame if len(places) == len(labels) else frame.iloc[:, places]
+    return dict(zip([labels[j] for j in places], found.to_numpy(np.float64).T, strict=True))
 
 
 def _accepted(column: nw.Series[Any]) -> str:

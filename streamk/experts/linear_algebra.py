@@ -8,8 +8,9 @@ compiler. Here the order is part of the definition: lane ``l`` of 32 adds the pr
     s_l = Σ_t a[32t + l] · b[32t + l]          fold:  s_l ← s_l + s_{l+h},  h = 16, 8, 4, 2, 1
 
 Written as plain loops this costs 200 ns for 512 numbers, because the 32 partial sums do not stay
-in registers; as vector instructions with the same meaning, 20 ns, and half of that a product if four
-are summed side by side, so that one need not wait for its own last addition.
+in registers; as vector instructions with the same meaning, 20 ns, and half of that a product if several
+are summed side by side, so that one need not wait for its own last addition: four with 32 registers, and two
+with sixteen.
 
 Operands are contiguous float32 arrays of any shape, taken as flat: ``a, i`` is the numbers of ``a`` from
 place ``i`` on. Lengths are multiples of 32.
@@ -25,6 +26,8 @@ from numba.extending import intrinsic
 
 from streamk.compiling import Compiled, both
 from streamk.features.lanes import (
+    HERE,
+    NARROW,
     Builder,
     Value,
     Values,
@@ -41,7 +44,7 @@ from streamk.features.lanes import (
 )
 
 LANES = 32
-_FOUR = 4
+_BESIDE = 2 if HERE == NARROW else 4  # sums whose lanes fit the registers
 
 
 @intrinsic
@@ -111,10 +114,10 @@ def _add_distances(typing_context, out, columns, start, width, values, first, co
         target, source = (data(context, b, signature, arguments, k) for k in (0, 1))
         source, width = at(b, source, arguments[2]), arguments[3]
         point = at(b, data(context, b, signature, arguments, 4), arguments[5])
-        tile = _FOUR * LANES
+        tile = _BESIDE * LANES
         with cgutils.for_range(b, b.udiv(width, index(tile))) as tiles:
             place = times(b, tiles.index, tile)
-            sums = [at(b, target, place, index(k * LANES)) for k in range(_FOUR)]
+            sums = [at(b, target, place, index(k * LANES)) for k in range(_BESIDE)]
             totals = [cgutils.alloca_once(b, vector(LANES)) for _ in sums]
             for total, pointer in zip(totals, sums, strict=True):
                 b.store(load(b, pointer, LANES), total)
@@ -134,16 +137,16 @@ def _add_distances(typing_context, out, columns, start, width, values, first, co
 add_distances: Compiled = _add_distances
 inner_product: Compiled = _inner_product
 add_scaled: Compiled = _add_scaled
-_four, _one = _storing(_FOUR), _storing(1)
+_several, _one = _storing(_BESIDE), _storing(1)
 
 
 @both()
 def inner_products(a, rows, b, j, length, out, k):
     """Set ``out[k + r]`` (flat, float32) to the inner product of row ``r < rows`` of ``a`` and ``b, j``."""
-    fours = rows - rows % _FOUR
-    for r in range(0, fours, _FOUR):
-        _four(a, r * length, b, j, length, out, k + r)
-    for r in range(fours, rows):
+    last = rows - rows % _BESIDE
+    for r in range(0, last, _BESIDE):
+        _several(a, r * length, b, j, length, out, k + r)
+    for r in range(last, rows):
         _one(a, r * length, b, j, length, out, k + r)
 
 

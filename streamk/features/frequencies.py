@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from streamk.arrays import Floats, Integers
 from streamk.compiling import ENTRY, INNER, both
 from streamk.features.counter import stream_key
+from streamk.features.lanes import LANES
 from streamk.features.random_numbers import GROUP, fill_cauchy, fill_normals
 from streamk.features.spectra import CAUCHY
 
@@ -29,14 +30,14 @@ _EMPTY = np.uint64(0)
 
 @njit(**INNER)
 def fill_frequencies(block_keys, families, radii, input_key, out, row):
-    """Fill one row of ``out`` (float32, 64 columns per block) with the frequencies of one input."""
+    """Fill one row of ``out`` (float32, at least 64 columns per block) with the frequencies of one input."""
     for b in range(block_keys.shape[0]):
         key = stream_key(block_keys[b], input_key)
         if families[b] == CAUCHY:
             fill_cauchy(key, out, row, b * GROUP)
         else:
             fill_normals(key, out, row, b * GROUP)
-    for f in range(out.shape[1]):
+    for f in range(radii.shape[0]):
         out[row, f] = out[row, f] * radii[f]
 
 
@@ -100,7 +101,7 @@ def frequency_rows(features, keys, where):
 
 
 class FrequencyCache:
-    """The table of frequencies in use, ``(rows, width)`` float32: 16 MiB or 1,024 inputs, or one event.
+    """The table of frequencies in use, ``(rows, ≥ width)`` float32: 16 MiB or 1,024 inputs, or one event.
 
     It starts small and doubles after each overflow, so that a model of kilobytes does not hold megabytes for
     a few inputs. A table of the maximum size is only cleared.
@@ -121,7 +122,8 @@ class FrequencyCache:
 
     def _allocate(self, rows: int) -> None:
         cells = 1 << max(3, (2 * rows - 1).bit_length())
-        self.rows: Floats = np.empty((rows, self.width), dtype=np.float32)
+        # sixteen numbers more: rows of 1,536 alone would share few places of the first-level cache
+        self.rows: Floats = np.empty((rows, self.width + LANES), dtype=np.float32)
         self.table: NDArray[np.uint64] = np.zeros((2, cells), dtype=np.uint64)
         self.counts: Integers = np.array([0, 0, self.most])
 

@@ -1,15 +1,12 @@
 """Angles from frequencies in a table: keyed and dense directions, at the cost of the present inputs.
 
 ``angle_f = p_f + Σ_j z_j W_jf`` in turns, with phases ``p`` and frequencies ``W`` regenerated from the seed
-(:mod:`streamk.features.frequencies`). Inputs are added in order of their keys, one rounding each, so the
-result does not depend on the tile or on the processing of inputs by fours. Rows are indexed and never sliced
-(a slice costs two atomic operations), by unsigned numbers (signed indices may count from the end, which
-prevents vectorisation).
+(:mod:`streamk.features.frequencies`). Inputs are added in order of their keys by fused multiply-adds, one
+rounding each, so the result does not depend on the tile. The angles of 64 features of a row stay in registers
+until all inputs are added.
 
 For many rows with the same inputs, the inner loop computes the angles of four rows and sixteen features at
-once in registers. It has the operations of :func:`fill_angles` in the same order, with the same bits: a sum
-over ``j`` in order, one fused multiply-add each, starting from the phase. A frequency is loaded once for four
-rows, and an angle is stored only when complete, so arithmetic is the bottleneck, not memory. The frequencies
+once. A frequency is loaded once for four rows, so arithmetic is the bottleneck, not memory. The frequencies
 are then stored in panels: panel ``p`` holds features ``16p … 16p + 15`` of all inputs, rows
 ``p·d … (p + 1)·d − 1`` of a matrix with sixteen columns.
 """
@@ -20,13 +17,56 @@ import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
+from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from streamk.arrays import Floats
-from streamk.compiling import ENTRY, Compiled, both, fma
+from streamk.compiling import ENTRY, Compiled, both
+from streamk.features.lanes import INDEX, LANES, Builder, Value, Values, at, fma, index, load, spread, store
+from streamk.features.random_numbers import GROUP
 
 PHASES = 0
-_TILE = 256  # features processed at once: their frequencies fit the first-level cache
+
+
+@intrinsic
+def _sum_inputs(typing_context, phi, i, f, phases, frequencies, where, inputs, k, count):
+    """Set 64 numbers of ``phi[i]`` from feature ``f`` on to the angles of inputs ``k`` of the row."""
+
+    def generate(context, b, signature, arguments):
+        def place(number: int, *indices: Value) -> Value:
+            return _place_in(context, b, signature, arguments, number, *indices)
+
+        i, f, k, count = (arguments[a] for a in (1, 2, 7, 8))
+        none = index(0)
+        rows, values = place(5, i, none), place(6, k, i, none)
+        table, phase, target = place(4, none, f), place(3, none, f), place(0, i, f)
+        apart = b.sub(b.ptrtoint(place(4, index(1), f), INDEX), b.ptrtoint(table, INDEX))
+        starts = [index(start) for start in range(0, GROUP, LANES)]
+        angles = [cgutils.alloca_once_value(b, load(b, at(b, phase, start))) for start in starts]
+        with cgutils.for_range(b, count) as loop:
+            row = b.mul(b.sext(b.load(at(b, rows, loop.index)), INDEX), b.ashr(apart, index(2)))
+            value = spread(b, b.load(at(b, values, loop.index)))
+            for start, angle in zip(starts, angles, strict=True):
+                b.store(fma(b, value, load(b, at(b, table, row, start)), b.load(angle)), angle)
+        for start, angle in zip(starts, angles, strict=True):
+            store(b, b.load(angle), at(b, target, start))
+        return context.get_dummy_value()
+
+    n = types.intp
+    return types.void(phi, n, n, phases, frequencies, where, inputs, n, n), generate
+
+
+_add_inputs: Compiled = _sum_inputs
+
+
+def _place_in(
+    context: BaseContext, b: Builder, signature: Signature, arguments: Values, k: int, *indices: Value
+) -> Value:
+    """Return the pointer to a number of array argument ``k``."""
+    kind = signature.args[k]
+    array = context.make_array(kind)(context, b, arguments[k])
+    return cgutils.get_item_pointer(context, b, kind, array, list(indices))
 
 
 @both(nogil=True)
@@ -48,34 +88,15 @@ def fill_angles(inputs, where, counts, frequencies, waves, runs, phi):
     runs
         ``(·, 3)``: first feature, last feature + 1, and the index of their inputs.
     phi
-        ``(≥ n, width)`` float32.
+        ``(≥ n, width)`` float32. Runs are multiples of 64.
     """
     for r in range(runs.shape[0]):
-        k = runs[r, 2]
-        for start in range(runs[r, 0], runs[r, 1], _TILE):
-            first, tile = np.uint64(start), min(_TILE, runs[r, 1] - start)
+        for f in range(runs[r, 0], runs[r, 1], GROUP):
             for i in range(counts.shape[0]):
-                for t in range(tile):
-                    f = first + np.uint64(t)
-                    phi[i, f] = waves[PHASES, f]
-                fours = counts[i] - counts[i] % 4
-                for j in range(0, fours, 4):
-                    za, zb = inputs[k, i, j], inputs[k, i, j + 1]
-                    zc, zd = inputs[k, i, j + 2], inputs[k, i, j + 3]
-                    a, b = np.uint64(where[i, j]), np.uint64(where[i, j + 1])
-                    c, d = np.uint64(where[i, j + 2]), np.uint64(where[i, j + 3])
-                    for t in range(tile):
-                        f = first + np.uint64(t)
-                        angle = fma(zb, frequencies[b, f], fma(za, frequencies[a, f], phi[i, f]))
-                        phi[i, f] = fma(zd, frequencies[d, f], fma(zc, frequencies[c, f], angle))
-                for j in range(fours, counts[i]):
-                    z, a = inputs[k, i, j], np.uint64(where[i, j])
-                    for t in range(tile):
-                        f = first + np.uint64(t)
-                        phi[i, f] = fma(z, frequencies[a, f], phi[i, f])
+                _add_inputs(phi, i, f, waves, frequencies, where, inputs, runs[r, 2], counts[i])
 
 
-ROWS, LANES = 4, 16
+ROWS = 4
 
 
 def pack(frequencies: Floats) -> Floats:
