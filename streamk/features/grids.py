@@ -129,7 +129,7 @@ def fill_cells(sections, inputs, found, of, count, i, unit, phi):
         _choose(sections, grids, fields)
         for g in range(grids.keys.shape[0]):
             cell = grids.start[g]
-            for f in range(grids.sizes[g]):
+            for f in range(_FIELDS):
                 place = grids.places[g, f]
                 number = np.floor(grids.numbers[place] * grids.inverse[g, f] + grids.offsets[g, f])
                 cell += (np.uint64(np.int64(number)) + grids.codes[place]) * _FACTORS[f]

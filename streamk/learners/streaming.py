@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numba import typeof
@@ -246,8 +246,11 @@ class StreamingLearner(Learner):
             return None
         if self._run_event(made, False, rows, out=out) >= 0:
             self._run_event(made, False, self._codec.inputs.with_missing(x, rows), out=out)
+        if out is not None:
+            return out[0]  # type: ignore[no-any-return]
         assert self._handles is not None
-        return cast(Array, (self._handles.out if out is None else out)[0])
+        prediction: Array = self._handles.out[0]
+        return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
         """Learn one event whose target has been checked; nothing changes if ``x`` is invalid."""
@@ -477,8 +480,9 @@ class StreamingLearner(Learner):
 
     def _handles_of(self, e: FeatureMap) -> Handles:
         """Return the arguments of the compiled loop that stay the same."""
-        coding, source, features, groups, combiner = self._all_but_rows(e)
+        found = self._all_but_rows(e)
         if self._handles is None:
+            coding, source, features, groups, combiner = found
             now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
             if self._history is not None:
                 arrays = iter(self._history.arrays)
