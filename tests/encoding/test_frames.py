@@ -21,6 +21,7 @@ ROWS = [
     {"b": -0.25, "a": 4, "colour": "blue", "on": None},
 ]
 FRAMES = {
+    "pandas-numpy": pd.DataFrame,
     "pandas": lambda rows: pd.DataFrame(rows).convert_dtypes(),
     "pandas-arrow": lambda rows: pd.DataFrame(rows).convert_dtypes(dtype_backend="pyarrow"),
     "polars": pl.DataFrame,
@@ -206,6 +207,13 @@ def test_frames_whose_names_are_numbers():
         assert content(learned(np.array([[1.0, 2.0]], dtype=object), names=names)[1], 0) == expected
     with pytest.raises(ValueError, match="same name '1'"):
         batch(pd.DataFrame([[1, 2]], columns=[1.0, "1"]))
+
+
+def test_a_frame_whose_names_are_booleans():
+    rows = [{True: 1.0, "colour": "red", False: 2.0}, {True: None, "colour": "blue", False: 3.0}]
+    _, loop = looped(rows)
+    _, found = learned(pd.DataFrame(rows))
+    assert [content(found, i) for i in range(2)] == [content(row, 0) for row in loop]
 
 
 def test_targets_that_are_none():
