@@ -536,8 +536,7 @@ class StreamingLearner(Learner):
     ) -> int:
         """Run the compiled loop on one row; return −1, or the flat index of an invalid value.
 
-        The prediction is in ``out``, or in that of the handles if there is none. The loop is called through
-        its entry point, since finding the types of its arguments would take as long as an event.
+        The prediction is in ``out``, or in that of the handles if there is none.
         """
         if e.slots is not None:
             self._cover(e, rows)
@@ -559,6 +558,18 @@ class StreamingLearner(Learner):
             self._buffers_for(handles, rows) if found is None else found[0],
             rows, handles.now, handles.before, handles.stale, goal, given,
         )  # fmt: skip
+        code = self._loop(arguments) if self._entry is None else self._entry.run(*arguments)
+        if code == DONE or code >= 0:
+            return int(code)
+        if self._makes_room(e, code):
+            return self._run_event(e, learning, encoded, target, weight, out)
+        return DONE
+
+    def _loop(self, arguments: tuple[Any, ...]) -> int:
+        """Call the compiled loop at its entry point: to find the types of its arguments takes a millisecond.
+
+        Arrays must have the types of :func:`_has_types`.
+        """
         if self._entry is None:
             code = compiled(*arguments)
             # in a class, so that river's memory measurement of a learner does not traverse Numba
@@ -566,11 +577,7 @@ class StreamingLearner(Learner):
             self._entry = type("Entry", (), {"run": entry})
         else:
             code = self._entry.run(*arguments)
-        if code == DONE or code >= 0:
-            return int(code)
-        if self._makes_room(e, code):
-            return self._run_event(e, learning, encoded, target, weight, out)
-        return DONE
+        return int(code)
 
     def _buffers_for(self, handles: Handles, rows: Rows) -> object:
         """Return a handle of scratch arrays for one row as wide as these."""
@@ -591,10 +598,11 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles, rarely = self._handles_of(e), 0 if self._stale is None else self._stale.rarely
         handles.predicted = None
-        code = compiled(
+        arguments = (
             learning, handles.late, rarely, ALLOCATE, self._buffers_for(handles, rows),
             rows, handles.now, handles.before, handles.stale, goal, out,
         )  # fmt: skip
+        code = self._loop(arguments) if _has_types(rows, goal, out) else compiled(*arguments)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
@@ -770,6 +778,13 @@ def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: A
     tests = None if sections is None or not sections.learned else sections.exchange_record
     experts = tuple(tuple(make_handle(expert) for expert in group) for group in groups)
     return make_handle(ModelView(coding, source, features, experts, combiner, tests))
+
+
+def _has_types(rows: Rows, goal: Array, out: Array) -> bool:
+    """Return whether arrays have the types of those of a single event."""
+    arrays: list[AnyArray] = [rows.slots, rows.keys, rows.values, goal, out]
+    kinds = np.int32, np.uint64, np.float64, np.float64, np.float64
+    return all(array.dtype == kind and array.flags.carray for array, kind in zip(arrays, kinds, strict=True))
 
 
 def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> object:
