@@ -246,10 +246,10 @@ class StreamingLearner(Learner):
             return None
         if self._run_event(made, False, rows, out=out) >= 0:
             self._run_event(made, False, self._codec.inputs.with_missing(x, rows), out=out)
-        if out is not None:
-            return out[0]  # type: ignore[no-any-return]
-        assert self._handles is not None
-        prediction: Array = self._handles.out[0]
+        if out is None:
+            assert self._handles is not None
+            out = self._handles.out
+        prediction: Array = out[0]
         return prediction
 
     def _learn_event(self, x: Event, target: float, weight: float, outputs: int) -> None:
