@@ -1,0 +1,28 @@
+"""Rows of any memory layout give the same, though compiled code is called without a look at their types."""
+
+import numpy as np
+import pytest
+
+import streamk
+from streamk.encoding.rows import Rows
+
+EVENTS = [{"a": i % 7 / 7, "b": i % 11 / 11, "c": i % 5 / 5} for i in range(40)]
+LAYOUTS = {
+    "columns": np.asfortranarray,
+    "every second": lambda values: np.repeat(values, 2, axis=0)[::2],
+    "reversed": lambda values: np.ascontiguousarray(values[::-1])[::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rows_of_any_layout_are_predicted_alike(layout):
+    learner = streamk.KernelRegressor(features=768, seed=7)
+    for x in EVENTS:
+        learner.predict_one(x)
+        learner.learn_one(x, x["a"] - x["b"])
+    rows = learner._codec.inputs.encode_alike(EVENTS)
+    expected, found = np.zeros((2, len(EVENTS), 1))
+    learner._predict_rows(rows, expected)
+    learner._predict_rows(Rows(rows.slots, rows.keys, LAYOUTS[layout](rows.values)), found)
+    assert found.tolist() == expected.tolist()
+    assert expected.any()
