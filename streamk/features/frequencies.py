@@ -25,6 +25,7 @@ from streamk.features.spectra import CAUCHY
 CACHE_BYTES = 64 * 2**20
 _OFTEN = 16 * 2**20  # bytes above which a larger cache saves no time
 _FIRST_ROWS, _LAST_ROWS = 32, 1024
+_FIRST_BYTES = 4 * 2**20
 _EMPTY = np.uint64(0)
 
 
@@ -118,7 +119,8 @@ class FrequencyCache:
         self.width = width
         most = limit // (4 * width)
         self.most = max(1, min(most, max(_LAST_ROWS, _OFTEN // (4 * width))))
-        self._allocate(min(_FIRST_ROWS, self.most))
+        first = max(1, _FIRST_BYTES // (4 * (width + LANES)))
+        self._allocate(min(_FIRST_ROWS, first, self.most))
 
     def _allocate(self, rows: int) -> None:
         cells = 1 << max(3, (2 * rows - 1).bit_length())
