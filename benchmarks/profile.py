@@ -49,7 +49,7 @@ STREAMS = {
     "bike": ("bike_hourly.csv.gz", "cnt", streamk.KernelRegressor),
     "kin40k": ("kin40k.csv.gz", "target", streamk.KernelRegressor),
 }
-EVENTS, WHOLE, ROWS, TURNS, TIMES = 16_000, 1_000, 256, 5, 8
+EVENTS, WHOLE, BATCH, ROWS, TURNS, TIMES = 16_000, 1_000, 10, 256, 5, 8
 
 
 @njit
@@ -171,8 +171,8 @@ def measure(name: str, data: Path) -> dict[str, float]:
 
 def in_batches(learner: Any, frame: Any, labels: list[Any]) -> None:
     """Predict and learn ten rows of a frame at a time."""
-    for start in range(0, len(frame), 10):
-        learner.predict_learn_many(frame[start : start + 10], labels[start : start + 10])
+    for start in range(0, len(frame), BATCH):
+        learner.predict_learn_many(frame[start : start + BATCH], labels[start : start + BATCH])
 
 
 def one_by_one(learner: Any, xs: list[dict[str, Any]], ys: list[Any]) -> None:

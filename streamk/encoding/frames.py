@@ -226,8 +226,8 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
             values = column.to_list()
             if null.any():
                 values = [None if gone else v for v, gone in zip(values, null, strict=True)]
-            types = set(map(type, values))
-            mixed = mixed or not {kind_of(t) for t in types} <= {"category", "missing"}
+            kinds = {kind_of(t) for t in set(map(type, values))}
+            mixed = mixed or not kinds <= {"category", "missing"}
             columns.append(Column(name, present=present, texts=values))
         elif isinstance(dtype, (nw.Datetime, nw.Date)):
             moments[name] = column
@@ -243,8 +243,7 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
         check_distinct(names)
         return _MixedBatch([dict(zip(names, row, strict=True)) for row in zip(*fields, strict=True)], frame)
     for field in columns:
-        if not set(map(type, field.texts or ())) <= {str, type(None)}:
-            field.texts = [None if v is None else str(v) for v in field.texts]
+        field.texts = field.texts and [None if v is None else str(v) for v in field.texts]
     found = {name: moments_in(name, column) for name, column in moments.items()}
     columns += of_moments(found, {name_of(label) for label in frame.columns})
     return FrameBatch(columns, len(frame), frame)

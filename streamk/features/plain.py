@@ -127,15 +127,16 @@ def fill_plain(sections, inputs, found, of, count, i, learned, features, phi):
 
 @njit(**CALLED)
 def tag_columns(sections, found, of, count, i):
-    """Tag the columns of the inputs of row ``i``; return whether learning it assigns no column."""
-    assigns = False
+    """Tag the columns of the inputs of row ``i``; return whether learning it would assign no other."""
+    known = True
     if sections is not None:
         for j in range(count):
             column = column_of(sections.columns, sections.places, found[i, j], False)
-            assigns |= column == 0 and has_room(sections.columns, of[i, j])
             if column > 0:
                 sections.tags[column] = tag_of(of[i, j], found[i, j])
-    return not assigns
+            elif has_room(sections.columns, of[i, j]):
+                known = False
+    return known
 
 
 @njit(**INNER)

@@ -58,8 +58,6 @@ class StaleExperts:
         The coefficients at the last copy.
     since
         The event count at the last copy, −1 while there is no usable copy.
-    last_count
-        The number of events without a label when they were counted last; 0 only if there are none now.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class StaleExperts:
         self.combiner.level_shift.patience = np.inf
         self.arrays: list[AnyArray] = []
         self.since = _UNKNOWN
-        self.last_count = self._at = 0
+        self._unlabelled = self._at = 0
 
     @property
     def rarely(self) -> int:
@@ -80,11 +78,11 @@ class StaleExperts:
 
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""
-        return self.last_count if self._at == events else 0
+        return self._unlabelled if self._at == events else 0
 
     def count_unlabelled(self, count: int, events: int) -> None:
         """Set the number of events without a label since the last of ``events`` learned ones."""
-        self.last_count, self._at = count, events
+        self._unlabelled, self._at = count, events
 
     def share(self, unlabelled: int | Integers) -> Array:
         """Return the share of this combiner in a prediction, after so many events without a label."""

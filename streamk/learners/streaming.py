@@ -77,8 +77,6 @@ class Handles:
         Handles of present, earlier and copied parameters.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
-    outputs
-        The number of outputs.
     buffers
         Handles of scratch arrays for one row, and the arrays, by width.
     predicted
@@ -91,7 +89,6 @@ class Handles:
     stale: Any
     goal: Array
     out: Array
-    outputs: int
     buffers: dict[int, tuple[object, object]]
     predicted: int | None = None
 
@@ -262,7 +259,7 @@ class StreamingLearner(Learner):
                 self.flush()
             return
         made, handles, counts = self._map, self._handles, self._codec.counts
-        if made is None or handles is None or outputs > handles.outputs or counts[EVENTS] >= self._due:
+        if made is None or handles is None or outputs > handles.out.shape[1] or counts[EVENTS] >= self._due:
             rows = self._encode_learned(x)
             made = self._ready(rows, outputs)
         else:
@@ -492,7 +489,7 @@ class StreamingLearner(Learner):
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
             goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
-            self._handles = Handles(late, now, before, frozen, goal, out, self._outputs, {})
+            self._handles = Handles(late, now, before, frozen, goal, out, {})
         return self._handles
 
     def _learned(self) -> None:
@@ -540,9 +537,8 @@ class StreamingLearner(Learner):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        inputs, mode, encoded = self._codec.inputs, FILL, rows
-        if inputs.transforms:
-            rows = inputs.transform(rows)
+        inputs, mode = self._codec.inputs, FILL
+        encoded, rows = rows, inputs.transform(rows)
         handles = self._handles_of(e)
         goal, given = handles.goal, handles.out if out is None else out
         if learning:
@@ -552,25 +548,26 @@ class StreamingLearner(Learner):
                 mode = REUSE
         # buffers and ``out`` of the handles hold this prediction until the next call
         handles.predicted = None if learning or out is not None else inputs.encoded
-        stale, found = self._stale, handles.buffers.get(rows.values.shape[1])
-        arguments = (
-            learning, handles.late, 0 if stale is None else stale.rarely, mode,
-            self._buffers_for(handles, rows) if found is None else found[0],
-            rows, handles.now, handles.before, handles.stale, goal, given,
-        )  # fmt: skip
-        code = self._loop(arguments) if self._entry is None else self._entry.run(*arguments)
+        code = self._call(handles, learning, mode, rows, goal, given)
         if code == DONE or code >= 0:
-            return int(code)
+            return code
         if self._makes_room(e, code):
             return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
 
-    def _loop(self, arguments: tuple[Any, ...]) -> int:
-        """Call the compiled loop at its entry point: to find the types of its arguments takes a millisecond.
+    def _call(self, handles: Handles, learning: bool, mode: int, rows: Rows, goal: Array, out: Array) -> int:
+        """Run the compiled loop and return its code.
 
-        Arrays must have the types of :func:`_has_types`.
+        It is called at its entry point for arrays like those of a single event, since Numba takes a
+        millisecond to find the types of all arguments.
         """
-        if self._entry is None:
+        arguments = (
+            learning, handles.late, 0 if self._stale is None else self._stale.rarely, mode,
+            self._buffers_for(handles, rows), rows, handles.now, handles.before, handles.stale, goal, out,
+        )  # fmt: skip
+        if mode == ALLOCATE and not _has_types(rows, goal, out):
+            code = compiled(*arguments)
+        elif self._entry is None:
             code = compiled(*arguments)
             # in a class, so that river's memory measurement of a learner does not traverse Numba
             entry = compiled.overloads[tuple(map(typeof, arguments))].entry_point
@@ -596,13 +593,9 @@ class StreamingLearner(Learner):
         if not len(out):
             out = np.zeros((0, self._outputs))
         encoded, rows = rows, self._codec.inputs.transform(rows)
-        handles, rarely = self._handles_of(e), 0 if self._stale is None else self._stale.rarely
+        handles = self._handles_of(e)
         handles.predicted = None
-        arguments = (
-            learning, handles.late, rarely, ALLOCATE, self._buffers_for(handles, rows),
-            rows, handles.now, handles.before, handles.stale, goal, out,
-        )  # fmt: skip
-        code = self._loop(arguments) if _has_types(rows, goal, out) else compiled(*arguments)
+        code = self._call(handles, learning, ALLOCATE, rows, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
