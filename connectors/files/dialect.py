@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -134,8 +135,7 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
             f"the first line holds only numbers ({_some(names)}); the first line of CSV must name the columns"
         )
     if len(set(names)) != len(names):
-        seen: set[str] = set()
-        twice = dict.fromkeys(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = [name for name, count in Counter(names).items() if count > 1]
         raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}")

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
 from connectors.errors import Failure, Interruption, UnreadableRecords
@@ -40,6 +41,45 @@ class RevokedError(Exception):
     """Ends a poll between the two rounds of a rebalance: this member still owns what it is to give."""
 
 
+class RemovedError(Exception):
+    """Ends a poll before a member that the group has removed joins again."""
+
+
+class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
+    """Claims what this member owns, and does not join again once others may own that.
+
+    kafka-python 3.0 claims its last assignment also after the group has removed it. The leader would then
+    take partitions back from their new owner at once, not in the two rounds that let it commit. And the
+    client reports no removal while it is joining.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.consumer: KafkaConsumer = None
+        self._before = -1  # the generation of the last request to join
+
+    def removed(self) -> bool:
+        """Return whether this member has an assignment, and there was a generation without it since."""
+        generation = self._generation()
+        return bool(self.member_assignment) and (generation < 0 or 0 <= self._before < generation - 1)
+
+    def _generation(self) -> int:
+        return int(self.consumer.group_metadata().generation_id)
+
+    def metadata(self, topics: set[str]) -> ConsumerProtocolSubscription:
+        """Return the claims; the client asks for them at every request to join, on its thread.
+
+        Raises
+        ------
+        RemovedError
+            If others may own what would be claimed.
+        """
+        if self.removed():
+            raise RemovedError
+        self._before = self._generation()
+        return super().metadata(topics)
+
+
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     """Records what the coordinator assigns and revokes, on the client's thread, which must not wait."""
 
@@ -48,7 +88,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self.consumer: KafkaConsumer = None
         self.assigned: set[TopicPartition] = set()
         self.revoked: set[TopicPartition] = set()
-        self.lost = self.closing = False
+        self.closing = False
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """Record what was assigned, paused until the run decides where to start."""
@@ -67,8 +107,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             raise RevokedError  # the client raises it in the poll
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> None:
-        """Record that everything was given to others."""
-        self.lost = True
+        """Do nothing: the poll finds out whether the group has removed this member."""
 
     def take(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return what was assigned and revoked since the last time."""
@@ -81,6 +120,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
 _MS = int(PATIENCE * 1000)
+_GIVEN = "the group has given the partitions to others"
 
 
 @contextlib.contextmanager
@@ -117,7 +157,7 @@ class TopicSource(Source):
         self.name, member = source.topic, member_name(member)
         found = options(kafka)
         self._group = Group(found, source.group, member)
-        self._listener = Listener()
+        self._listener, self._assignor = Listener(), Assignor()
         self._unstarted: set[TopicPartition] = set()
         self._polled: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
@@ -130,7 +170,7 @@ class TopicSource(Source):
                 group_instance_id=member,
                 auto_offset_reset="none",
                 **READING,
-                partition_assignment_strategy=[CooperativeStickyAssignor],
+                partition_assignment_strategy=[self._assignor],
                 max_poll_records=MOST,
                 metadata_max_age_ms=_METADATA,
                 session_timeout_ms=session,
@@ -138,7 +178,7 @@ class TopicSource(Source):
                 fetch_max_wait_ms=200,
             )
         unpack_quickly(self._consumer)
-        self._listener.consumer = self._consumer
+        self._listener.consumer = self._assignor.consumer = self._consumer
         try:
             with explained("source.topic"):
                 # in this order: if the partitions become known after the first join, there is a second
@@ -161,14 +201,15 @@ class TopicSource(Source):
         with explained("source.topic"), _readable(self.name):
             try:
                 polled = self._consumer.poll(int(seconds * 1000), max_records=most)
+            except RemovedError:
+                raise Interruption(_GIVEN) from None
             except kafka_errors.KafkaError as error:
                 if not isinstance(error.__cause__, RevokedError):
                     raise
         if self._consumer.group_metadata().state is MemberState.REBALANCING:
             # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
             self._consumer._coordinator.request_rejoin()
-        if self._listener.lost:
-            raise Interruption("the group has given the partitions to others")
+        self._require_member()
         self._require_same()
         given, taken = self._listener.take()
         self._unstarted = (self._unstarted | given) & self._consumer.assignment()
@@ -181,6 +222,11 @@ class TopicSource(Source):
             standby=self._consumer.group_metadata().state is MemberState.STABLE
             and not self._consumer.assignment(),
         )
+
+    def _require_member(self) -> None:
+        """Raise Interruption if the group has removed this member since it assigned partitions to it."""
+        if self._assignor.removed():
+            raise Interruption(_GIVEN)
 
     def _require_same(self) -> None:
         """Raise Interruption if the topic is another one than what has been read."""
@@ -248,6 +294,7 @@ class TopicSource(Source):
         """Commit positions; False if the group is rebalancing."""
         if not positions:
             return True
+        self._require_member()
         if self._consumer.group_metadata().state is not MemberState.STABLE:
             return False  # the client would wait for a rebalance that only a poll can end
         with explained("source.group"):
@@ -274,7 +321,8 @@ class TopicSource(Source):
         """
         found = self._consumer.group_metadata()
         if found.generation_id < 0 or not found.member_id:
-            raise Interruption("the group has given the partitions to others")
+            raise Interruption(_GIVEN)
+        self._require_member()  # after the question: the client's thread may join meanwhile
         return found
 
     def _require_owners(self, mine: int) -> None:
