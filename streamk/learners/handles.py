@@ -3,12 +3,14 @@
 Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a
 tuple or sliced. An *unowned* array has no count: its owner keeps it alive. Arguments of a compiled function
 live as long as its call; name what the function allocates itself (:func:`keep_alive`) after the last use of
-its unowned view.
+its unowned view. Unowned arrays have a type of their own (:class:`UnownedArray`), so compiled code has no
+instructions for counts of them; an array whose owner is null would have a test of it at every use.
 
 Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
 call are put behind a *handle* once (:func:`make_handle`), which is one pointer.
 """
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -17,10 +19,50 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core.base import BaseContext
 from numba.experimental import structref
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, lower_cast, models, overload, register_model
 
 from streamk.compiling import ENTRY, INNER, Compiled
 from streamk.features.lanes import Value
+
+
+class UnownedArray(types.Array):
+    """The type of an unowned array, and of views of it; new arrays made from it are owned ones."""
+
+    def __init__(self, array: Any) -> None:
+        name, readonly = f"unowned {array.name}", not array.mutable
+        super().__init__(array.dtype, array.ndim, array.layout, readonly, name, array.aligned)
+
+    def copy(self, dtype: Any = None, ndim: Any = None, layout: Any = None, readonly: Any = None) -> Any:
+        """Return the type of an array made from this one; Numba gives ``readonly`` only for new ones."""
+        found = super().copy(dtype, ndim, layout, readonly)
+        return UnownedArray(found) if readonly is None and found.dtype == self.dtype else found
+
+
+@register_model(UnownedArray)
+class _UnownedModel(models.StructModel):
+    """The members of an array, of which none is counted."""
+
+    def __init__(self, manager, kind):
+        counted = models.ArrayModel(manager, kind)
+        members = [(name, counted.get_member_fe_type(name)) for name in counted._fields if name != "meminfo"]
+        super().__init__(manager, kind, [("meminfo", types.voidptr), *members])
+
+
+@lower_cast(UnownedArray, types.Array)
+def _owned(context, builder, before, after, value):
+    """Return the same array, whose owner is null."""
+    return value
+
+
+def _unowned_type(kind: Any) -> Any:
+    """Return the type that :func:`unowned` gives."""
+    if isinstance(kind, types.Array):
+        return kind if isinstance(kind, UnownedArray) else UnownedArray(kind)
+    if isinstance(kind, types.BaseTuple):
+        members: Any = kind
+        inner = [_unowned_type(member) for member in members]
+        return types.BaseTuple.from_types(inner, getattr(kind, "instance_class", None))
+    return kind
 
 
 @intrinsic
@@ -30,10 +72,12 @@ def _unowned(typing_context, value):
     def generate(context, builder, signature, arguments):
         return _without_counts(context, builder, signature.args[0], arguments[0])
 
-    return value(value), generate
+    return _unowned_type(value)(value), generate
 
 
 def _without_counts(context: BaseContext, builder: ir.IRBuilder, kind: Any, value: Value) -> Value:
+    if isinstance(kind, UnownedArray):
+        return value
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
@@ -92,7 +136,8 @@ def _make_handle(value: object) -> object:
 @overload(_make_handle, jit_options=INNER)
 def _handle_of_type(value):
     if getattr(value, "instance_class", None) is ModelView:
-        whole = HandleType(list(zip(value.fields, value.types, strict=True)))
+        members = [_unowned_type(member) for member in value.types]
+        whole = HandleType(list(zip(value.fields, members, strict=True)))
 
         def make_whole(value):
             handle = new(whole)
@@ -105,7 +150,7 @@ def _handle_of_type(value):
             return handle
 
         return make_whole
-    kind = HandleType([("value", value)])
+    kind = HandleType([("value", _unowned_type(value))])
 
     def make(value):
         handle = new(kind)
