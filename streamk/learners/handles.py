@@ -10,7 +10,7 @@ Taking fifty arrays out of a tuple takes as long as an event. So arguments that 
 call are put behind a *handle* once (:func:`make_handle`), which is one pointer.
 """
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call, override"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -28,33 +28,32 @@ from streamk.features.lanes import Value
 class UnownedArray(types.Array):
     """The type of an unowned array, and of views of it; new arrays made from it are owned ones."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: types.Array) -> None:
         name, readonly = f"unowned {array.name}", not array.mutable
         super().__init__(array.dtype, array.ndim, array.layout, readonly, name, array.aligned)
 
-    def copy(self, dtype: Any = None, ndim: Any = None, layout: Any = None, readonly: Any = None) -> Any:
-        """Return the type of an array made from this one; Numba gives ``readonly`` only for new ones."""
-        found = super().copy(dtype, ndim, layout, readonly)
-        return UnownedArray(found) if readonly is None and found.dtype == self.dtype else found
+    def copy(self, **changes: Any) -> types.Array:
+        """Return the type of an array made from this one; Numba names ``readonly`` only for new ones."""
+        found = super().copy(**changes)
+        is_new = "readonly" in changes or found.dtype != self.dtype
+        return found if is_new else UnownedArray(found)
 
 
 @register_model(UnownedArray)
 class _UnownedModel(models.StructModel):
     """The members of an array, of which none is counted."""
 
-    def __init__(self, manager, kind):
+    def __init__(self, manager: object, kind: UnownedArray) -> None:
         counted = models.ArrayModel(manager, kind)
         members = [(name, counted.get_member_fe_type(name)) for name in counted._fields if name != "meminfo"]
         super().__init__(manager, kind, [("meminfo", types.voidptr), *members])
 
 
-@lower_cast(UnownedArray, types.Array)
-def _owned(context, builder, before, after, value):
-    """Return the same array, whose owner is null."""
-    return value
+# The same array; its owner is null.
+lower_cast(UnownedArray, types.Array)(lambda context, builder, before, after, value: value)
 
 
-def _unowned_type(kind: Any) -> Any:
+def _unowned_type(kind: types.Type) -> Any:
     """Return the type that :func:`unowned` gives."""
     if isinstance(kind, types.Array):
         return kind if isinstance(kind, UnownedArray) else UnownedArray(kind)
