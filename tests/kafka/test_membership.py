@@ -127,6 +127,17 @@ def test_a_member_that_was_removed_commits_nothing(stand, two, rebalance):
     assert name not in b.source.committed([name])
 
 
+def test_a_member_that_missed_a_generation_commits_nothing(two):
+    """Others may own its partitions, though its identity counts."""
+    a, _ = two
+    (name,) = a.owned
+    a.source._assignor._before -= 1
+    for act in (a.poll, a.source.membership, lambda: a.source.commit({name: Committed(5, "")})):
+        with pytest.raises(Interruption, match=GIVEN):
+            act()
+    assert name not in a.source.committed([name])
+
+
 @pytest.mark.parametrize(("generation", "removed"), [(3, False), (4, False), (5, True), (-1, True)])
 def test_a_generation_without_the_member(generation, removed):
     """The group may have assigned partitions in it; the next request to join leads to the next generation."""

@@ -2,8 +2,12 @@
 
 import gc
 
+import numpy as np
 import pytest
+from numba import njit
 from numba.core.runtime import _nrt_python, rtsys
+
+from streamk.learners.handles import unowned
 
 from .subjects import events
 
@@ -41,3 +45,19 @@ def test_no_event_leaves_an_array(make, alive):
     follow()
     follow()
     assert alive() - before < KEPT
+
+
+@njit
+def new_arrays(a, rows):
+    """Return the sum of what arrays hold that are made from an unowned one."""
+    view = unowned(a)[1:]
+    found = view.copy().sum() + view.astype(np.float32).sum() + view[rows].sum()
+    return found + view.reshape(3, 2).T.copy().sum() + view.flatten().sum() + (2.0 * view).sum()
+
+
+def test_new_arrays_made_from_unowned_ones_are_freed(alive):
+    a, rows = np.arange(7.0), np.array([0, 1])
+    new_arrays(a, rows)
+    before = alive()
+    assert new_arrays(a, rows) == 4 * 21 + 3 + 2 * 21
+    assert alive() == before
