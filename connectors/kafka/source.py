@@ -46,11 +46,11 @@ class RemovedError(Exception):
 
 
 class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
-    """Claims what this member owns, and does not join again once others may own that.
+    """Reports to the group which partitions this member owns, unless others may own them by now.
 
-    kafka-python 3.0 claims its last assignment also after the group has removed it. The leader would then
-    take partitions back from their new owner at once, not in the two rounds that let it commit. And the
-    client reports no removal while it is joining.
+    kafka-python 3.0 reports its last assignment even after the group has removed it. The leader would then
+    take partitions from their new owner in one round, not in the two rounds that let the owner commit. The
+    client also does not call the listener if the group removes it while it joins.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
         self._before = -1  # the generation of the last request to join
 
     def removed(self) -> bool:
-        """Return whether this member has an assignment, and there was a generation without it since."""
+        """Return whether this member has partitions, and the group had a generation without it since."""
         generation = self._generation()
         return bool(self.member_assignment) and (generation < 0 or 0 <= self._before < generation - 1)
 
@@ -67,12 +67,12 @@ class Assignor(CooperativeStickyAssignor):  # type: ignore[misc]
         return int(self.consumer.group_metadata().generation_id)
 
     def metadata(self, topics: set[str]) -> ConsumerProtocolSubscription:
-        """Return the claims; the client asks for them at every request to join, on its thread.
+        """Return the owned partitions; the client calls this for every request to join, on its thread.
 
         Raises
         ------
         RemovedError
-            If others may own what would be claimed.
+            If others may own them.
         """
         if self.removed():
             raise RemovedError
@@ -322,7 +322,7 @@ class TopicSource(Source):
         found = self._consumer.group_metadata()
         if found.generation_id < 0 or not found.member_id:
             raise Interruption(_GIVEN)
-        self._require_member()  # after the question: the client's thread may join meanwhile
+        self._require_member()  # after the metadata was read: the client's thread may join in between
         return found
 
     def _require_owners(self, mine: int) -> None:

@@ -3,8 +3,8 @@
 Numba counts a reference, with an atomic operation of some nanoseconds, whenever an array is taken out of a
 tuple or sliced. An *unowned* array has no count: its owner keeps it alive. Arguments of a compiled function
 live as long as its call; name what the function allocates itself (:func:`keep_alive`) after the last use of
-its unowned view. Unowned arrays have a type of their own (:class:`UnownedArray`), so compiled code has no
-instructions for counts of them; an array whose owner is null would have a test of it at every use.
+its unowned view. Unowned arrays have a type of their own (:class:`UnownedArray`). With Numba's type, compiled
+code would test at every use whether the array has an owner.
 
 Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
 call are put behind a *handle* once (:func:`make_handle`), which is one pointer.
@@ -26,7 +26,7 @@ from streamk.features.lanes import Value
 
 
 class UnownedArray(types.Array):
-    """The type of an unowned array, and of views of it; new arrays made from it are owned ones."""
+    """The type of an unowned array and of its views; copies and results of arithmetic have an owner."""
 
     def __init__(self, array: types.Array) -> None:
         name, readonly = f"unowned {array.name}", not array.mutable
@@ -41,7 +41,7 @@ class UnownedArray(types.Array):
 
 @register_model(UnownedArray)
 class _UnownedModel(models.StructModel):
-    """The members of an array, of which none is counted."""
+    """The members of an array, without a reference count."""
 
     def __init__(self, manager: object, kind: UnownedArray) -> None:
         counted = models.ArrayModel(manager, kind)

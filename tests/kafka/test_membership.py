@@ -1,4 +1,4 @@
-"""Membership of a group: what a member does that the group has removed, or would have given to others."""
+"""A consumer that its group has removed: it neither joins again nor commits anything."""
 
 import contextlib
 import threading
@@ -20,7 +20,7 @@ GIVEN = "the group has given the partitions to others"
 
 
 class Member:
-    """A member of a test's group, which polls when it is told to."""
+    """A member of a test's group; it polls only when :meth:`poll` is called."""
 
     def __init__(self, stand, name):
         section = TopicSourceSection(kind="topic", topic=stand.topic("in"), group=stand.name)
@@ -58,9 +58,11 @@ def polling(member):
 
     thread = threading.Thread(target=work)
     thread.start()
-    yield
-    done.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def test_a_member_that_was_removed_does_not_join_again(two):
 
 
 def test_a_member_that_was_removed_while_it_joined(stand, two):
-    """The client joins again by itself, and says nothing of it."""
+    """The client joins again by itself, and does not call the listener."""
     a, b = two
     remove_in_a_rebalance(stand, a)
     with polling(b), pytest.raises(Interruption, match=GIVEN):
@@ -128,7 +130,7 @@ def test_a_member_that_was_removed_commits_nothing(stand, two, rebalance):
 
 
 def test_a_member_that_missed_a_generation_commits_nothing(two):
-    """Others may own its partitions, though its identity counts."""
+    """The group still knows it, but may have given its partitions to others."""
     a, _ = two
     (name,) = a.owned
     a.source._assignor._before -= 1
