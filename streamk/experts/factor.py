@@ -53,12 +53,23 @@ from streamk.features.lanes import (
 )
 
 BLOCK = 8
-# Lanes that are worked on at once: of eight sums all lanes fit into 32 registers, and a quarter into 16.
-_SWEPT, _TURNED = (4, 8) if HERE == NARROW else (LANES, LANES)
 
 
 def _kind(array: types.Array) -> ir.Type:
     return FLOAT if array.dtype == types.float32 else DOUBLE
+
+
+def _at_once(kind: ir.Type) -> tuple[int, int, int]:
+    """Return what fits into the registers: lanes of eight sums; lanes and columns of an update.
+
+    Of 32 registers of 512 bits, eight sums of all lanes take eight or sixteen. An update takes two spread
+    numbers a column. Of 16 registers of 256 bits, eight sums have one each, and four columns eight for their
+    spread numbers; these are used twice.
+    """
+    if HERE != NARROW:
+        return LANES, LANES, BLOCK
+    lanes = 8 if kind == FLOAT else 4
+    return lanes, 2 * lanes, BLOCK // 2
 
 
 def _wide(b: Builder, value: Value) -> Value:
@@ -112,15 +123,16 @@ def _turn_column(typing_context, factor, start, gain, vectors, back, g):
 
 def _inner_products(b: Builder, columns: Sequence[Value], x: Value, vectors: Value) -> Value:
     """Return a vector of the inner products of eight columns, each as of a column by itself."""
-    zero = ir.Constant(vector(_SWEPT, x.type.pointee), [0.0] * _SWEPT)
+    lanes = _at_once(x.type.pointee)[0]
+    zero = ir.Constant(vector(lanes, x.type.pointee), [0.0] * lanes)
     swept = []
-    for lane in range(0, LANES, _SWEPT):
+    for lane in range(0, LANES, lanes):
         totals = [cgutils.alloca_once_value(b, zero) for _ in columns]
         with cgutils.for_range(b, vectors) as loop:
             k = b.add(times(b, loop.index, LANES), index(lane))
-            other = load(b, at(b, x, k), _SWEPT)
+            other = load(b, at(b, x, k), lanes)
             for column, total in zip(columns, totals, strict=True):
-                b.store(fma(b, load(b, at(b, column, k), _SWEPT), other, b.load(total)), total)
+                b.store(fma(b, load(b, at(b, column, k), lanes), other, b.load(total)), total)
         swept.append([b.load(total) for total in totals])
     return _folded(b, [_halved(b, list(parts)) for parts in zip(*swept, strict=True)])
 
@@ -160,7 +172,7 @@ def _turn_all(
     lanes: int,
     own: Value | None = None,
 ) -> None:
-    """Turn some lanes of eight columns, one after the other, and of the gain.
+    """Turn some lanes of adjacent columns, one after the other, and of the gain.
 
     ``own``, in the last lanes, is the one where the gain of the first of these columns is stored; those of
     the others come after it.
@@ -216,11 +228,14 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
         numbers = zip(_numbers(b, b.fdiv(b.fneg(f), before)), _numbers(b, g), strict=True)
         steps = [tuple(_rounded(b, number, _kind(factor)) for number in pair) for pair in numbers]
         last = b.sub(apart, index(LANES))
-        with cgutils.for_range_slice(b, index(0), last, index(_TURNED)) as (k, _):
-            for column in columns:
-                fetch(b, at(b, column, k, times(b, apart, BLOCK)), _TURNED)
-            _turn_all(b, columns, gains, k, steps, _TURNED)
-        _turn_all(b, columns, gains, last, steps, LANES, b.sub(j, last))
+        _, lanes, together = _at_once(_kind(factor))
+        for c in range(0, BLOCK, together):
+            some, own = slice(c, c + together), b.add(j, index(c))
+            with cgutils.for_range_slice(b, index(0), last, index(lanes)) as (k, _):
+                for column in columns[some]:
+                    fetch(b, at(b, column, k, times(b, apart, BLOCK)), lanes)
+                _turn_all(b, columns[some], gains, k, steps[some], lanes)
+            _turn_all(b, columns[some], gains, last, steps[some], LANES, b.sub(own, last))
         b.store(steps[-1][1], at(b, gains, j, index(BLOCK - 1)))
         return lefts[-1]
 
