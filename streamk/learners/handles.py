@@ -7,7 +7,8 @@ its unowned view. Unowned arrays have a type of their own (:class:`UnownedArray`
 code would test at every use whether the array has an owner.
 
 Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
-call are put behind a *handle* once (:func:`make_handle`), which is one pointer.
+call are put behind a *handle* once (:func:`make_handle`), which is one pointer. An unowned handle has no
+count either; all members of a handle are unowned, except ``owned``, which keeps handles alive.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -17,9 +18,19 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.core.base import BaseContext
+from numba.core.typing.templates import AttributeTemplate
 from numba.experimental import structref
-from numba.extending import intrinsic, lower_cast, models, overload, register_model
+from numba.extending import (
+    infer_getattr,
+    intrinsic,
+    lower_cast,
+    lower_getattr_generic,
+    models,
+    overload,
+    register_model,
+)
 
 from streamk.compiling import ENTRY, INNER, Compiled
 from streamk.features.lanes import Value
@@ -53,8 +64,51 @@ class _UnownedModel(models.StructModel):
 lower_cast(UnownedArray, types.Array)(lambda context, builder, before, after, value: value)
 
 
+class _HandleType(types.StructRef):
+    """The type of a handle, by the type of its tuple."""
+
+
+HandleType: Any = structref.register(_HandleType)
+new: Any = structref.new
+
+
+class UnownedHandle(types.Type):
+    """The type of an unowned handle: a pointer to the members."""
+
+    def __init__(self, handle: types.StructRef) -> None:
+        super().__init__(f"unowned {handle.name}")
+        self.members, self.field_dict = handle.get_data_type(), handle.field_dict
+
+
+@register_model(UnownedHandle)
+class _UnownedHandleModel(models.OpaqueModel):
+    """A pointer."""
+
+
+@infer_getattr
+class _Members(AttributeTemplate):
+    """The types of the members of an unowned handle."""
+
+    key = UnownedHandle
+
+    def generic_resolve(self, kind: UnownedHandle, name: str) -> types.Type | None:
+        """Return the type of a member."""
+        found: types.Type | None = kind.field_dict.get(name)
+        return found
+
+
+@lower_getattr_generic(UnownedHandle)
+def _member(context, builder, kind, value, name):
+    """Return a member of an unowned handle; it is unowned, too."""
+    place = context.data_model_manager[kind.members].get_value_type().as_pointer()
+    members = cgutils.create_struct_proxy(kind.members)(context, builder, ref=builder.bitcast(value, place))
+    return getattr(members, name)
+
+
 def _unowned_type(kind: types.Type) -> Any:
     """Return the type that :func:`unowned` gives."""
+    if isinstance(kind, types.StructRef):
+        return UnownedHandle(kind)
     if isinstance(kind, types.Array):
         return kind if isinstance(kind, UnownedArray) else UnownedArray(kind)
     if isinstance(kind, types.BaseTuple):
@@ -75,8 +129,11 @@ def _unowned(typing_context, value):
 
 
 def _without_counts(context: BaseContext, builder: ir.IRBuilder, kind: Any, value: Value) -> Value:
-    if isinstance(kind, UnownedArray):
+    if isinstance(kind, (UnownedArray, UnownedHandle)):
         return value
+    if isinstance(kind, types.StructRef):
+        handle = cgutils.create_struct_proxy(kind)(context, builder, value=value)
+        return context.nrt.meminfo_data(builder, handle.meminfo)
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder, value)
         array.meminfo = ir.Constant(array.meminfo.type, None)
@@ -84,11 +141,11 @@ def _without_counts(context: BaseContext, builder: ir.IRBuilder, kind: Any, valu
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         members: Any = kind
+        items = []
         for k, member in enumerate(members):
             inner = _without_counts(context, builder, member, builder.extract_value(value, k))
-            value = builder.insert_value(value, inner, k)
-    elif context.enable_nrt:
-        context.nrt.incref(builder, kind, value)  # a handle among others is counted as before
+            items.append(inner)
+        return context.make_tuple(builder, _unowned_type(kind), items)
     return value
 
 
@@ -100,14 +157,6 @@ def _keep_alive(typing_context, value):
 
 unowned: Compiled = _unowned
 keep_alive: Compiled = _keep_alive
-
-
-class _HandleType(types.StructRef):
-    """The type of a handle, by the type of its tuple."""
-
-
-HandleType: Any = structref.register(_HandleType)
-new: Any = structref.new
 
 
 class Handle(structref.StructRefProxy):
@@ -135,8 +184,8 @@ def _make_handle(value: object) -> object:
 @overload(_make_handle, jit_options=INNER)
 def _handle_of_type(value):
     if getattr(value, "instance_class", None) is ModelView:
-        members = [_unowned_type(member) for member in value.types]
-        whole = HandleType(list(zip(value.fields, members, strict=True)))
+        members = [(name, _unowned_type(member)) for name, member in zip(value.fields, value, strict=True)]
+        whole = HandleType([*members, ("owned", value[value.fields.index("groups")])])
 
         def make_whole(value):
             handle = new(whole)
@@ -146,6 +195,7 @@ def _handle_of_type(value):
             handle.groups = unowned(value.groups)
             handle.combiner = unowned(value.combiner)
             handle.exchanges = unowned(value.exchanges)
+            handle.owned = value.groups
             return handle
 
         return make_whole

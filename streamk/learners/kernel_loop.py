@@ -69,7 +69,7 @@ def _evaluate_all(groups, phi, i, outputs, e):
     def each(groups, phi, i, outputs, e):
         group = groups[0]
         for g in range(len(group)):
-            evaluate(unowned(group[g].value), phi, i, outputs, e + g)
+            evaluate(group[g].value, phi, i, outputs, e + g)
         evaluate_all(groups[1:], phi, i, outputs, e + len(group))
 
     return each
@@ -83,7 +83,7 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
     def each(groups, phi, i, outputs, e, aim, known, weight, residual):
         group = groups[0]
         for g in range(len(group)):
-            step(unowned(group[g].value), phi, i, outputs, e + g, aim, known, weight, residual)
+            step(group[g].value, phi, i, outputs, e + g, aim, known, weight, residual)
         step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
 
     return each
@@ -163,9 +163,10 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
         changed: ``TOO_SMALL − r`` if the cache must hold at least ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
-    rows, goal, out = unowned(rows), unowned(goal), unowned(out)
-    coding, source = unowned(handle.coding), unowned(handle.source)
-    features = unowned(handle.features)
+    buffers, rows, goal, out = unowned(buffers), unowned(rows), unowned(goal), unowned(out)
+    handle, before, stale = unowned(handle), unowned(before), unowned(stale)
+    coding, source = handle.coding, handle.source
+    features = handle.features
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
@@ -177,7 +178,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
     most = out.shape[1] if coding.classes else 1
     scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value[0]
     inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
-    spare = unowned(buffers.value[1])
+    spare = buffers.value[1]
     phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
     while start < n:
@@ -214,11 +215,11 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else given[0]
-                target = limit(unowned(handle.combiner), coding, given, actual)
+                target = limit(handle.combiner, coding, given, actual)
                 follow_gaps(features.sections, rows, start + i, inputs, found, widths[i], i, unit)
                 if is_due(features.sections, coding.counts[EVENTS], widths[i]):
                     _take_gradients(handle, spare, inputs, found, of, widths[i], i, outputs, given, weight)
-                tests = unowned(handle.exchanges)
+                tests = handle.exchanges
                 _take_test(handle, tests, spare, inputs, found, of, widths[i], i, given, target, weight)
                 if late:
                     given = residual
@@ -248,15 +249,16 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
 @njit(**ENTRY)
 def make_scratch(handle, rows, width, most):
     """Return scratch arrays for ``rows`` of at most ``width`` inputs and ``most`` outputs, and for a row."""
+    handle = unowned(handle)
     return _scratch(handle, rows, width, most), _scratch(handle, np.int64(1), width, most)
 
 
 @njit(**INNER)
 def _scratch(handle, tile, w, most):
-    features = unowned(handle.features)
-    width, experts = features.waves.shape[1], count_all(unowned(handle.groups))
+    features = handle.features
+    width, experts = features.waves.shape[1], count_all(handle.groups)
     columns = columns_for(features.sections, width)
-    kinds = unowned(handle.coding).exponents.shape[0] * inputs_for(features.sections)
+    kinds = handle.coding.exponents.shape[0] * inputs_for(features.sections)
     return (
         np.empty((kinds, tile, w), dtype=np.float32),
         np.empty((tile, w), dtype=np.uint64),
@@ -273,33 +275,33 @@ def _scratch(handle, tile, w, most):
 @njit(**CALLED)
 def _featurize(handle, inputs, found, widths, raw):
     """Fill ``raw`` with the features of rows of scaled inputs."""
-    featurize(unowned(handle.source), unowned(handle.features), inputs, found, widths, AMPLITUDE, raw)
+    featurize(handle.source, handle.features, inputs, found, widths, AMPLITUDE, raw)
 
 
 @njit(**CALLED)
 def _answer(handle, when, phi, i, outputs, mixed, out):
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
-    coding, features = unowned(handle.coding), unowned(handle.features)
+    coding, features = handle.coding, handle.features
     fill_labels(features.sections, coding.memory, when, phi, i)
-    evaluate_all(unowned(handle.groups), phi, i, outputs, 0)
-    combine(unowned(handle.combiner), coding, outputs, mixed, out)
+    evaluate_all(handle.groups, phi, i, outputs, 0)
+    combine(handle.combiner, coding, outputs, mixed, out)
 
 
 @njit(**CALLED)
 def _adapt(handle, before, outputs, mixed, given, target, weight):
     """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
-    combiner, earlier = unowned(handle.combiner), unowned(before.combiner)
-    adapt(combiner, earlier, unowned(handle.coding), outputs, mixed, given, target, weight)
+    combiner, earlier = handle.combiner, before.combiner
+    adapt(combiner, earlier, handle.coding, outputs, mixed, given, target, weight)
 
 
 @njit(**CALLED)
 def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residual):
     """Let relevance and the experts learn row ``i`` of ``count`` inputs; ``outputs`` are the experts'."""
-    coding = unowned(handle.coding)
+    coding = handle.coding
     if is_learned(coding, target):
         aim, known = aim_of(coding, target), outputs_after(coding, target)
         _take_products(handle, inputs, found, count, i, aim, weight)
-        step_all(unowned(handle.groups), phi, i, outputs, 0, aim, known, weight, residual)
+        step_all(handle.groups, phi, i, outputs, 0, aim, known, weight, residual)
         remember(coding.memory, coding.queue, aim, coding.classes)
     observe_target(coding, target, weight)
 
@@ -307,7 +309,7 @@ def _learn(handle, inputs, found, count, phi, i, outputs, target, weight, residu
 @njit(**CALLED)
 def _take_products(handle, inputs, found, count, i, aim, weight):
     """Let relevance learn how the target of row ``i`` depends on each pair of inputs."""
-    coding, features = unowned(handle.coding), unowned(handle.features)
+    coding, features = handle.coding, handle.features
     output, value = (int(aim), 1.0) if coding.classes else (0, aim)
     unit = scale_of(count, coding.exponents[0])
     add_products(
@@ -318,14 +320,14 @@ def _take_products(handle, inputs, found, count, i, aim, weight):
 @njit(**CALLED)
 def _evaluate_changed(handle, inputs, keys, slots, counts, unit, raw, phi, outputs):
     """Fill ``outputs`` with those of all experts for one row of changed inputs, which is not learned."""
-    sections, row = unowned(handle.features).sections, np.int64(0)
+    sections, row = handle.features.sections, np.int64(0)
     transform_row(sections, inputs, keys, slots, counts[0], row)
     _featurize(handle, inputs, keys, counts, raw)
     fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
     fill_cells(sections, inputs, keys, slots, counts[0], row, unit, phi)
     fill_quadratic(sections, inputs, keys, slots, counts[0], row, unit, phi)
-    fill_labels(sections, unowned(handle.coding).memory, np.int64(NOW), phi, row)
-    evaluate_all(unowned(handle.groups), phi, row, outputs, 0)
+    fill_labels(sections, handle.coding.memory, np.int64(NOW), phi, row)
+    evaluate_all(handle.groups, phi, row, outputs, 0)
 
 
 @njit(**CALLED)
@@ -335,7 +337,7 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
     ``count`` is that of its inputs, ``answered`` are the outputs of the experts, and ``given`` is its
     prediction. The neighbours keep their outputs, which follow single events and not the target.
     """
-    coding, features = unowned(handle.coding), unowned(handle.features)
+    coding, features = handle.coding, handle.features
     keys, slots = found[i : i + 1], of[i : i + 1]
     kinds, _, w = inputs.shape
     most = given.shape[0]
@@ -356,8 +358,8 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         _evaluate_changed(handle, changed, keys, slots, counts, unit, raw, phi, outputs)
-        keep_neighbours(unowned(handle.groups), answered, outputs, 0)
-        combine(unowned(handle.combiner), coding, outputs, mixed, out)
+        keep_neighbours(handle.groups, answered, outputs, 0)
+        combine(handle.combiner, coding, outputs, mixed, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0, weight)
@@ -373,7 +375,7 @@ def _take_test(handle, exchanges, spare, inputs, found, of, count, i, given, tar
 @njit(**CALLED)
 def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
     """Test the field whose turn it is, and put the event into the pool if that is due."""
-    coding = unowned(handle.coding)
+    coding = handle.coding
     events, families = coding.counts[EVENTS], coding.exponents.shape[0]
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
@@ -391,7 +393,7 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
         if counts[0] >= 0:
             phi = whole.reshape(1, whole.shape[0])
             _evaluate_changed(handle, changed, keys, slots, counts, unit[0], raw, phi, outputs)
-            combine(unowned(handle.combiner), coding, outputs, mixed, out)
+            combine(handle.combiner, coding, outputs, mixed, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)

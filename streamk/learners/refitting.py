@@ -87,7 +87,8 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
 @njit(**ENTRY)
 def _answer_rows(handle, rows, labels, phi, outputs, out):
     """Fill ``phi``, ``outputs`` and ``out``; return as ``process_rows`` does."""
-    coding, source, features = unowned(handle.coding), unowned(handle.source), unowned(handle.features)
+    handle = unowned(handle)
+    coding, source, features = handle.coding, handle.source, handle.features
     sections = features.sections
     n, w = rows.values.shape
     room = room_for_row(source, rows.keys)
@@ -110,12 +111,12 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]
-        evaluate_all(unowned(handle.groups), phi, np.int64(i), one, 0)
+        evaluate_all(handle.groups, phi, np.int64(i), one, 0)
         for e in range(one.shape[0]):
             for s in range(2):
                 for k in range(out.shape[1]):
                     outputs[e, s, i, k] = one[e, s, k]
-        combine(unowned(handle.combiner), coding, one, mixed, out[i])
+        combine(handle.combiner, coding, one, mixed, out[i])
     return DONE
 
 
