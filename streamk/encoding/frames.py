@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -16,7 +17,9 @@ from streamk.encoding.columns import Column, of_moments
 from streamk.encoding.fields import check_number, kind_of, name_of, unaccepted
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.rare_names import NamesFullError
-from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, RowError, Rows, missing
+from streamk.encoding.rows import ABSENT, MOST_SLOTS, UNSCALED, RowError, Rows, missing, slices
+
+_PIECE = 4096  # rows checked at once
 
 
 def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
@@ -36,7 +39,8 @@ def batch(X: Any, names: Sequence[str] | None = None) -> Batch:
     if nw.dependencies.is_pandas_dataframe(X):
         if X.columns.nlevels > 1:
             raise ValueError("X has columns of several levels; give them one name each")
-        check_distinct([name_of(label) for label in X.columns])
+        if not X.columns.is_unique:
+            check_distinct([name_of(label) for label in X.columns])
     try:
         frame = nw.from_native(X, eager_only=True)
     except TypeError:
@@ -82,7 +86,7 @@ class FrameBatch:
         """Check every number; register the names of the active rows, in order of appearance."""
         if not inputs.scaled:
             self._numbers = [column for column in self._numbers if column.bare]
-        for column in self._numbers:
+        for column in self._numbers if not self._is_within(inputs.largest) else ():
             size = np.abs(column.numbers.astype(np.float64))
             bad = ~(size <= inputs.largest)
             if column.present is not None:
@@ -113,39 +117,51 @@ class FrameBatch:
                 raise
             self._known[row:] = len(inputs.numbers)
 
+    def _is_within(self, largest: float) -> bool:
+        """Return whether all numbers are at most ``largest`` in size, and none is missing."""
+        return all(
+            bool((np.abs(_block(self._numbers, part)) <= largest).all()) for part in slices(len(self), _PIECE)
+        )
+
     def rows(self, inputs: Inputs, start: int, stop: int) -> Rows:
         """Return the encoded rows ``start … stop − 1``."""
+        known = self._known[start:stop]
+        least = known.min(initial=MOST_SLOTS + 1) if inputs.positional else MOST_SLOTS + 1
+        places = [inputs.numbers.get(column.name, MOST_SLOTS) for column in self._numbers]
+        # the key is that of every row, or 0 if the name was registered after some of them
+        encoded = [
+            (inputs.number_key(column.name, place) if place < least else ABSENT, place, column)
+            for place, column in zip(places, self._numbers, strict=True)
+        ]
         # in the order in which an event's inputs are added up, where it is the same for all rows
-        numbers = sorted(self._numbers, key=lambda c: inputs.number_key(c.name, 0) if not inputs.positional
-                         else inputs.numbers.get(c.name, MOST_SLOTS))  # fmt: skip
+        encoded.sort(key=itemgetter(1 if inputs.positional else 0))
+        numbers = [column for _, _, column in encoded]
         width, count = len(numbers) + len(self._texts), stop - start
         values = np.ones((count, width))
-        known = self._known[start:stop]
         late = inputs.positional and bool((known < len(inputs.numbers)).any())
         shared = not (self._texts or late or any(c.present is not None for c in numbers))
         slots = np.full((1 if shared else count, width), UNSCALED, dtype=np.int32)
         keys = np.zeros(slots.shape, dtype=np.uint64)
         known = known[: len(slots)]
         new = known.copy()
-        for j, column in enumerate(numbers):
+        if numbers:
+            values[:, : len(numbers)] = _block(numbers, slice(start, stop)).T
+            slots[:, : len(numbers)] = [inputs.slot(column.name) for column in numbers]
+            keys[:, : len(numbers)] = np.array([key for key, _, _ in encoded], dtype=np.uint64)
+        for j, (_, place, column) in enumerate(encoded):
             mask = None if column.present is None else column.present[start:stop]
-            present: Any = slice(None) if mask is None else mask
-            values[:, j] = column.numbers[start:stop]
-            slot = inputs.slot(column.name)
-            slots[present, j] = slot
-            position = inputs.numbers.get(column.name, MOST_SLOTS)
-            met = position < known
-            if not inputs.positional or met.all():
-                keys[present, j] = inputs.number_key(column.name, position)
-            else:  # rows before the name was registered: after the known names, among the row's new ones
-                places = np.where(met, position, new)[present].tolist()
-                keys[present, j] = [inputs.number_key(column.name, place) for place in places]
-                new[present] += ~met[present]
+            met = place < known
+            if place >= least:  # after the known names, among the row's new ones
+                there: Any = slice(None) if mask is None else mask
+                after = np.where(met, place, new)[there].tolist()
+                keys[there, j] = [inputs.number_key(column.name, k) for k in after]
+                new[there] += ~met[there]
             if mask is not None:
-                values[~mask, j] = 0.0
+                gone, slot = ~mask, inputs.slot(column.name)
+                values[gone, j], slots[gone, j], keys[gone, j] = 0.0, UNSCALED, ABSENT
                 if slot != UNSCALED:  # explicitly missing, where the name was known
-                    gone = met & ~mask
-                    slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, position)
+                    gone &= met
+                    slots[gone, j], keys[gone, j] = missing(slot), inputs.number_key(column.name, place)
         for j, column in enumerate(self._texts, len(numbers)):
             name, texts = column.name, column.texts[start:stop]
             found = {t: ABSENT if t is None else inputs.category_key(name, t) for t in dict.fromkeys(texts)}
@@ -165,6 +181,11 @@ class FrameBatch:
             return values
         columns = {label: values[:, k] for k, label in enumerate(labels)}
         return dataframe.to_native_frame(columns, like=self._like)
+
+
+def _block(columns: Sequence[Column], rows: slice) -> Array:
+    """Return some rows of columns of numbers, ``(columns, rows)``."""
+    return np.array([column.numbers[rows] for column in columns], dtype=np.float64)
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -208,14 +229,12 @@ class _MixedBatch(EventBatch):
 def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     columns, mixed = [], False
     moments: dict[str, nw.Series[Any]] = {}
-    numbers = _numbers_of(frame)
+    simple = _simple_columns(frame)
     for label in frame.columns:
-        name = name_of(label)
-        if label in numbers:
-            gone = np.isnan(numbers[label])
-            columns.append(Column(name, numbers[label], ~gone if gone.any() else None))
+        if label in simple:
+            columns.append(simple[label])
             continue
-        column = frame.get_column(label)
+        name, column = name_of(label), frame.get_column(label)
         dtype = column.dtype
         null = column.is_null().to_numpy()
         present = ~null if null.any() else None
@@ -249,24 +268,35 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Batch:
     return FrameBatch(columns, len(frame), frame)
 
 
-def _numbers_of(frame: nw.DataFrame[Any]) -> dict[Any, Array]:
-    """Return columns of numbers by label, NaN where missing; one by one they would take ten times as long.
+def _simple_columns(frame: nw.DataFrame[Any]) -> dict[Any, Column]:
+    """Return columns of numbers by label; one by one they would take ten times as long.
 
-    Of a pandas frame, those of NumPy's types, also where pandas or Arrow stores them.
+    Of a pandas frame, those of NumPy's types, also where pandas or Arrow stores them, and columns of strings
+    of which none is missing.
     """
-    native = frame.to_native()
+    native, found = frame.to_native(), {}
     if nw.dependencies.is_pandas_dataframe(native):
-        labels = list(native.columns)
-        kinds = [getattr(kind, "numpy_dtype", kind) for kind in native.dtypes]
+        kinds = [getattr(kind, "numpy_dtype", kind) for kind in native.dtypes.tolist()]
         places = [j for j, kind in enumerate(kinds) if isinstance(kind, np.dtype) and kind.kind in "iuf"]
-        some = native if len(places) == len(labels) else native.iloc[:, places]
-        numbers = some.to_numpy(np.float64, na_value=np.nan)
-        return dict(zip([labels[j] for j in places], numbers.T, strict=True))
-    labels = [label for label, kind in frame.schema.items() if kind.is_numeric()]
-    if not labels:
-        return {}
-    numbers = frame.select(nw.col(*labels).cast(nw.Float64)).to_numpy().astype(np.float64, copy=False)
-    return dict(zip(labels, numbers.T, strict=True))
+        some = native if len(places) == len(kinds) else native.take(places, axis=1)
+        labels, numbers = some.columns.tolist(), some.to_numpy(np.float64, na_value=np.nan)
+        for label in [
+            label for label, kind in zip(native.columns.tolist(), kinds, strict=True) if kind.type is str
+        ]:
+            texts = native[label].array.tolist()
+            if set(map(type, texts)) == {str}:
+                found[label] = Column(name_of(label), texts=texts)
+    else:
+        labels = [label for label, kind in frame.schema.items() if kind.is_numeric()]
+        if not labels:
+            return {}
+        cast = frame.select(nw.col(*labels).cast(nw.Float64))
+        numbers = cast.to_numpy().astype(np.float64, copy=False)
+    gone = np.isnan(numbers)
+    some_gone = gone.any(axis=0).tolist()
+    for j, label in enumerate(labels):
+        found[label] = Column(name_of(label), numbers[:, j], ~gone[:, j] if some_gone[j] else None)
+    return found
 
 
 def _accepted(column: nw.Series[Any]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -52,6 +53,11 @@ def check_target(y: Any) -> float:
 
 def check_targets(values: Sequence[object], weights: Sequence[float]) -> list[float]:
     """Return targets as floats; errors name the row of the first invalid one; without weight, None is 0."""
+    if set(map(type, values)) <= {float, int}:
+        with contextlib.suppress(OverflowError):
+            numbers = np.array(values, dtype=np.float64)
+            if (abs(numbers) <= LARGEST).all():
+                return cast(list[float], numbers.tolist())
     checked = []
     for row, value in enumerate(values):
         try:

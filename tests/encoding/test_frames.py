@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,9 @@ import pytest
 
 from streamk.encoding.frames import batch
 from streamk.encoding.inputs import Inputs
-from streamk.encoding.keys import category_key
+from streamk.encoding.keys import DIRECTIONS, category_key
 from streamk.encoding.rows import missing
-from streamk.encoding.targets import targets
+from streamk.encoding.targets import check_target, check_targets, targets
 
 ROWS = [
     {"b": 1.5, "a": 2, "colour": "red", "on": True},
@@ -50,7 +51,7 @@ def content(rows, i):
     return sorted((int(k), int(s), float(v)) for s, k, v in found if k != 0)
 
 
-@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
 @pytest.mark.parametrize("kind", FRAMES)
 def test_a_frame_is_its_dicts(kind, directions):
     inputs, rows = learned(FRAMES[kind](ROWS), directions)
@@ -67,7 +68,7 @@ def test_names_register_in_the_order_a_loop_meets_them():
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-@pytest.mark.parametrize("directions", ["keyed", "dense"])
+@pytest.mark.parametrize("directions", DIRECTIONS)
 def test_a_frame_with_new_names_is_predicted_as_its_dicts(directions, scaled):
     rows = [{"a": 1.0, "b": None, "c": 2.0}, {"a": None, "b": 3.0, "c": None}, {"a": 1.0, "b": 2.0, "c": 3.0}]
     inputs = Inputs(directions, scaled)
@@ -105,6 +106,18 @@ def test_a_column_of_mixed_types():
 def test_infinity_is_refused_with_field_and_row(make):
     with pytest.raises(ValueError, match="row 3: field 'x' is inf"):
         learned(make({"x": [1.0, 2.0, float("nan"), float("inf")]}))
+
+
+@pytest.mark.parametrize("row", [0, 4096, 9_999])
+def test_any_row_of_a_long_frame_is_checked(row):
+    values = np.zeros(10_000)
+    values[row] = math.nan
+    _, rows = learned(values[:, None], names=["x"])
+    assert [i for i in range(len(values)) if not content(rows, i) or content(rows, i)[0][1] != 0] == [row]
+    values[row] = -math.inf
+    for X, names in ((pd.DataFrame({"x": values}), None), (values[:, None], ["x"])):
+        with pytest.raises(ValueError, match=f"row {row}: field 'x' is -inf"):
+            learned(X, names=names)
 
 
 def test_null_is_missing():
@@ -214,6 +227,15 @@ def test_a_frame_whose_names_are_booleans():
     _, loop = looped(rows)
     _, found = learned(pd.DataFrame(rows))
     assert [content(found, i) for i in range(2)] == [content(row, 0) for row in loop]
+
+
+@pytest.mark.parametrize("values", [[1, 2.5, -3], [2**60, 0.1], [1.0, np.float32(0.1)], [Fraction(1, 3), 1]])
+def test_targets_are_checked_together_as_one_by_one(values):
+    assert check_targets(values, [1.0] * len(values)) == [check_target(y) for y in values]
+    for bad in (math.nan, math.inf, 10**400, True, "1", None):
+        with pytest.raises(ValueError, match=f"row {len(values)}: the target is"):
+            check_targets([*values, bad], [1.0] * (len(values) + 1))
+    assert check_targets([None, *values], [0.0] + [1.0] * len(values))[0] == 0.0
 
 
 def test_targets_that_are_none():
