@@ -61,6 +61,18 @@ def test_a_frame_is_its_dicts(kind, directions):
         assert content(rows, i) == content(row, 0)
 
 
+@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("first", [0, 1, 2])  # that is learned; statistics tell which numbers were known
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_names_that_come_later_are_not_missing_before(make, first, directions):
+    rows = [{"a": 1.0, "b": None, "c": 5.0}, {"a": 2.0, "b": 3.0, "c": 4.0}, {"a": 3.0, "b": None, "c": None}]
+    inputs, frame, other = Inputs(directions, first == 0), batch(make(rows)), Inputs(directions, first == 0)
+    frame.prepare(inputs, np.arange(3) >= first)
+    found = frame.rows(inputs, 0, 3)
+    for i, x in enumerate(rows):
+        assert content(found, i) == content(other.encode(x, i >= first), 0)
+
+
 def test_names_register_in_the_order_a_loop_meets_them():
     rows = [{"z": 1.0, "a": None, "m": None}, {"z": 1.0, "a": None, "m": 2.0}, {"z": 1.0, "a": 1.0, "m": 1.0}]
     inputs, _ = learned(pl.DataFrame(rows))
