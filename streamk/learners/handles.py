@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import njit, typeof, types
 from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.typing.templates import AttributeTemplate
@@ -162,6 +163,8 @@ keep_alive: Compiled = _keep_alive
 class Handle(structref.StructRefProxy):
     """A tuple of arrays that compiled code takes as one argument; its maker keeps the arrays alive."""
 
+    _type: types.Type
+
 
 structref.define_boxing(HandleType, Handle)
 
@@ -210,6 +213,32 @@ def _handle_of_type(value):
 
 
 @njit(**ENTRY)
-def make_handle(value):
-    """Return a handle of a tuple: its ``value``, or the members of a :class:`ModelView`."""
+def _compiled(value):
     return _make_handle(value)
+
+
+_OWNS_DATA = 4  # among the flags of a NumPy array
+_entries: dict[object, Compiled] = {}
+
+
+def make_handle(value: object) -> Handle:
+    """Return a handle of a tuple: its ``value``, or the members of a :class:`ModelView`.
+
+    Numba takes milliseconds to find the type of a tuple of records, so its function is called at the entry
+    point for tuples of the same kind.
+    """
+    kind = _kind_of(value)
+    if kind not in _entries:
+        _compiled(value)
+        _entries[kind] = _compiled.overloads[(typeof(value),)].entry_point
+    made: Handle = _entries[kind](value)
+    return made
+
+
+def _kind_of(value: object) -> object:
+    """Return what determines the type that a value has in compiled code."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.num & ~_OWNS_DATA
+    if isinstance(value, tuple):
+        return type(value), *map(_kind_of, value)
+    return value._type if isinstance(value, Handle) else type(value)
