@@ -60,7 +60,7 @@ class Inputs(Names):
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._buffers: dict[int, RowBuffer] = {}
-        self._last: tuple[tuple[object, ...], Rows] | None = None  # names and values, encoded
+        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None
         self.encoded += 1
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
@@ -82,13 +82,14 @@ class Inputs(Names):
             raise ValueError(no_dict(x)) from None
         try:
             values = tuple(x.values())
-            if self._last is not None and _same_objects(names + values, self._last[0]):
-                return self._last[1]
+            last = self._last  # its values differ soon from those of another event, its names do not
+            if last is not None and _same_objects(values, last[1]) and _same_objects(names, last[0]):
+                return last[2]
             self._last, self.encoded = None, self.encoded + 1
             if plan is not None:
                 rows = plan.encode(x, self._number_types, self._categories, self)
                 if rows is not None:
-                    self._last = names + values, rows
+                    self._last = names, values, rows
                     return rows
                 plan.failures += 1
                 if plan.failures == _MOST_FAILURES:
@@ -99,7 +100,7 @@ class Inputs(Names):
                     self._consider(names, x)
                 if self._number_types.issuperset(map(type, values)):
                     rows = self._encode_numbers(x)
-                    self._last = names + values, rows
+                    self._last = names, values, rows
                     return rows
         except (AttributeError, KeyError):
             pass  # no dict, or names that are not known
