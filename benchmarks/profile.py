@@ -148,7 +148,7 @@ def measure(name: str, data: Path) -> dict[str, float]:
     known = learner._codec.labels
     targets = np.array([float(y if known is None else known.codes[y]) for y in labels[:ROWS]])
     assert learner._map is not None
-    handle = learner._handles_of(learner._map).now
+    handle = learner._handles_of(learner._map).parameters[0]
     coding, _, _, groups, _ = learner._all_but_rows(learner._map)
     scratch = make_scratch(handle, ROWS, rows.values.shape[1], max(1, learner._outputs))[0]
     parts: dict[str, Callable[[], object]] = {

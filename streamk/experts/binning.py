@@ -195,7 +195,9 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
         cells, rates = expert.cells, expert.scratch
         grids, total = _cells_of(expert, phi, i), 0.0
         for g in range(grids):
-            rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * counts[cells[g]])
+            rates[g] = counts[cells[g]]
+        for g in range(grids):  # apart from the reads of cells, as vectors
+            rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * rates[g])
         for g in range(grids):
             total += rates[g]
         whole = length * total + _RIDGE * grids / weight
@@ -267,7 +269,7 @@ def _logarithm(y):
 @njit(**INNER)
 def _cells_of(expert, phi, i):
     """Note the cells of row ``i``; return how many there are."""
-    cells = expert.cells
+    cells, first = expert.cells, np.uint64(expert.first)
     for g in range(cells.shape[0]):
-        cells[g] = np.uint32(np.int32(phi[i, expert.first + g]))
+        cells[g] = np.uint32(np.int32(phi[i, first + np.uint64(g)]))
     return cells.shape[0]

@@ -124,7 +124,7 @@ def _count_all(groups):
 
 
 @njit(nogil=True, **ENTRY)
-def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, stale, goal, out):  # noqa: PLR0912  # one loop
+def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):  # noqa: PLR0912  # one loop
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -140,16 +140,14 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
         this row, and nothing was learned since. The second are for rows that relevance changes.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
-    handle
-        Of ``coding, source, features, groups, combiner``: the codec (:class:`streamk.encoding.codec.Coding`;
-        changed by learning), the map (:class:`streamk.features.map.MapRecord`,
-        :mod:`streamk.features.sources`), whose frequency cache never changes a result, records of experts, in
-        a tuple for each rule, and of the combiner; changed by learning.
-    before
-        The same with the parameters of the time when the learned event was predicted; ``handle`` itself
-        unless labels come late.
-    stale
-        The same with copied coefficients and their combiner (:mod:`streamk.learners.stale`).
+    views
+        A handle of three handles. The first, ``handle``, is of ``coding, source, features, groups,
+        combiner``: the codec (:class:`streamk.encoding.codec.Coding`; changed by learning), the map
+        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache
+        never changes a result, records of experts, in a tuple for each rule, and of the combiner; changed by
+        learning. The second, ``before``, is the same with the parameters of the time when the learned event
+        was predicted; ``handle`` itself unless labels come late. The third, ``stale``, is the same with
+        copied coefficients and their combiner (:mod:`streamk.learners.stale`).
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
@@ -164,7 +162,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, handle, before, st
         first value that is not finite or too large.
     """
     buffers, rows, goal, out = unowned(buffers), unowned(rows), unowned(goal), unowned(out)
-    handle, before, stale = unowned(handle), unowned(before), unowned(stale)
+    handle, before, stale = unowned(views).value
     coding, source = handle.coding, handle.source
     features = handle.features
     bad = first_bad(rows, coding.largest)

@@ -79,7 +79,7 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
     phi: Floats = aligned(np.zeros((len(labels), e.columns), dtype=np.float32))
     outputs: Floats = np.zeros((len(model._experts), 2, *out.shape), dtype=np.float32)
     labels = np.ascontiguousarray(labels)
-    while (code := _answer_rows(model._handles_of(e).now, rows, labels, phi, outputs, out)) != DONE:
+    while (code := _answer_rows(model._handles_of(e).parameters[0], rows, labels, phi, outputs, out)) != DONE:
         e.make_room(TOO_SMALL - code)
     return phi, outputs
 

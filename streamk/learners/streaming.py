@@ -73,8 +73,10 @@ class Handles:
     ----------
     late
         Whether labels come late.
-    now, before, stale
+    parameters
         Handles of present, earlier and copied parameters.
+    views
+        The handle of these, which does not keep them alive.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
     buffers
@@ -84,9 +86,8 @@ class Handles:
     """
 
     late: bool
-    now: Any
-    before: Any
-    stale: Any
+    parameters: tuple[object, object, object]
+    views: object
     goal: Array
     out: Array
     buffers: dict[int, tuple[object, object]]
@@ -489,7 +490,8 @@ class StreamingLearner(Learner):
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
             goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
-            self._handles = Handles(late, now, before, frozen, goal, out, {})
+            parameters = now, before, frozen
+            self._handles = Handles(late, parameters, make_handle(parameters), goal, out, {})
         return self._handles
 
     def _learned(self) -> None:
@@ -563,7 +565,7 @@ class StreamingLearner(Learner):
         """
         arguments = (
             learning, handles.late, 0 if self._stale is None else self._stale.rarely, mode,
-            self._buffers_for(handles, rows), rows, handles.now, handles.before, handles.stale, goal, out,
+            self._buffers_for(handles, rows), rows, handles.views, goal, out,
         )  # fmt: skip
         if mode == ALLOCATE and not _has_types(rows, goal, out):
             code = compiled(*arguments)
@@ -583,7 +585,7 @@ class StreamingLearner(Learner):
         if found is None:
             if len(handles.buffers) >= _MOST_WIDTHS:
                 handles.buffers.clear()
-            arrays = make_scratch(handles.now, 1, width, max(self._outputs, 1))
+            arrays = make_scratch(handles.parameters[0], 1, width, max(self._outputs, 1))
             found = handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
         return found[0]
 
@@ -609,7 +611,8 @@ class StreamingLearner(Learner):
         handle = _handle_of(e, coding, source, record, groups, combiner)
         transformed = self._codec.inputs.transform(rows)
         buffers, goal = self._buffers_for(self._handles_of(e), transformed), np.zeros((2, len(out)))
-        code = compiled(False, False, 0, ALLOCATE, buffers, transformed, handle, handle, handle, goal, out)
+        views = make_handle((handle, handle, handle))
+        code = compiled(False, False, 0, ALLOCATE, buffers, transformed, views, goal, out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 
