@@ -38,7 +38,7 @@ def targets(y: Any, rows: int, what: str = "y") -> list[object]:
 
 def check_target(y: Any) -> float:
     """Return a target as a float; raise a ValueError if it is not a finite number."""
-    if kind_of(type(y)) == "number":
+    if type(y) in (float, int) or kind_of(type(y)) == "number":
         try:
             value = float(y)
         except (OverflowError, ValueError):

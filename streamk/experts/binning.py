@@ -196,7 +196,7 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
         grids, total = _cells_of(expert, phi, i), 0.0
         for g in range(grids):
             rates[g] = counts[cells[g]]
-        for g in range(grids):  # apart from the reads of cells, as vectors
+        for g in range(grids):  # as vectors, which reads of cells are not
             rates[g] = np.float32(1.0) / np.sqrt(np.float32(1.0) + np.float32(_FADES) * rates[g])
         for g in range(grids):
             total += rates[g]

@@ -98,12 +98,17 @@ class _Members(AttributeTemplate):
         return found
 
 
-@lower_getattr_generic(UnownedHandle)
-def _member(context, builder, kind, value, name):
+def _member(
+    context: BaseContext, builder: ir.IRBuilder, kind: UnownedHandle, value: Value, name: str
+) -> Value:
     """Return a member of an unowned handle; it is unowned, too."""
     place = context.data_model_manager[kind.members].get_value_type().as_pointer()
     members = cgutils.create_struct_proxy(kind.members)(context, builder, ref=builder.bitcast(value, place))
-    return getattr(members, name)
+    found: Value = getattr(members, name)
+    return found
+
+
+lower_getattr_generic(UnownedHandle)(_member)
 
 
 def _unowned_type(kind: types.Type) -> Any:

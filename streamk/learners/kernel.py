@@ -177,7 +177,8 @@ class _Kernel(StreamingLearner):
         stale.count_unlabelled(int(counts[-1]), self.events)
 
     def _predict_event(self, x: Event, out: Array | None = None) -> Array | None:
-        if not self._stale_experts.unlabelled(self.events):
+        stale = self._stale_experts
+        if not stale.passed or not stale.unlabelled(self.events):
             return super()._predict_event(x, out)
         found = self._predict_batch(batch([x]), 0 if out is None else 1)
         if out is not None and found.size:

@@ -58,6 +58,8 @@ class StaleExperts:
         The coefficients at the last copy.
     since
         The event count at the last copy, −1 while there is no usable copy.
+    passed
+        The number of events without a label since some event was learned: see :meth:`unlabelled`.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class StaleExperts:
         self.combiner.level_shift.patience = np.inf
         self.arrays: list[AnyArray] = []
         self.since = _UNKNOWN
-        self._unlabelled = self._at = 0
+        self.passed = self._at = 0
 
     @property
     def rarely(self) -> int:
@@ -78,11 +80,11 @@ class StaleExperts:
 
     def unlabelled(self, events: int) -> int:
         """Return the number of events without a label since the last of ``events`` learned ones."""
-        return self._unlabelled if self._at == events else 0
+        return self.passed if self._at == events else 0
 
     def count_unlabelled(self, count: int, events: int) -> None:
         """Set the number of events without a label since the last of ``events`` learned ones."""
-        self._unlabelled, self._at = count, events
+        self.passed, self._at = count, events
 
     def share(self, unlabelled: int | Integers) -> Array:
         """Return the share of this combiner in a prediction, after so many events without a label."""

@@ -563,10 +563,11 @@ class StreamingLearner(Learner):
         It is called at its entry point for arrays like those of a single event, since Numba takes a
         millisecond to find the types of all arguments.
         """
-        arguments = (
-            learning, handles.late, 0 if self._stale is None else self._stale.rarely, mode,
-            self._buffers_for(handles, rows), rows, handles.views, goal, out,
-        )  # fmt: skip
+        found = handles.buffers.get(rows.values.shape[1])
+        buffers = self._buffers_for(handles, rows) if found is None else found[0]
+        rarely = 0 if self._stale is None else self._stale.rarely
+        arguments = learning, handles.late, rarely, mode, buffers, rows, handles.views, goal, out
+        code: int
         if mode == ALLOCATE and not _has_types(rows, goal, out):
             code = compiled(*arguments)
         elif self._entry is None:
@@ -576,18 +577,17 @@ class StreamingLearner(Learner):
             self._entry = type("Entry", (), {"run": entry})
         else:
             code = self._entry.run(*arguments)
-        return int(code)
+        return code
 
     def _buffers_for(self, handles: Handles, rows: Rows) -> object:
         """Return a handle of scratch arrays for one row as wide as these."""
         width = rows.values.shape[1]
-        found = handles.buffers.get(width)
-        if found is None:
+        if width not in handles.buffers:
             if len(handles.buffers) >= _MOST_WIDTHS:
                 handles.buffers.clear()
             arrays = make_scratch(handles.parameters[0], 1, width, max(self._outputs, 1))
-            found = handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
-        return found[0]
+            handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
+        return handles.buffers[width][0]
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
         """Run the compiled loop on rows whose values have been checked."""
