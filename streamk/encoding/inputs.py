@@ -60,7 +60,7 @@ class Inputs(Names):
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._buffers: dict[int, RowBuffer] = {}
-        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None
+        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None  # names, values, row
         self.encoded += 1
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()

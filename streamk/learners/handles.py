@@ -241,7 +241,7 @@ def make_handle(value: object) -> Handle:
 
 
 def _kind_of(value: object) -> object:
-    """Return what determines the type that a value has in compiled code."""
+    """Return what determines the type that a value has in compiled code; integers are below 2**63."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.ndim, value.flags.num & ~_OWNS_DATA
     if isinstance(value, tuple):
