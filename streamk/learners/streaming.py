@@ -563,8 +563,7 @@ class StreamingLearner(Learner):
         It is called at its entry point for arrays like those of a single event, since Numba takes a
         millisecond to find the types of all arguments.
         """
-        found = handles.buffers.get(rows.values.shape[1])
-        buffers = self._buffers_for(handles, rows) if found is None else found[0]
+        buffers = self._buffers_for(handles, rows)
         rarely = 0 if self._stale is None else self._stale.rarely
         arguments = learning, handles.late, rarely, mode, buffers, rows, handles.views, goal, out
         code: int
