@@ -23,7 +23,7 @@ import numpy as np
 from numba.extending import overload
 
 from streamk.arrays import Array, Arrays, typed
-from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
+from streamk.combining.combiner import adapt, combine, limit, mean_output, scratch_for, softmax
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
@@ -137,32 +137,39 @@ def calibrate(loss, outputs, given, target, events, state, weight):
         state[0] = min(max(state[0] - 0.5 * weight * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
 
 
+@overload(scratch_for, jit_options=INNER)
+def _scratch_for(combiner, most):
+    if combiner.instance_class is not Calibrating:
+        return None
+    return lambda combiner, most: np.empty(most, dtype=np.float32)
+
+
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out):
+def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not Calibrating:
         return None
 
-    def calibrated(combiner, coding, outputs, mixed, out):
+    def calibrated(combiner, coding, outputs, scratch, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
         if known > 0:
-            mean_output(outputs, mixed)
-            probabilities(combiner.loss, mixed[:known], combiner.state, out[:known])
+            mean_output(outputs, scratch)
+            probabilities(combiner.loss, scratch[:known], combiner.state, out[:known])
 
     return calibrated
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
     if combiner.instance_class is not Calibrating:
         return None
 
-    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]
             calibrate(
-                combiner.loss, mixed[:known], given[:known], int(target), events, combiner.state, weight
+                combiner.loss, scratch[:known], given[:known], int(target), events, combiner.state, weight
             )
 
     return learn

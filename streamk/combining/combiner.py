@@ -1,7 +1,7 @@
 """The interface of combiners, which compute one calibrated prediction from the outputs of experts.
 
-Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
-:func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``.
+Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`scratch_for`,
+:func:`combine`, :func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from numba import njit
 from streamk.compiling import INNER
 
 
-def combine(combiner: object, coding: object, outputs: object, mixed: object, out: object) -> None:
+def scratch_for(combiner: object, most: object) -> object:
+    """Return scratch arrays for at most so many outputs, for :func:`combine` and :func:`adapt`.
+
+    In compiled code.
+    """
+    raise NotImplementedError("for compiled code")
+
+
+def combine(combiner: object, coding: object, outputs: object, scratch: object, out: object) -> None:
     """Fill ``out`` with class probabilities of the known outputs, or a number in the target's units.
 
-    ``outputs`` are the experts', ``(E, 2, K)`` float32, and ``mixed`` is scratch, ``(K,)`` float32. In
-    compiled code.
+    ``outputs`` are the experts', ``(E, 2, K)`` float32. In compiled code.
     """
     raise NotImplementedError("for compiled code")
 
@@ -26,15 +33,15 @@ def adapt(
     earlier: object,
     coding: object,
     outputs: object,
-    mixed: object,
+    scratch: object,
     given: object,
     target: object,
     weight: object,
 ) -> None:
-    """Learn from an event, given ``outputs`` and the ``mixed`` and ``given`` that :func:`combine` computed.
+    """Learn from an event: ``scratch`` and ``given`` are what :func:`combine` filled for its ``outputs``.
 
-    ``earlier`` is the combiner at prediction time, another one than ``combiner`` if labels come late. In
-    compiled code.
+    ``earlier`` is the combiner that did so, another one than ``combiner`` if labels come late. In compiled
+    code.
     """
     raise NotImplementedError("for compiled code")
 
@@ -61,14 +68,14 @@ def softmax(scores):
 
 
 @njit(**INNER)
-def mean_output(outputs, mixed):
-    """Fill ``mixed`` with the mean of the experts' outputs to predict with."""
+def mean_output(outputs, mean):
+    """Fill ``mean`` with the mean of the experts' outputs to predict with."""
     experts = outputs.shape[0]
-    for k in range(mixed.shape[0]):
-        mixed[k] = outputs[0, 1, k]
+    for k in range(mean.shape[0]):
+        mean[k] = outputs[0, 1, k]
     for e in range(1, experts):
-        for k in range(mixed.shape[0]):
-            mixed[k] += outputs[e, 1, k]
+        for k in range(mean.shape[0]):
+            mean[k] += outputs[e, 1, k]
     if experts > 1:
-        for k in range(mixed.shape[0]):
-            mixed[k] /= np.float32(experts)
+        for k in range(mean.shape[0]):
+            mean[k] /= np.float32(experts)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
 from numba.extending import overload
 
 from streamk.arrays import Arrays
-from streamk.combining.combiner import adapt, combine, limit, mean_output
+from streamk.combining.combiner import adapt, combine, limit, mean_output, scratch_for
 from streamk.compiling import INNER
 from streamk.encoding.codec import decode
 
@@ -38,23 +39,30 @@ class Mean:
         """Load the arrays of a model file."""
 
 
+@overload(scratch_for, jit_options=INNER)
+def _scratch_for(combiner, most):
+    if combiner.instance_class is not Averaging:
+        return None
+    return lambda combiner, most: np.empty(most, dtype=np.float32)
+
+
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out):
+def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not Averaging:
         return None
 
-    def average(combiner, coding, outputs, mixed, out):
-        mean_output(outputs, mixed)
-        out[0] = decode(coding, mixed[0])
+    def average(combiner, coding, outputs, scratch, out):
+        mean_output(outputs, scratch)
+        out[0] = decode(coding, scratch[0])
 
     return average
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
     if combiner.instance_class is not Averaging:
         return None
-    return lambda combiner, earlier, coding, outputs, mixed, given, target, weight: None
+    return lambda combiner, earlier, coding, outputs, scratch, given, target, weight: None
 
 
 @overload(limit, jit_options=INNER)

@@ -106,14 +106,19 @@ _solutions: Compiled = _solve
 
 
 @njit(**INNER)
-def newton_steps(weights, curvature, slopes):
+def room_for_factors(sets, size):
+    """Return the scratch array of :func:`newton_steps` for sets of so many weights."""
+    return np.empty((sets, size, (size + _LANES) // _LANES * _LANES))
+
+
+@njit(**INNER)
+def newton_steps(weights, curvature, slopes, work):
     """Move three sets of ``weights`` ``(3, E)`` by ``−curvature⁻¹ slope`` each; they end at ±1,000.
 
-    The lower triangle of a curvature is read, and the upper filled with the same.
+    The lower triangle of a curvature is read, and the upper filled with the same. ``work`` is scratch.
     """
     sets, size = weights.shape
-    padded = (size + _LANES) // _LANES * _LANES
-    work = np.zeros((sets, size, padded))
+    work[:] = 0.0
     for s in range(sets):
         for e in range(size):
             for d in range(e + 1):

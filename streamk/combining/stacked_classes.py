@@ -10,8 +10,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.arrays import Array
-from streamk.combining.combiner import adapt, combine, limit, softmax
-from streamk.combining.newton import newton_steps
+from streamk.combining.combiner import adapt, combine, limit, scratch_for, softmax
+from streamk.combining.newton import newton_steps, room_for_factors
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
@@ -36,11 +36,27 @@ class StackedClasses(NamedTuple):
     saturated: Array  # the share of every expert in every saturated output, ``(X, E)``
 
 
+@overload(scratch_for, jit_options=INNER)
+def _scratch_for(combiner, most):
+    if combiner.instance_class is not StackedClasses:
+        return None
+
+    def scratch(combiner, most):
+        sets, experts = combiner.weights.shape
+        scores, probabilities, given = np.empty((most, experts)), np.empty((sets, most)), np.empty(most)
+        return scores, probabilities, given, np.empty((sets, experts)), room_for_factors(sets, experts)
+
+    return scratch
+
+
 @njit(**INNER)
-def _scores(combiner, outputs, known):
-    """Return the clipped outputs of experts, and after them the saturated ones, ``(known, E + X)``."""
-    experts, given = outputs.shape[0], np.empty(known)
-    scores = np.zeros((known, combiner.weights.shape[1]))
+def _fill_scores(combiner, outputs, scores, given):
+    """Fill ``scores`` ``(known, E + X)`` with clipped outputs of experts, and after them the saturated ones.
+
+    ``given`` ``(known,)`` is scratch.
+    """
+    experts, known = outputs.shape[0], given.shape[0]
+    scores[:, experts:] = 0.0
     for e in range(experts):
         for k in range(known):
             scores[k, e] = clipped(outputs, e, k, CLIP)
@@ -54,7 +70,6 @@ def _scores(combiner, outputs, known):
             for x in range(combiner.saturated.shape[0]):
                 for k in range(known):
                     scores[k, experts + x] += combiner.saturated[x, e] * (2.0 * given[k] - 1.0)
-    return scores
 
 
 @njit(**INNER)
@@ -69,39 +84,41 @@ def _probabilities(combiner, s, scores, out):
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out):
+def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def probabilities(combiner, coding, outputs, mixed, out):
+    def combined(combiner, coding, outputs, scratch, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
-        one, scores = np.empty(known), _scores(combiner, outputs, known)
+        scores, probabilities, given, _, _ = scratch
+        _fill_scores(combiner, outputs, scores[:known], given[:known])
         for s in range(combiner.shares.shape[0] if known > 0 else 0):
-            _probabilities(combiner, s, scores, one)
+            _probabilities(combiner, s, scores[:known], probabilities[s, :known])
             for k in range(known):
-                out[k] += combiner.shares[s] * one[k]
+                out[k] += combiner.shares[s] * probabilities[s, k]
 
-    return probabilities
+    return combined
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
     if combiner.instance_class is not StackedClasses:
         return None
 
-    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known and known > 1:
-            _learn_class(combiner, earlier, outputs, known, int(target), weight)
+            _learn_class(combiner, outputs, scratch, known, int(target), weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_class(combiner, earlier, outputs, known, y, weight):
+def _learn_class(combiner, outputs, scratch, known, y, weight):
     sets, experts = combiner.weights.shape
-    scores, given, slopes = _scores(combiner, outputs, known), np.empty(known), np.empty((sets, experts))
+    scores, probabilities, given, slopes, factors = scratch
+    scores, given = scores[:known], given[:known]
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
     for e in range(experts):
@@ -114,9 +131,9 @@ def _learn_class(combiner, earlier, outputs, known, y, weight):
             loss += (given[k] - (1.0 if k == y else 0.0)) ** 2
         combiner.losses[e] += moved * (loss - combiner.losses[e])
     for s in range(sets):
-        _probabilities(earlier, s, scores, given)
+        given = probabilities[s, :known]
         combiner.shares[s] *= max(given[y], 1e-12) ** pace
-        if combiner.pace < 1.0:  # labels come late, and ``earlier`` is another combiner
+        if combiner.pace < 1.0:  # labels come late, and these are probabilities by earlier weights
             _probabilities(combiner, s, scores, given)
         total += combiner.shares[s]
         curvature, slope = combiner.curvature[s], slopes[s]
@@ -133,7 +150,7 @@ def _learn_class(combiner, earlier, outputs, known, y, weight):
                     curvature[e, d] += part * (scores[k, d] - slope[d])
         for e in range(experts):
             slope[e] = weight * (slope[e] - scores[y, e])
-    newton_steps(combiner.weights, combiner.curvature, slopes)
+    newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)
 
 

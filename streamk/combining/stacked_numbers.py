@@ -9,10 +9,10 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.arrays import Array
-from streamk.combining.combiner import adapt, combine, limit
+from streamk.combining.combiner import adapt, combine, limit, scratch_for
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
 from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
-from streamk.combining.newton import newton_steps
+from streamk.combining.newton import newton_steps, room_for_factors
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
@@ -60,12 +60,27 @@ def _number(combiner, s, outputs):
     return min(max(total, -WIDE_CLIP), WIDE_CLIP)
 
 
+@overload(scratch_for, jit_options=INNER)
+def _scratch_for(combiner, most):
+    if combiner.instance_class is not StackedNumbers:
+        return None
+
+    def scratch(combiner, most):
+        sets, experts = combiner.weights.shape
+        numbers = np.empty(combiner.shares.shape[0] + 1)
+        return numbers, np.empty((sets, experts)), room_for_factors(sets, experts)
+
+    return scratch
+
+
 @njit(**INNER)
-def _mixed(combiner, outputs):
+def _fill_numbers(combiner, outputs, numbers):
+    """Fill ``numbers`` with a prediction for each share, and after them their mean by shares."""
     predicted = 0.0
     for s in range(combiner.shares.shape[0]):
-        predicted += combiner.shares[s] * _number(combiner, s, outputs)
-    return predicted
+        numbers[s] = _number(combiner, s, outputs)
+        predicted += combiner.shares[s] * numbers[s]
+    numbers[combiner.shares.shape[0]] = predicted
 
 
 @njit(**INNER)
@@ -107,13 +122,15 @@ def _limit(combiner, coding, given, target):
 
 
 @overload(combine, jit_options=INNER)
-def _combine(combiner, coding, outputs, mixed, out):
+def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def number(combiner, coding, outputs, mixed, out):
+    def number(combiner, coding, outputs, scratch, out):
+        numbers = scratch[0]
+        _fill_numbers(combiner, outputs, numbers)
         shifted = is_shifted(combiner.level_shift)
-        out[0] = last_target(combiner.level_shift) if shifted else decode(coding, _mixed(combiner, outputs))
+        out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
         if out.shape[0] > 1:  # for an interval
             out[1] = scale_at(combiner.intervals, _error_scale(combiner, outputs))
 
@@ -121,13 +138,13 @@ def _combine(combiner, coding, outputs, mixed, out):
 
 
 @overload(adapt, jit_options=INNER)
-def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
+def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
     if combiner.instance_class is not StackedNumbers:
         return None
 
-    def learn(combiner, earlier, coding, outputs, mixed, given, target, weight):
+    def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
         aim = aim_of(coding, target)
-        prediction, size = _mixed(earlier, outputs), _error_scale(earlier, outputs)
+        prediction, size = scratch[0][-1], _error_scale(earlier, outputs)
         if is_shifted(combiner.level_shift):
             predicted, actual = (
                 unclipped(coding, last_target(combiner.level_shift)),
@@ -141,20 +158,21 @@ def _adapt(combiner, earlier, coding, outputs, mixed, given, target, weight):
             aim = aim_of(coding, target)
         watch(combiner.level_shift, target, aim, coding.counts[EVENTS])
         if is_learned(coding, target):
-            _learn_number(combiner, earlier, outputs, prediction, aim, weight)
+            _learn_number(combiner, outputs, scratch, aim, weight)
 
     return learn
 
 
 @njit(**INNER)
-def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
+def _learn_number(combiner, outputs, scratch, aim, weight):
     sets, experts = combiner.weights.shape
-    slopes, count = np.empty((sets, experts)), combiner.shares.shape[0]
+    numbers, slopes, factors = scratch
+    count, mixed = combiner.shares.shape[0], numbers[-1]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
     combiner.error[_ERROR] += moved * (error - combiner.error[_ERROR])
     for s in range(count):
-        predicted = _number(earlier, s, outputs)
+        predicted = numbers[s]
         if sets <= s < sets + experts:
             combiner.losses[s - sets] += moved * ((predicted - aim) ** 2 - combiner.losses[s - sets])
         if combiner.error[_ERROR] > 0.0:
@@ -171,5 +189,5 @@ def _learn_number(combiner, earlier, outputs, mixed, aim, weight):
                 curvature[e, d] += weight * slope[e] * slope[d]
         for e in range(experts):
             slope[e] *= weight * (predicted - aim)
-    newton_steps(combiner.weights, combiner.curvature, slopes)
+    newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)

@@ -45,6 +45,7 @@ from streamk.features.lanes import (
 
 LANES = 32
 _BESIDE = 2 if HERE == NARROW else 4  # sums whose lanes fit the registers
+_COLUMNS = 4  # of distances
 
 
 @intrinsic
@@ -104,7 +105,8 @@ def _add_scaled(typing_context, out, i, factor, values, j, length):
 def _add_distances(typing_context, out, columns, start, width, values, first, count):
     """Add ``Σ_j (values[first + j] − columns[start + j width + l])²`` to ``out[l]``, ``l < width``.
 
-    ``j < count`` in order, by fused multiply-adds; ``width`` is a multiple of 128.
+    ``j < count`` in order, by fused multiply-adds; ``width`` is a multiple of 32. Four columns are read
+    side by side from end to end, as processors expect when they load ahead.
     """
     if not _are_flat(out, columns, values):
         return None
@@ -112,23 +114,24 @@ def _add_distances(typing_context, out, columns, start, width, values, first, co
 
     def generate(context, b, signature, arguments):
         target, source = (data(context, b, signature, arguments, k) for k in (0, 1))
-        source, width = at(b, source, arguments[2]), arguments[3]
+        source, width, count = at(b, source, arguments[2]), arguments[3], arguments[6]
         point = at(b, data(context, b, signature, arguments, 4), arguments[5])
-        tile = _BESIDE * LANES
-        with cgutils.for_range(b, b.udiv(width, index(tile))) as tiles:
-            place = times(b, tiles.index, tile)
-            sums = [at(b, target, place, index(k * LANES)) for k in range(_BESIDE)]
-            totals = [cgutils.alloca_once(b, vector(LANES)) for _ in sums]
-            for total, pointer in zip(totals, sums, strict=True):
-                b.store(load(b, pointer, LANES), total)
-            with cgutils.for_range(b, arguments[6]) as loop:
-                value = spread(b, b.load(at(b, point, loop.index)), LANES)
-                column = at(b, source, b.mul(loop.index, width), place)
-                for k, total in enumerate(totals):
-                    distance = b.fsub(value, load(b, at(b, column, index(k * LANES)), LANES))
-                    b.store(fma(b, distance, distance, b.load(total)), total)
-            for total, pointer in zip(totals, sums, strict=True):
-                store(b, b.load(total), pointer)
+
+        def add(first: Value, several: int) -> None:
+            numbers = [b.add(first, index(k)) for k in range(several)]
+            given = [spread(b, b.load(at(b, point, j)), LANES) for j in numbers]
+            with cgutils.for_range(b, b.udiv(width, index(LANES))) as loop:
+                place = times(b, loop.index, LANES)
+                total = load(b, at(b, target, place), LANES)
+                for value, j in zip(given, numbers, strict=True):
+                    distance = b.fsub(value, load(b, at(b, source, b.mul(j, width), place), LANES))
+                    total = fma(b, distance, distance, total)
+                store(b, total, at(b, target, place))
+
+        with cgutils.for_range(b, b.sdiv(count, index(_COLUMNS))) as loop:
+            add(times(b, loop.index, _COLUMNS), _COLUMNS)
+        with cgutils.for_range(b, count, start=b.sub(count, b.srem(count, index(_COLUMNS)))) as loop:
+            add(loop.index, 1)
         return context.get_dummy_value()
 
     return types.void(out, columns, n, n, values, n, n), generate

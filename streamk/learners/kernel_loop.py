@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.combining.combiner import adapt, combine, limit
+from streamk.combining.combiner import adapt, combine, limit, scratch_for
 from streamk.compiling import CALLED, ENTRY, INNER
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.label_history import MEAN, NOW, THEN, remember
@@ -175,7 +175,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
     tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
     most = out.shape[1] if coding.classes else 1
     scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value[0]
-    inputs, found, of, widths, raw, whole, outputs, mixed, residual = unowned(scratch)
+    inputs, found, of, widths, raw, whole, outputs, working, residual = unowned(scratch)
     spare = buffers.value[1]
     phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
@@ -205,11 +205,11 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
                 fill_quadratic(features.sections, inputs, found, of, widths[i], i, unit, phi)
             if learned and is_drawn(rarely, coding.counts[EVENTS]):
                 reused = False
-                _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, mixed, residual)
-                _adapt(stale, stale, outputs, mixed, residual, goal[0, start + i], goal[1, start + i])
+                _answer(stale, np.int64(MEAN), phi, np.int64(i), outputs, working, residual)
+                _adapt(stale, stale, outputs, working, residual, goal[0, start + i], goal[1, start + i])
             given = out[start + i] if out.shape[0] > 0 else residual
             if not reused:
-                _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, mixed, given)
+                _answer(handle, np.int64(NOW), phi, np.int64(i), outputs, working, given)
             target, weight = goal[0, start + i], goal[1, start + i]
             if learned:
                 actual, predicted = target, 0.0 if coding.classes else given[0]
@@ -221,10 +221,10 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
                 _take_test(handle, tests, spare, inputs, found, of, widths[i], i, given, target, weight)
                 if late:
                     given = residual
-                    _answer(before, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
-                _adapt(handle, before, outputs, mixed, given, actual, weight)
+                    _answer(before, np.int64(THEN), phi, np.int64(i), outputs, working, given)
+                _adapt(handle, before, outputs, working, given, actual, weight)
                 if late:
-                    _answer(handle, np.int64(THEN), phi, np.int64(i), outputs, mixed, given)
+                    _answer(handle, np.int64(THEN), phi, np.int64(i), outputs, working, given)
                 if is_learned(coding, target):
                     sample_event(
                         features.sections,
@@ -265,7 +265,7 @@ def _scratch(handle, tile, w, most):
         empty_aligned(tile * width).reshape(tile, width),
         empty_aligned(tile * columns),
         np.empty((experts, 2, most), dtype=np.float32),
-        np.empty(most, dtype=np.float32),
+        scratch_for(handle.combiner, most),
         np.empty(most, dtype=np.float64),
     )
 
@@ -277,19 +277,19 @@ def _featurize(handle, inputs, found, widths, raw):
 
 
 @njit(**CALLED)
-def _answer(handle, when, phi, i, outputs, mixed, out):
+def _answer(handle, when, phi, i, outputs, working, out):
     """Predict row ``i`` of ``phi``, with the labels that have arrived ``when``, into ``out``."""
     coding, features = handle.coding, handle.features
     fill_labels(features.sections, coding.memory, when, phi, i)
     evaluate_all(handle.groups, phi, i, outputs, 0)
-    combine(handle.combiner, coding, outputs, mixed, out)
+    combine(handle.combiner, coding, outputs, working, out)
 
 
 @njit(**CALLED)
-def _adapt(handle, before, outputs, mixed, given, target, weight):
-    """Let the combiner learn from ``outputs`` that were ``mixed`` to the prediction ``given``."""
+def _adapt(handle, before, outputs, working, given, target, weight):
+    """Let the combiner learn from ``outputs`` that were combined to the prediction ``given``."""
     combiner, earlier = handle.combiner, before.combiner
-    adapt(combiner, earlier, handle.coding, outputs, mixed, given, target, weight)
+    adapt(combiner, earlier, handle.coding, outputs, working, given, target, weight)
 
 
 @njit(**CALLED)
@@ -340,7 +340,7 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
     kinds, _, w = inputs.shape
     most = given.shape[0]
     slopes = np.zeros((count, most))
-    changed, _, _, counts, raw, whole, outputs, mixed, out = spare
+    changed, _, _, counts, raw, whole, outputs, working, out = spare
     counts[0], phi = count, whole.reshape(1, whole.shape[0])
     families = coding.exponents.shape[0]
     unit = scale_of(count, coding.exponents[0])
@@ -357,7 +357,7 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
         _evaluate_changed(handle, changed, keys, slots, counts, unit, raw, phi, outputs)
         keep_neighbours(handle.groups, answered, outputs, 0)
-        combine(handle.combiner, coding, outputs, mixed, out)
+        combine(handle.combiner, coding, outputs, working, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0, weight)
@@ -378,7 +378,7 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
         w, most = inputs.shape[2], given.shape[0]
-        changed, keys, slots, counts, raw, whole, outputs, mixed, out = spare
+        changed, keys, slots, counts, raw, whole, outputs, working, out = spare
         unit = np.empty(families)
         for k in range(families):
             unit[k] = scale_of(count, coding.exponents[k])
@@ -391,7 +391,7 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
         if counts[0] >= 0:
             phi = whole.reshape(1, whole.shape[0])
             _evaluate_changed(handle, changed, keys, slots, counts, unit[0], raw, phi, outputs)
-            combine(handle.combiner, coding, outputs, mixed, out)
+            combine(handle.combiner, coding, outputs, working, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)
@@ -410,23 +410,23 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
 def combine_many(coding, combiner, outputs, out):
     """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
     experts, _, rows, most = outputs.shape
-    mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
+    working, one = scratch_for(combiner, most), np.empty((experts, 2, most), dtype=np.float32)
     for i in range(rows):
         one[:] = outputs[:, :, i]
-        combine(combiner, coding, one, mixed, out[i])
+        combine(combiner, coding, one, working, out[i])
 
 
 @njit(**ENTRY)
 def adapt_many(coding, combiner, outputs, targets, weights, aims):
     """Let the combiner learn from a block; fill ``aims``, and set the weight of outliers to 0."""
     experts, _, rows, most = outputs.shape
-    mixed, one = np.empty(most, dtype=np.float32), np.empty((experts, 2, most), dtype=np.float32)
+    working, one = scratch_for(combiner, most), np.empty((experts, 2, most), dtype=np.float32)
     given = np.empty(most)
     events = coding.counts[0]
     for i in range(rows):
         one[:] = outputs[:, :, i]
-        combine(combiner, coding, one, mixed, given)
-        adapt(combiner, combiner, coding, one, mixed, given, targets[i], weights[i])
+        combine(combiner, coding, one, working, given)
+        adapt(combiner, combiner, coding, one, working, given, targets[i], weights[i])
         coding.counts[0] += 1.0
         aims[i] = aim_of(coding, targets[i])
         if not is_learned(coding, targets[i]):

@@ -33,7 +33,7 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.arrays import Array, Floats, Places
-from streamk.combining.combiner import combine
+from streamk.combining.combiner import combine, scratch_for
 from streamk.compiling import ENTRY
 from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
@@ -99,7 +99,7 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
     of, widths = np.empty((1, w), dtype=np.int32), np.empty(1, dtype=np.int64)
     raw = np.empty((1, features.waves.shape[1]), dtype=np.float32)
     one = np.empty((count_all(handle.groups), 2, out.shape[1]), dtype=np.float32)
-    mixed = np.empty(out.shape[1], dtype=np.float32)
+    working = scratch_for(handle.combiner, out.shape[1])
     for i in range(n):
         widths[0] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, 0)
         transform_row(sections, inputs, found, of, widths[0], 0)
@@ -116,7 +116,7 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
             for s in range(2):
                 for k in range(out.shape[1]):
                     outputs[e, s, i, k] = one[e, s, k]
-        combine(handle.combiner, coding, one, mixed, out[i])
+        combine(handle.combiner, coding, one, working, out[i])
     return DONE
 
 

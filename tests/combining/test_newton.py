@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.newton import SETS, newton_steps
+from streamk.combining.newton import SETS, newton_steps, room_for_factors
 
 
 @njit
 def side_by_side(weights, curvature, slopes):
-    newton_steps(weights, curvature, slopes)
+    work = room_for_factors(*weights.shape)
+    work[:] = np.nan  # what an earlier event left there does not matter
+    newton_steps(weights, curvature, slopes, work)
 
 
 @njit(error_model="numpy")

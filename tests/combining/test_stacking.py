@@ -4,19 +4,21 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.combiner import adapt, combine
+from streamk.combining.combiner import adapt, combine, scratch_for
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import Coding
 
 
 @njit
 def predict(combiner, coding, outputs, out):
-    combine(combiner, coding, outputs, np.empty(out.shape[0], dtype=np.float32), out)
+    combine(combiner, coding, outputs, scratch_for(combiner, out.shape[0]), out)
 
 
 @njit
 def learn(combiner, asked, coding, outputs, target):
-    adapt(combiner, asked, coding, outputs, np.empty(1, dtype=np.float32), np.empty(1), target, 1.0)
+    scratch, given = scratch_for(combiner, outputs.shape[2]), np.empty(outputs.shape[2])
+    combine(asked, coding, outputs, scratch, given)
+    adapt(combiner, asked, coding, outputs, scratch, given, target, 1.0)
 
 
 def forgetting_of(delay):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from numba import njit
 from numba.core.errors import TypingError
 
-from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products
+from streamk.experts.linear_algebra import add_distances, add_scaled, inner_product, inner_products
 
 
 @njit
@@ -16,6 +16,11 @@ def product(a, i, b, j, length):
 @njit
 def add(out, i, factor, values, j, length):
     add_scaled(out, i, factor, values, j, length)
+
+
+@njit
+def distances(out, columns, start, width, values, first, count):
+    add_distances(out, columns, start, width, values, first, count)
 
 
 def specified(a, b):
@@ -60,6 +65,17 @@ def test_a_multiple_is_added_with_one_rounding():
     exact = before[1].astype(np.float64) + np.float64(factor) * values[1]
     assert out[1].tobytes() == exact.astype(np.float32).tobytes()
     assert (out[[0, 2]] == before[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("count", [-2, 0, 1, 3, 4, 5, 8, 11])
+def test_distances_are_added_column_by_column(count):
+    columns, values, out = numbers(1, 13, 96), numbers(2, 20), numbers(3, 4, 96)
+    expected = out.copy()
+    for j in range(count):
+        distance = (values[5 + j] - columns[1 + j]).astype(np.float64)
+        expected[0] = (expected[0].astype(np.float64) + distance * distance).astype(np.float32)
+    distances(out, columns, 96, 96, values, 5, count)
+    assert out.tobytes() == expected.tobytes()
 
 
 def test_other_types_are_refused():
