@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from operator import is_, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,8 +44,22 @@ _MOST_FAILURES = 8  # of a plan, whose events have other kinds of values by now
 _Entries = tuple[Sequence[int], Sequence[int], Sequence[Any]]  # slots, keys, values
 
 
-def _same_objects(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
-    """Return whether two tuples hold the same objects."""
+class _Encoded(NamedTuple):
+    """The last event: its plan, or its names if it had none; its values; its row."""
+
+    form: Plan | tuple[Hashable, ...]
+    values: tuple[object, ...]
+    rows: Rows
+
+    def is_of(self, plan: Plan | None, names: tuple[Hashable, ...], values: tuple[object, ...]) -> bool:
+        """Return whether an event of that plan has the same names and the same objects as values."""
+        form = self.form
+        if not _are_same(values, self.values):  # they differ soon from those of another event
+            return False
+        return form is plan or (isinstance(form, tuple) and _are_same(names, form))
+
+
+def _are_same(some: tuple[object, ...], others: tuple[object, ...]) -> bool:
     return len(some) == len(others) and all(map(is_, some, others))
 
 
@@ -60,7 +74,7 @@ class Inputs(Names):
         self._sights: set[object] = set()
         self._misses = self._next_plan = 0
         self._buffers: dict[int, RowBuffer] = {}
-        self._last: tuple[tuple[Hashable, ...], tuple[object, ...], Rows] | None = None  # names, values, row
+        self._last: _Encoded | None = None
         self.encoded += 1
         self._number_types: set[type] = {int, float}
         self._moment_types: set[type] = set()
@@ -82,14 +96,14 @@ class Inputs(Names):
             raise ValueError(no_dict(x)) from None
         try:
             values = tuple(x.values())
-            last = self._last  # its values differ soon from those of another event, its names do not
-            if last is not None and _same_objects(values, last[1]) and _same_objects(names, last[0]):
-                return last[2]
+            last = self._last
+            if last is not None and last.is_of(plan, names, values):
+                return last.rows
             self._last, self.encoded = None, self.encoded + 1
             if plan is not None:
                 rows = plan.encode(x, self._number_types, self._categories, self)
                 if rows is not None:
-                    self._last = names, values, rows
+                    self._last = _Encoded(plan, values, rows)
                     return rows
                 plan.failures += 1
                 if plan.failures == _MOST_FAILURES:
@@ -100,7 +114,7 @@ class Inputs(Names):
                     self._consider(names, x)
                 if self._number_types.issuperset(map(type, values)):
                     rows = self._encode_numbers(x)
-                    self._last = names, values, rows
+                    self._last = _Encoded(names, values, rows)
                     return rows
         except (AttributeError, KeyError):
             pass  # no dict, or names that are not known

@@ -237,7 +237,7 @@ class _Kernel(StreamingLearner):
                 self._stale.forget()
             for expert in self._experts:
                 expert.forget(columns)
-        self._arguments = None
+        self._renew_arguments()
 
     def _freeze(self, learner: _Kernel) -> None:
         """Use the weights and intervals for stale experts, and the mean of the label memory."""

@@ -188,7 +188,7 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
         for expert in merged._experts:
             expert.forget(sections.columns_of_part(1 + block))
     merged._map.renew()
-    merged._arguments = None
+    merged._renew_arguments()
     phi = columns_of(merged, pool.events.rows, pool.events.labels)
     for block in range(BLOCKS):
         part = sections.columns_of_part(1 + block)
@@ -210,7 +210,7 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
     adapt_many(coding, record, outputs, targets, weights, np.empty(n))
     if combiner.intervals is not None:
         combiner.level_shift.state[:] = 0.0
-    merged._arguments = None
+    merged._renew_arguments()
 
 
 def _fit_least_squares(expert: LeastSquares, phi: Floats, pool: Pool, of_parts: Array, events: int) -> Array:

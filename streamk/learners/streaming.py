@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -79,8 +79,12 @@ class Handles:
         The handle of these, which does not keep them alive.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
+    statistics, record
+        The arrays of the codec and the record of the map that these are handles of.
     buffers
         Handles of scratch arrays for one row, and the arrays, by width.
+    rows, buffer
+        The row of the last event, and the handle of its scratch arrays.
     predicted
         Number of the encoding whose prediction ``out`` and the buffers hold, until something is learned.
     """
@@ -90,7 +94,11 @@ class Handles:
     views: object
     goal: Array
     out: Array
-    buffers: dict[int, tuple[object, object]]
+    statistics: Array
+    record: object
+    buffers: dict[int, tuple[object, object]] = field(default_factory=dict)
+    rows: Rows | None = None
+    buffer: object = None
     predicted: int | None = None
 
 
@@ -441,10 +449,10 @@ class StreamingLearner(Learner):
             structured = self._codec.inputs.directions == STRUCTURED
             made = self._make_map(seed, rows.most_slots() if structured else None)
             self._grow(max(outputs, 1), made.features)
-            self._arguments = None
+            self._renew_arguments()
         elif outputs > self._outputs:
             self._grow(outputs, made.features)
-            self._arguments = None
+            self._renew_arguments()
         if opens:
             self._open_due()
         return made
@@ -457,7 +465,11 @@ class StreamingLearner(Learner):
             self._grow(self._outputs, growth.blocks * growth.size)
             for expert in self._experts:
                 expert.start_block(growth.openings, growth.columns, fresh)
-            self._arguments = None
+            self._renew_arguments()
+
+    def _renew_arguments(self) -> None:
+        """Let the arguments of the compiled loop be made again, since arrays were replaced."""
+        self._arguments = self._handles = None
 
     def _all_but_rows(self, e: FeatureMap) -> tuple[Any, ...]:
         """Return the records of codec, source, map, experts and combiner for compiled code."""
@@ -490,8 +502,9 @@ class StreamingLearner(Learner):
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
                 frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
             goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
-            parameters = now, before, frozen
-            self._handles = Handles(late, parameters, make_handle(parameters), goal, out, {})
+            parameters, statistics = (now, before, frozen), self._codec.inputs.statistics
+            views = make_handle(parameters)
+            self._handles = Handles(late, parameters, views, goal, out, statistics, e.record)
         return self._handles
 
     def _learned(self) -> None:
@@ -539,9 +552,13 @@ class StreamingLearner(Learner):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        inputs, mode = self._codec.inputs, FILL
-        encoded, rows = rows, inputs.transform(rows)
-        handles = self._handles_of(e)
+        inputs, mode, encoded, handles = self._codec.inputs, FILL, rows, self._handles
+        if inputs.transforms:
+            rows = inputs.transform(rows)
+        if handles is None or not (handles.statistics is inputs.statistics and handles.record is e.record):
+            handles = self._handles_of(e)
+        if handles.rows is not rows:
+            handles.rows, handles.buffer = rows, self._buffers_for(handles, rows)
         goal, given = handles.goal, handles.out if out is None else out
         if learning:
             goal[0, 0] = target
@@ -550,32 +567,25 @@ class StreamingLearner(Learner):
                 mode = REUSE
         # buffers and ``out`` of the handles hold this prediction until the next call
         handles.predicted = None if learning or out is not None else inputs.encoded
-        code = self._call(handles, learning, mode, rows, goal, given)
+        rarely = self._stale.rarely if learning and self._stale is not None else 0
+        arguments = learning, handles.late, rarely, mode, handles.buffer, rows, handles.views, goal, given
+        run = self._run_first if self._entry is None else self._entry.run
+        code: int = run(*arguments)
         if code == DONE or code >= 0:
             return code
         if self._makes_room(e, code):
             return self._run_event(e, learning, encoded, target, weight, out)
         return DONE
 
-    def _call(self, handles: Handles, learning: bool, mode: int, rows: Rows, goal: Array, out: Array) -> int:
-        """Run the compiled loop and return its code.
+    def _run_first(self, *arguments: object) -> int:
+        """Run the compiled loop and return its code; later calls are at its entry point for the same types.
 
-        It is called at its entry point for arrays like those of a single event, since Numba takes a
-        millisecond to find the types of all arguments.
+        Numba takes a millisecond to find the types of all arguments.
         """
-        buffers = self._buffers_for(handles, rows)
-        rarely = 0 if self._stale is None else self._stale.rarely
-        arguments = learning, handles.late, rarely, mode, buffers, rows, handles.views, goal, out
-        code: int
-        if mode == ALLOCATE and not _has_types(rows, goal, out):
-            code = compiled(*arguments)
-        elif self._entry is None:
-            code = compiled(*arguments)
-            # in a class, so that river's memory measurement of a learner does not traverse Numba
-            entry = compiled.overloads[tuple(map(typeof, arguments))].entry_point
-            self._entry = type("Entry", (), {"run": entry})
-        else:
-            code = self._entry.run(*arguments)
+        code: int = compiled(*arguments)
+        # in a class, so that river's memory measurement of a learner does not traverse Numba
+        entry = compiled.overloads[tuple(map(typeof, arguments))].entry_point
+        self._entry = type("Entry", (), {"run": entry})
         return code
 
     def _buffers_for(self, handles: Handles, rows: Rows) -> object:
@@ -584,6 +594,7 @@ class StreamingLearner(Learner):
         if width not in handles.buffers:
             if len(handles.buffers) >= _MOST_WIDTHS:
                 handles.buffers.clear()
+                handles.rows = None
             arrays = make_scratch(handles.parameters[0], 1, width, max(self._outputs, 1))
             handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
         return handles.buffers[width][0]
@@ -596,7 +607,10 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles = self._handles_of(e)
         handles.predicted = None
-        code = self._call(handles, learning, ALLOCATE, rows, goal, out)
+        rarely, buffers = 0 if self._stale is None else self._stale.rarely, self._buffers_for(handles, rows)
+        arguments = learning, handles.late, rarely, ALLOCATE, buffers, rows, handles.views, goal, out
+        run = self._run_first if self._entry is None else self._entry.run
+        code = (run if _has_types(rows, goal, out) else compiled)(*arguments)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):

@@ -40,6 +40,19 @@ def predict_a_copy(learner, i, x):
     learner.predict_one(dict(x))
 
 
+def predict_its_values_by_other_names(learner, i, x):
+    learner.predict_one(x)
+    learner.predict_one(dict(zip([*x][::-1], x.values(), strict=True)))
+
+
+def predict_many_widths(learner, i, x):
+    before = learner.predict_one(x)
+    if i % 40 == 39:
+        for width in range(70):
+            learner.predict_many([{f"c{k}": "v" for k in range(width)}])
+        assert learner.predict_one(x) == before
+
+
 def check_it(learner, i, x):
     learner.predict_one(x)
     with pytest.raises(ValueError, match="a"):
@@ -48,7 +61,16 @@ def check_it(learner, i, x):
 
 @pytest.mark.parametrize(
     "before",
-    [predict_it, predict_it_with_an_interval, predict_another, predict_many, predict_a_copy, check_it],
+    [
+        predict_it,
+        predict_it_with_an_interval,
+        predict_another,
+        predict_many,
+        predict_a_copy,
+        predict_its_values_by_other_names,
+        predict_many_widths,
+        check_it,
+    ],
     ids=lambda before: before.__name__,
 )
 def test_a_prediction_changes_nothing(make_kernel, before):

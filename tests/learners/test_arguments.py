@@ -1,0 +1,36 @@
+"""Arguments of the compiled loop stay the same from event to event, until an array of them is replaced."""
+
+import pytest
+
+import streamk
+
+COUNT = 150
+
+
+def event(i, numbers, texts):
+    return {f"n{j}": float((i * j) % 7) for j in range(numbers)} | {f"c{j}": str(j % 3) for j in range(texts)}
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("texts", [lambda i: i, lambda i: 2 * COUNT - i], ids=["more texts", "fewer texts"])
+def test_arrays_that_grow_with_the_names_are_replaced(texts, scaled):
+    one, many = (streamk.KaczmarzClassifier(features=64, scale_inputs=scaled, seed=3) for _ in range(2))
+    xs = [event(i, i, texts(i)) for i in range(COUNT)]
+    ys = [i % 3 > 0 for i in range(COUNT)]
+    for x, y in zip(xs, ys, strict=True):
+        one.predict_one(x)
+        one.learn_one(x, y)
+    many.learn_many(xs, ys)
+    assert one.to_bytes() == many.to_bytes()
+
+
+def test_scratch_arrays_of_the_last_row_stay():
+    learner = streamk.KaczmarzClassifier(features=64, seed=3)
+    usual = {"a": 1.0}
+    learner.learn_one(usual, True)
+    for width in range(200):
+        learner.predict_one(usual)
+        learner.predict_many([{f"c{j}": "v" for j in range(width)}])
+        handles = learner._handles
+        assert handles.rows is None or handles.buffer in [buffer for buffer, _ in handles.buffers.values()]
+        assert len(handles.buffers) <= 64
