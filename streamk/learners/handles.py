@@ -7,8 +7,9 @@ its unowned view. Unowned arrays have a type of their own (:class:`UnownedArray`
 code would test at every use whether the array has an owner.
 
 Taking fifty arrays out of a tuple takes as long as an event. So arguments that stay the same from call to
-call are put behind a *handle* once (:func:`make_handle`), which is one pointer. An unowned handle has no
-count either; all members of a handle are unowned, except ``owned``, which keeps handles alive.
+call are put behind a *handle* once (:func:`make_handle`), which is one pointer. Its ``value`` is the tuple,
+and members of a named tuple are members of the handle, too. They are unowned, but a handle owns the handles
+among them. An unowned handle has no count either.
 """
 
 # mypy: disable-error-code="no-untyped-call, override"
@@ -74,11 +75,12 @@ new: Any = structref.new
 
 
 class UnownedHandle(types.Type):
-    """The type of an unowned handle: a pointer to the members."""
+    """The type of an unowned handle: a pointer to ``value`` and ``owned``."""
 
     def __init__(self, handle: types.StructRef) -> None:
         super().__init__(f"unowned {handle.name}")
         self.members, self.field_dict = handle.get_data_type(), handle.field_dict
+        self.fields = getattr(self.field_dict["value"], "fields", ())
 
 
 @register_model(UnownedHandle)
@@ -94,8 +96,10 @@ class _Members(AttributeTemplate):
 
     def generic_resolve(self, kind: UnownedHandle, name: str) -> types.Type | None:
         """Return the type of a member."""
-        found: types.Type | None = kind.field_dict.get(name)
-        return found
+        if name in kind.field_dict:
+            found: types.Type = kind.field_dict[name]
+            return found
+        return kind.field_dict["value"][kind.fields.index(name)] if name in kind.fields else None
 
 
 def _member(
@@ -104,8 +108,11 @@ def _member(
     """Return a member of an unowned handle; it is unowned, too."""
     place = context.data_model_manager[kind.members].get_value_type().as_pointer()
     members = cgutils.create_struct_proxy(kind.members)(context, builder, ref=builder.bitcast(value, place))
-    found: Value = getattr(members, name)
-    return found
+    if name in kind.field_dict:
+        found: Value = getattr(members, name)
+        return found
+    record = members._get_ptr_by_name("value")
+    return builder.load(cgutils.gep_inbounds(builder, record, 0, kind.fields.index(name)))
 
 
 lower_getattr_generic(UnownedHandle)(_member)
@@ -175,7 +182,7 @@ structref.define_boxing(HandleType, Handle)
 
 
 class ModelView(NamedTuple):
-    """Handles for the loop over events: codec, map, experts (handles, too), combiner, tests of fields."""
+    """Parameters of the loop over events: codec, map, handles of experts, combiner, tests of fields."""
 
     coding: object
     source: object
@@ -185,33 +192,44 @@ class ModelView(NamedTuple):
     exchanges: object
 
 
+def _handles_among(kind: types.Type, places: tuple[int, ...] = ()) -> list[tuple[types.Type, Any]]:
+    """Return the types of the handles among the members of a type, at any depth, and their places."""
+    if isinstance(kind, types.StructRef):
+        return [(kind, places)]
+    members: Any = kind if isinstance(kind, types.BaseTuple) else ()
+    return [found for k, member in enumerate(members) for found in _handles_among(member, (*places, k))]
+
+
+@intrinsic
+def _owned(typing_context, value):
+    """Return a tuple of the handles among the members of a value."""
+
+    def generate(context, builder, signature, arguments):
+        handles = []
+        for kind, places in _handles_among(value):
+            handles.append(builder.extract_value(arguments[0], places))
+            context.nrt.incref(builder, kind, handles[-1])
+        return context.make_tuple(builder, signature.return_type, handles)
+
+    return types.Tuple([kind for kind, _ in _handles_among(value)])(value), generate
+
+
+owned: Compiled = _owned
+
+
 def _make_handle(value: object) -> object:
     raise NotImplementedError("for compiled code")
 
 
 @overload(_make_handle, jit_options=INNER)
 def _handle_of_type(value):
-    if getattr(value, "instance_class", None) is ModelView:
-        members = [(name, _unowned_type(member)) for name, member in zip(value.fields, value, strict=True)]
-        whole = HandleType([*members, ("owned", value[value.fields.index("groups")])])
-
-        def make_whole(value):
-            handle = new(whole)
-            handle.coding = unowned(value.coding)
-            handle.source = unowned(value.source)
-            handle.features = unowned(value.features)
-            handle.groups = unowned(value.groups)
-            handle.combiner = unowned(value.combiner)
-            handle.exchanges = unowned(value.exchanges)
-            handle.owned = value.groups
-            return handle
-
-        return make_whole
-    kind = HandleType([("value", _unowned_type(value))])
+    handles = types.Tuple([kind for kind, _ in _handles_among(value)])
+    kind = HandleType([("value", _unowned_type(value)), ("owned", handles)])
 
     def make(value):
         handle = new(kind)
         handle.value = unowned(value)
+        handle.owned = owned(value)
         return handle
 
     return make
@@ -227,7 +245,7 @@ _entries: dict[object, Compiled] = {}
 
 
 def make_handle(value: object) -> Handle:
-    """Return a handle of a tuple: its ``value``, or the members of a :class:`ModelView`.
+    """Return a handle of a tuple.
 
     Numba takes milliseconds to find the type of a tuple of records, so its function is called at the entry
     point for tuples of the same kind.

@@ -786,6 +786,8 @@ def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: A
     sections = e.sections
     tests = None if sections is None or not sections.learned else sections.exchange_record
     experts = tuple(tuple(make_handle(expert) for expert in group) for group in groups)
+    if sections is not None:
+        features = features._replace(sections=make_handle(features.sections))
     return make_handle(ModelView(coding, source, features, experts, combiner, tests))
 
 

@@ -63,6 +63,37 @@ def test_handles_of_arrays_of_other_types(dtype):
             assert total(make_handle((same,))) == 15.0
 
 
+class Nested(NamedTuple):
+    """A record of a number, an array and a handle."""
+
+    number: float
+    array: object
+    inner: object
+
+
+@njit
+def sums_of(handle):
+    view = unowned(handle)
+    inner = view.inner
+    return view.number, view.array.sum(), view.value.array.sum(), inner.number, inner.array[1], inner.inner
+
+
+def test_members_of_a_named_tuple_are_members_of_its_handle():
+    inner, array = np.arange(3), np.ones(2, dtype=np.float32)
+    whole = make_handle(Nested(2.5, array, make_handle(Nested(7, inner, None))))
+    assert sums_of(whole) == (2.5, 2.0, 2.0, 7, 1, None)
+
+
+@njit
+def value_of(handle):
+    return unowned(handle).value.value.sum()
+
+
+def test_the_value_of_a_handle_comes_before_a_member_of_that_name():
+    array = np.arange(3)
+    assert value_of(make_handle(One(array))) == 3
+
+
 @njit
 def total_of(handle):
     found = 0.0
@@ -72,7 +103,7 @@ def total_of(handle):
     return found
 
 
-def test_a_handle_keeps_those_of_its_experts_alive():
+def test_a_handle_keeps_those_among_its_members_alive():
     sums = np.arange(4.0), np.arange(5.0)
     groups = (tuple(make_handle((array,)) for array in sums),)
     whole = make_handle(handles.ModelView((), (), (), groups, (), None))
