@@ -76,7 +76,7 @@ class Handles:
     parameters
         Handles of present, earlier and copied parameters.
     views
-        The handle of these, which does not keep them alive.
+        The handle of these.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
     statistics, record
