@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numba
+import numpy as np
 from numba import njit, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
@@ -33,6 +34,7 @@ from streamk.arrays import Json
 
 Compiled = Callable[..., Any]  # what compiled code calls, whose types Numba infers
 KNOWN = "0.68."  # version of Numba with the expected internals
+ZERO = cast(int, np.int64(0))  # functions that get the literal 0 would be compiled for it, too
 _DEFAULTS: Json = Flags().values()
 
 

@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Arrays, Integers, Json, typed
-from streamk.compiling import INNER, both
+from streamk.compiling import INNER, ZERO, both
 from streamk.encoding.inputs import Inputs
 from streamk.encoding.keys import AUTO, DIRECTIONS
 from streamk.encoding.label_history import MEAN as MEAN_LABELS
@@ -45,6 +45,7 @@ from streamk.encoding.transforms import Transform, mean_of
 
 EVENTS, KNOWN, LEAST = 0, 1, 2
 _MOST_EVENTS = 2.0**53
+_TARGET = ZERO  # its row of statistics
 
 
 class Coding(NamedTuple):
@@ -85,7 +86,7 @@ def unclipped(coding, target):
 def _standard(statistics, target, clip):
     if statistics is None:
         return target
-    return standardise(target, statistics, 0, clip)
+    return standardise(target, statistics, _TARGET, clip)
 
 
 @njit(**INNER)
@@ -98,7 +99,7 @@ def is_learned(coding, target):
 def _is_usual(statistics, target):
     if statistics is None:
         return True
-    return not is_stray(target, statistics, 0)
+    return not is_stray(target, statistics, _TARGET)
 
 
 @both()
@@ -119,7 +120,7 @@ def observe_target(coding, target, weight):
 @njit(**INNER)
 def _observe(statistics, target, horizon, weight):
     if statistics is not None:
-        observe(target, statistics, 0, horizon, weight)
+        observe(target, statistics, _TARGET, horizon, weight)
 
 
 @both()
@@ -132,7 +133,7 @@ def decode(coding, output):
 def _in_units(statistics, output):
     if statistics is None:
         return np.float64(output)
-    return statistics[0, MEAN] + spread(statistics, 0) * output
+    return statistics[_TARGET, MEAN] + spread(statistics, _TARGET) * output
 
 
 class Unit(NamedTuple):

@@ -32,7 +32,7 @@ import numpy as np
 from numba import njit
 
 from streamk.arrays import Array, Arrays, typed
-from streamk.compiling import INNER
+from streamk.compiling import INNER, ZERO
 from streamk.losses import FIRST_REGRESSION
 
 BLOCK = 32
@@ -158,7 +158,7 @@ def _has_risen(watch):
     mean = total / whole
     variance = max(squares / whole - mean * mean, 0.0)
     newer, of_newer, size = 0.0, 0.0, float(BLOCK)
-    most, at, gone, risen = 1.0, 0, 0, False
+    most, at, gone, risen = 1.0, ZERO, ZERO, False
     for row in range(1, LEVELS + 1):
         for j in range(int(watch[row, 0]) - 1, -1, -1):
             newer += size

@@ -16,7 +16,7 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.combining.combiner import adapt, combine, limit, scratch_for
-from streamk.compiling import CALLED, ENTRY, INNER
+from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.label_history import MEAN, NOW, THEN, remember
 from streamk.encoding.rows import CATEGORY, first_bad
@@ -180,7 +180,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
     phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
     start = 0
     while start < n:
-        size, full, gets_column = 0, min(tile, n - start), False
+        size, full, gets_column = ZERO, min(tile, n - start), False
         reused = mode == REUSE and tag_columns(features.sections, found, of, widths[0], 0)
         while size < full:
             i, size = size, size + 1
