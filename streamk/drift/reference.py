@@ -105,7 +105,7 @@ def _settle(statistics: Array, values: Array) -> None:
     if deviation <= _CONSTANT * abs(middle):
         counted = np.zeros((1, FIXED))
         for value in values:
-            observe(value, counted, 0, None, 1.0)
+            observe(value, counted, 0, np.inf, 1.0)
         deviation = spread(counted, 0)
     deviation = max(deviation, _CONSTANT * abs(middle), 1e-150)
     statistics[COUNT], statistics[MEAN], statistics[HELD] = 2.0, middle, np.nan

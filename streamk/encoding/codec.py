@@ -61,7 +61,7 @@ class Coding(NamedTuple):
     target: Array | None
     counts: Array
     exponents: Array
-    horizon: float | None
+    horizon: float
     largest: float
     classes: bool
     memory: Array | None

@@ -24,7 +24,7 @@ from streamk.encoding.scaling import (
 )
 
 
-def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = None) -> Array:
+def pooled(parts: Sequence[Array], horizon: float, base: Array | None = None) -> Array:
     """Return the statistics of the values behind several others (Chan, Golub and LeVeque 1979).
 
     Of the held values, the farthest is held again and the others are counted. If all continue from ``base``,
@@ -33,7 +33,7 @@ def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = N
     """
     if given := [part for part in parts if part[HELD] == GIVEN]:
         return given[0].copy()
-    if base is not None and base[COUNT] > 0.0 and horizon is None:
+    if base is not None and base[COUNT] > 0.0 and horizon == np.inf:
         return _pooled_since(parts, base)
     seen = [part for part in parts if part[COUNT] > 0.0]
     if len(seen) < 2:
@@ -47,7 +47,7 @@ def pooled(parts: Sequence[Array], horizon: float | None, base: Array | None = N
     whole[HELD] = held[order[-1]] if len(held) else np.nan
     for value in held[order[:-1]]:
         add(value, whole[None], 0, np.inf, 1.0)
-    whole[COUNT] = min(whole[COUNT], np.inf if horizon is None else horizon)
+    whole[COUNT] = min(whole[COUNT], horizon)
     if whole[COUNT] < counts.sum():
         whole[SQUARES] *= whole[COUNT] / (counts.sum() + max(len(held) - 1, 0))
     if len(whole) == FOLLOWING:

@@ -24,7 +24,7 @@ and until their labels come, nothing corrects it.
 An event of weight ``w`` adds ``w`` to ``count``, ``w δ/count`` to ``mean`` and ``w δ (v − mean)`` to
 ``squares``, like ``w`` events except for the bound; no weight exceeds the sum of all before it.
 
-With a ``horizon``, scales follow the stream: ``count`` stops at the horizon, so that older values fade, and
+With a finite ``horizon``, scales follow the stream: ``count`` stops there, so that older values fade, and
 unprecedented values restart the statistics. These are 32 values in a row, no two successive ones equal, six
 deviations from the mean (a shift); or changes between successive values whose running mean square is 64 times
 smaller than ever before (another unit). Numbers that are constant, or switch between few values, cause no
@@ -45,7 +45,7 @@ from streamk.compiling import CALLED, ENTRY, INNER, both
 from streamk.encoding.rows import ABSENT, CATEGORY, UNSCALED, Rows
 from streamk.encoding.seen import is_seen
 
-# Columns of the statistics; the last six exist with a horizon
+# Columns of the statistics; the last six exist with a finite horizon
 COUNT, MEAN, SQUARES, HELD, RUN, PREVIOUS, STEP, LEAST, RECENT, AGE = range(10)
 MOST_VARIANCES = 16.0  # by which one value moves a variance at most, while counts are small
 _FAR, _MOST_RUN = 6.0, 32.0
@@ -54,7 +54,7 @@ _WINDOW, _EPOCH, _SHRUNK = 64.0, 512.0, 64.0
 
 @njit(inline="always", **INNER)
 def detect_shift(value, statistics, at):
-    """Record one value of an input with a horizon; return whether its statistics must restart.
+    """Record one value of an input with a finite horizon; return whether its statistics must restart.
 
     ``age`` counts up to the window, and then repeatedly from the window to the end of an epoch.
     """
@@ -110,14 +110,14 @@ _SLOWEST = 10_000.0  # events in which scales forget at the fastest
 _LONG = 1e6  # events from which on they hardly forget
 
 
-def horizon_of(memory: int | None) -> float | None:
-    """Return the horizon of the scales of a learner with this memory, in events; None without memory."""
-    return None if memory is None else max(float(memory), _SLOWEST)
+def horizon_of(memory: int | None) -> float:
+    """Return the horizon of the scales of a learner with this memory, in events; infinite without memory."""
+    return np.inf if memory is None else max(float(memory), _SLOWEST)
 
 
-def kept_numbers(horizon: float | None) -> int:
+def kept_numbers(horizon: float) -> int:
     """Return how many numbers the statistics of an input have."""
-    return FIXED if horizon is None else FOLLOWING
+    return FOLLOWING if horizon < np.inf else FIXED
 
 
 @njit(inline="always", **INNER)
@@ -165,11 +165,8 @@ def is_stray(value, statistics, at):
 
 @both()
 def observe(value, statistics, at, horizon, weight):
-    """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is not None."""
-    if horizon is None:
-        _observe_one(value, statistics, at, np.inf, weight)
-    else:
-        _observe_one(value, statistics, at, horizon, weight)
+    """Add one value to row ``at`` of the statistics; they follow the stream if ``horizon`` is finite."""
+    _observe_one(value, statistics, at, horizon, weight)
 
 
 @njit(**CALLED)

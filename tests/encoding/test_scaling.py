@@ -29,7 +29,7 @@ def observe_all(values, statistics, horizon, counts):
         counts[i] = statistics[0, 0]
 
 
-def observed(values, horizon=None, statistics=None):
+def observed(values, horizon=np.inf, statistics=None):
     if statistics is None:
         statistics = np.zeros((1, kept_numbers(horizon)))
     observe_all(np.asarray(values, float), statistics, horizon, np.empty(len(values)))
@@ -75,14 +75,14 @@ def test_statistics_are_those_of_numpy(seed, count, heavy):
     np.testing.assert_equal(kept, np.nan if held is None else held)
 
 
-@given(VALUES, st.floats(-1e100, 1e100), st.sampled_from([None, FAST]))
+@given(VALUES, st.floats(-1e100, 1e100), st.sampled_from([np.inf, FAST]))
 def test_scaled_values_are_finite_and_clipped(values, value, horizon):
     statistics = observed(values, horizon)
     assert -4.0 <= standardise(value, statistics, 0, 4.0) <= 4.0
     assert np.isfinite(spread(statistics, 0))
 
 
-@given(st.floats(-1e100, 1e100), st.integers(1, 300), st.sampled_from([None, FAST]))
+@given(st.floats(-1e100, 1e100), st.integers(1, 300), st.sampled_from([np.inf, FAST]))
 def test_a_constant_has_no_spread(value, count, horizon):
     statistics = observed([value] * count, horizon)
     assert spread(statistics, 0) == 0.0
@@ -107,7 +107,7 @@ def test_a_small_variation_on_a_large_mean_is_seen():
 
 @pytest.mark.parametrize("absurd", [1e6, -1e30, 1e100])
 @pytest.mark.parametrize("place", [0, 1, 2, 1000, 2000])
-@pytest.mark.parametrize("horizon", [None, FAST])
+@pytest.mark.parametrize("horizon", [np.inf, FAST])
 def test_one_absurd_value_spoils_nothing(absurd, place, horizon):
     values = np.random.default_rng(place).normal(3.0, 2.0, 2000)
     statistics = observed(np.insert(values, place, absurd), horizon)
@@ -116,14 +116,14 @@ def test_one_absurd_value_spoils_nothing(absurd, place, horizon):
     assert abs(spread(statistics, 0) / values.std() - 1.0) < 0.01
 
 
-@pytest.mark.parametrize("horizon", [None, FAST])
+@pytest.mark.parametrize("horizon", [np.inf, FAST])
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_statistics_pool(parts, horizon):
     """What the parts counted, and all that they held but the farthest."""
     values = np.random.default_rng(parts).normal(7.0, 3.0, 2000)
     pieces = np.array_split(values, parts)
     whole = pooled([observed(piece, horizon)[0] for piece in pieces], horizon)
-    reference = [specified(piece.tolist(), 0.5 if horizon is None else 1 / 16) for piece in pieces]
+    reference = [specified(piece.tolist(), 1 / 16 if horizon < np.inf else 0.5) for piece in pieces]
     every = np.concatenate([counted for counted, _ in reference])
     held = sorted((h for _, h in reference), key=lambda h: abs(h - every.mean()))
     every = np.append(every, held[:-1])
@@ -138,10 +138,10 @@ def test_statistics_pool(parts, horizon):
 
 
 def test_pooling_of_little():
-    assert pooled([], None).tolist() == [0.0] * FIXED
+    assert pooled([], np.inf).tolist() == [0.0] * FIXED
     one = observed([2.0, 3.0, 5.0])[0]
-    assert pooled([np.zeros(FIXED), one], None).tolist() == one.tolist()
-    two = pooled([observed([2.0])[0], observed([4.0])[0]], None)
+    assert pooled([np.zeros(FIXED), one], np.inf).tolist() == one.tolist()
+    two = pooled([observed([2.0])[0], observed([4.0])[0]], np.inf)
     assert two[:3].tolist() == [2.0, 3.0, 2.0]
     large = pooled([observed(np.random.default_rng(k).normal(size=9000), FAST)[0] for k in range(3)], FAST)
     assert large[0] == FAST
@@ -157,7 +157,7 @@ def test_scales_follow_a_stream_that_changed(before, factor, shift):
     assert abs(statistics[0, 1] - shift) < 0.3 * factor
     assert 1 / 1.5 < spread(statistics, 0) / factor < 1.5
     unending = observed(rng.normal(size=before))
-    observed(shift + factor * rng.normal(size=1000), None, unending)
+    observed(shift + factor * rng.normal(size=1000), np.inf, unending)
     assert unending[0, 0] == before + 999
 
 

@@ -97,7 +97,7 @@ def test_recursion_in_rounds_is_that_of_one_learner(name, tree):
 @njit
 def observe_all(values, statistics):
     for value in values:
-        observe(value, statistics, 0, None, 1.0)
+        observe(value, statistics, 0, np.inf, 1.0)
 
 
 @pytest.mark.parametrize("far", [0, 1, 2])

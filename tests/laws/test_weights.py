@@ -50,7 +50,7 @@ def test_least_squares_of_weight_2_are_those_of_the_event_twice(classifies):
 @njit
 def observe_all(values, weights, statistics):
     for i in range(values.size):
-        observe(values[i], statistics, 0, None, weights[i])
+        observe(values[i], statistics, 0, np.inf, weights[i])
 
 
 def test_scales_count_weights_as_repeated_values():
