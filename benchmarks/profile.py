@@ -37,9 +37,9 @@ from streamk.features.grids import fill_cells
 from streamk.features.plain import fill_plain
 from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import transform_row
+from streamk.handles import make_group, make_handle
 from streamk.learners import kernel_loop
-from streamk.learners.handles import make_handle
-from streamk.learners.kernel_loop import make_scratch, step_all
+from streamk.learners.kernel_loop import step_all
 
 ROOT = Path(__file__).resolve().parent.parent
 STREAMS = {
@@ -54,7 +54,7 @@ EVENTS, WHOLE, BATCH, ROWS, TURNS, TIMES = 16_000, 1_000, 10, 256, 5, 8
 
 @njit
 def scale(handle, rows, scratch):
-    inputs, found, of, widths = scratch[:4]
+    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
     coding, features = handle.coding, handle.features
     for i in range(rows.values.shape[0]):
         widths[i] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, i)
@@ -63,13 +63,13 @@ def scale(handle, rows, scratch):
 
 @njit
 def featurize(handle, rows, scratch):
-    kernel_loop._featurize(handle, scratch[0], scratch[1], scratch[3], scratch[4])
+    kernel_loop._featurize(handle, scratch.inputs, scratch.keys, scratch.counts, scratch.raw)
 
 
 @njit
 def copy_inputs(handle, rows, scratch):
-    inputs, found, of, widths, raw, whole = scratch[:6]
-    phi = whole.reshape(rows.values.shape[0], -1)
+    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
+    raw, phi = scratch.raw, scratch.columns
     for i in range(phi.shape[0]):
         fill_plain(handle.features.sections, inputs, found, of, widths[i], i, False, raw, phi)
         fill_cells(handle.features.sections, inputs, found, of, widths[i], i, 1.0, phi)
@@ -78,31 +78,33 @@ def copy_inputs(handle, rows, scratch):
 
 @njit
 def answer(handle, rows, scratch):
-    phi = scratch[5].reshape(rows.values.shape[0], -1)
+    phi, outputs, residual = scratch.columns, scratch.outputs, scratch.residual
     for i in range(phi.shape[0]):
-        kernel_loop._answer(handle, np.int64(NOW), phi, np.int64(i), scratch[6], scratch[7], scratch[8])
+        kernel_loop._answer(handle, np.int64(NOW), phi, np.int64(i), outputs, scratch.working, residual)
 
 
 @njit
 def adapt(handle, rows, scratch, targets):
+    outputs, residual = scratch.outputs, scratch.residual
     for i in range(rows.values.shape[0]):
-        kernel_loop._adapt(handle, handle, scratch[6], scratch[7], scratch[8], targets[i], 1.0)
+        kernel_loop._adapt(handle, handle, outputs, scratch.working, residual, targets[i], 1.0)
 
 
 @njit
 def relevance(handle, rows, scratch, targets):
     for i in range(rows.values.shape[0]):
         aim = aim_of(handle.coding, targets[i])
-        kernel_loop._take_products(handle, scratch[0], scratch[1], scratch[3][i], np.int64(i), aim, 1.0)
+        kernel_loop._take_products(
+            handle, scratch.inputs, scratch.keys, scratch.counts[i], np.int64(i), aim, 1.0
+        )
 
 
 @njit
 def step_group(coding, groups, scratch, targets, e, known):
-    phi = scratch[5].reshape(targets.shape[0], -1)
-    residual = scratch[8].copy()
+    phi, residual = scratch.columns, scratch.residual.copy()
     for i in range(targets.shape[0]):
         aim = aim_of(coding, targets[i])
-        step_all(groups, phi, np.int64(i), scratch[6], e, aim, known, 1.0, residual)
+        step_all(groups, phi, np.int64(i), scratch.outputs, e, aim, known, 1.0, residual)
 
 
 def microseconds(part: Callable[[], object]) -> float:
@@ -148,9 +150,9 @@ def measure(name: str, data: Path) -> dict[str, float]:
     known = learner._codec.labels
     targets = np.array([float(y if known is None else known.codes[y]) for y in labels[:ROWS]])
     assert learner._map is not None
-    handle = learner._handles_of(learner._map).parameters[0]
+    handles = learner._handles_of(learner._map)
+    handle, scratch = handles.parameters, handles.scratch.arrays(ROWS, rows.values.shape[1])
     coding, _, _, groups, _ = learner._all_but_rows(learner._map)
-    scratch = make_scratch(handle, ROWS, rows.values.shape[1], max(1, learner._outputs))[0]
     parts: dict[str, Callable[[], object]] = {
         "scale and transform inputs": lambda: scale(handle, rows, scratch),
         "features": lambda: featurize(handle, rows, scratch),
@@ -163,7 +165,7 @@ def measure(name: str, data: Path) -> dict[str, float]:
     records = [record for group in groups for record in group]
     for e, (expert, record) in enumerate(zip(learner._experts, records, strict=True)):
         size = f", {len(expert.joined)} variables" if type(expert) is LeastSquares else ""
-        one = ((make_handle(record),),)
+        one = (make_group(record, [make_handle(record)]),)
         steps = microseconds(partial(step_group, coding, one, scratch, targets, e, learner._outputs))
         found[expert.rule + size] = found.get(expert.rule + size, 0.0) + steps
     return found

@@ -29,7 +29,7 @@ ORDER = [  # a level imports itself and those before it, none after it
         "streamk.threads",
         "streamk.encoding",
     },
-    {"streamk.features"},
+    {"streamk.features", "streamk.handles"},
     {
         "streamk.parameters",
         "streamk.experts",

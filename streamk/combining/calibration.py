@@ -23,10 +23,11 @@ import numpy as np
 from numba.extending import overload
 
 from streamk.arrays import Array, Arrays, typed
-from streamk.combining.combiner import adapt, combine, limit, mean_output, scratch_for, softmax
+from streamk.combining.combiner import adapt, combine, limit, mean_output, softmax
 from streamk.combining.weighing import repeated
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import EVENTS, KNOWN
+from streamk.handles import Handle, make_handle
 from streamk.losses import SQUARED
 
 _HOTTEST = 10.0  # of an inverse temperature's logarithm
@@ -83,6 +84,10 @@ class Calibration:
         """The combiner as compiled code sees it."""
         return Calibrating(self.loss, self.state)
 
+    def scratch(self, most: int) -> Handle:
+        """Return a handle of scratch arrays for at most so many outputs."""
+        return make_handle((np.empty(most, dtype=np.float32),))
+
     def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
@@ -137,13 +142,6 @@ def calibrate(loss, outputs, given, target, events, state, weight):
         state[0] = min(max(state[0] - 0.5 * weight * gradient / np.sqrt(state[1]), -_HOTTEST), _HOTTEST)
 
 
-@overload(scratch_for, jit_options=INNER)
-def _scratch_for(combiner, most):
-    if combiner.instance_class is not Calibrating:
-        return None
-    return lambda combiner, most: np.empty(most, dtype=np.float32)
-
-
 @overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not Calibrating:
@@ -153,8 +151,9 @@ def _combine(combiner, coding, outputs, scratch, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
         if known > 0:
-            mean_output(outputs, scratch)
-            probabilities(combiner.loss, scratch[:known], combiner.state, out[:known])
+            mean = scratch.value[0]
+            mean_output(outputs, mean)
+            probabilities(combiner.loss, mean[:known], combiner.state, out[:known])
 
     return calibrated
 
@@ -168,9 +167,8 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
         known = int(coding.counts[KNOWN])
         if target < known:
             events = coding.counts[EVENTS]
-            calibrate(
-                combiner.loss, scratch[:known], given[:known], int(target), events, combiner.state, weight
-            )
+            mean = scratch.value[0][:known]
+            calibrate(combiner.loss, mean, given[:known], int(target), events, combiner.state, weight)
 
     return learn
 

@@ -1,7 +1,8 @@
 """The interface of combiners, which compute one calibrated prediction from the outputs of experts.
 
-Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`scratch_for`,
-:func:`combine`, :func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``.
+Compiled code gets a combiner's *record*, whose type selects the implementation of :func:`combine`,
+:func:`adapt` and :func:`limit`; each combiner's file adds its own with ``@overload``. ``scratch`` is a handle
+of what the combiner's method of that name returns.
 """
 
 from __future__ import annotations
@@ -10,14 +11,6 @@ import numpy as np
 from numba import njit
 
 from streamk.compiling import INNER
-
-
-def scratch_for(combiner: object, most: object) -> object:
-    """Return scratch arrays for at most so many outputs, for :func:`combine` and :func:`adapt`.
-
-    In compiled code.
-    """
-    raise NotImplementedError("for compiled code")
 
 
 def combine(combiner: object, coding: object, outputs: object, scratch: object, out: object) -> None:

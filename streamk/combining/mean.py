@@ -9,9 +9,10 @@ import numpy as np
 from numba.extending import overload
 
 from streamk.arrays import Arrays
-from streamk.combining.combiner import adapt, combine, limit, mean_output, scratch_for
+from streamk.combining.combiner import adapt, combine, limit, mean_output
 from streamk.compiling import INNER
 from streamk.encoding.codec import decode
+from streamk.handles import Handle, make_handle
 
 
 class Averaging(NamedTuple):
@@ -26,6 +27,10 @@ class Mean:
     def __init__(self, experts: int) -> None:
         self.record = Averaging(experts)
 
+    def scratch(self, most: int) -> Handle:
+        """Return a handle of scratch arrays for at most so many outputs."""
+        return make_handle((np.empty(most, dtype=np.float32),))
+
     def merge_from(
         self, others: Sequence[Self], shares: Sequence[float], counts: Sequence[float] | None = None
     ) -> None:
@@ -39,21 +44,15 @@ class Mean:
         """Load the arrays of a model file."""
 
 
-@overload(scratch_for, jit_options=INNER)
-def _scratch_for(combiner, most):
-    if combiner.instance_class is not Averaging:
-        return None
-    return lambda combiner, most: np.empty(most, dtype=np.float32)
-
-
 @overload(combine, jit_options=INNER)
 def _combine(combiner, coding, outputs, scratch, out):
     if combiner.instance_class is not Averaging:
         return None
 
     def average(combiner, coding, outputs, scratch, out):
-        mean_output(outputs, scratch)
-        out[0] = decode(coding, scratch[0])
+        mean = scratch.value[0]
+        mean_output(outputs, mean)
+        out[0] = decode(coding, mean[0])
 
     return average
 

@@ -13,6 +13,7 @@ from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from streamk.arrays import Array
 from streamk.compiling import INNER, Compiled
 from streamk.features.lanes import DOUBLE, Builder, Value, at, data, index, load, shape, spread, store, times
 
@@ -105,10 +106,9 @@ _factors: Compiled = _factorise
 _solutions: Compiled = _solve
 
 
-@njit(**INNER)
-def room_for_factors(sets, size):
-    """Return the scratch array of :func:`newton_steps` for sets of so many weights."""
-    return np.empty((sets, size, (size + _LANES) // _LANES * _LANES))
+def scratch_of(sets: int, size: int) -> tuple[Array, Array]:
+    """Return the slopes and the scratch array of :func:`newton_steps`, for sets of so many weights."""
+    return np.empty((sets, size)), np.empty((sets, size, (size + _LANES) // _LANES * _LANES))
 
 
 @njit(**INNER)

@@ -10,8 +10,8 @@ from numba.extending import overload
 from numpy.typing import NDArray
 
 from streamk.arrays import Array
-from streamk.combining.combiner import adapt, combine, limit, scratch_for, softmax
-from streamk.combining.newton import newton_steps, room_for_factors
+from streamk.combining.combiner import adapt, combine, limit, softmax
+from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
@@ -34,19 +34,6 @@ class StackedClasses(NamedTuple):
     penalty: float
     logits: NDArray[np.bool_]
     saturated: Array  # the share of every expert in every saturated output, ``(X, E)``
-
-
-@overload(scratch_for, jit_options=INNER)
-def _scratch_for(combiner, most):
-    if combiner.instance_class is not StackedClasses:
-        return None
-
-    def scratch(combiner, most):
-        sets, experts = combiner.weights.shape
-        scores, probabilities, given = np.empty((most, experts)), np.empty((sets, most)), np.empty(most)
-        return scores, probabilities, given, np.empty((sets, experts)), room_for_factors(sets, experts)
-
-    return scratch
 
 
 @njit(**INNER)
@@ -91,7 +78,7 @@ def _combine(combiner, coding, outputs, scratch, out):
     def combined(combiner, coding, outputs, scratch, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
-        scores, probabilities, given, _, _ = scratch
+        scores, probabilities, given, _, _ = scratch.value
         _fill_scores(combiner, outputs, scores[:known], given[:known])
         for s in range(combiner.shares.shape[0] if known > 0 else 0):
             _probabilities(combiner, s, scores[:known], probabilities[s, :known])
@@ -117,7 +104,7 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 @njit(**INNER)
 def _learn_class(combiner, outputs, scratch, known, y, weight):
     sets, experts = combiner.weights.shape
-    scores, probabilities, given, slopes, factors = scratch
+    scores, probabilities, given, slopes, factors = scratch.value
     scores, given = scores[:known], given[:known]
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)

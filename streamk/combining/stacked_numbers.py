@@ -9,10 +9,10 @@ from numba import njit
 from numba.extending import overload
 
 from streamk.arrays import Array
-from streamk.combining.combiner import adapt, combine, limit, scratch_for
+from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
 from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
-from streamk.combining.newton import newton_steps, room_for_factors
+from streamk.combining.newton import newton_steps
 from streamk.combining.weighing import clipped, fade, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
@@ -58,19 +58,6 @@ def _number(combiner, s, outputs):
     for e in range(experts):
         total += combiner.weights[s, e] * clipped(outputs, e, 0, WIDE_CLIP)
     return min(max(total, -WIDE_CLIP), WIDE_CLIP)
-
-
-@overload(scratch_for, jit_options=INNER)
-def _scratch_for(combiner, most):
-    if combiner.instance_class is not StackedNumbers:
-        return None
-
-    def scratch(combiner, most):
-        sets, experts = combiner.weights.shape
-        numbers = np.empty(combiner.shares.shape[0] + 1)
-        return numbers, np.empty((sets, experts)), room_for_factors(sets, experts)
-
-    return scratch
 
 
 @njit(**INNER)
@@ -127,7 +114,7 @@ def _combine(combiner, coding, outputs, scratch, out):
         return None
 
     def number(combiner, coding, outputs, scratch, out):
-        numbers = scratch[0]
+        numbers = scratch.value[0]
         _fill_numbers(combiner, outputs, numbers)
         shifted = is_shifted(combiner.level_shift)
         out[0] = last_target(combiner.level_shift) if shifted else decode(coding, numbers[-1])
@@ -144,7 +131,7 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 
     def learn(combiner, earlier, coding, outputs, scratch, given, target, weight):
         aim = aim_of(coding, target)
-        prediction, size = scratch[0][-1], _error_scale(earlier, outputs)
+        prediction, size = scratch.value[0][-1], _error_scale(earlier, outputs)
         if is_shifted(combiner.level_shift):
             predicted, actual = (
                 unclipped(coding, last_target(combiner.level_shift)),
@@ -166,7 +153,7 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 @njit(**INNER)
 def _learn_number(combiner, outputs, scratch, aim, weight):
     sets, experts = combiner.weights.shape
-    numbers, slopes, factors = scratch
+    numbers, slopes, factors = scratch.value
     count, mixed = combiner.shares.shape[0], numbers[-1]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)

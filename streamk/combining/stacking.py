@@ -50,10 +50,11 @@ import numpy as np
 from streamk.arrays import Array, Arrays, Places, typed
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
-from streamk.combining.newton import SETS
+from streamk.combining.newton import SETS, scratch_of
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
+from streamk.handles import Handle, make_handle
 
 SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
@@ -126,6 +127,15 @@ class Stacking:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
         numbers = self.intervals.record, self.level_shift.record, self.reach
         return StackedNumbers(*arrays, *numbers, self.pace, self.penalty)
+
+    def scratch(self, most: int) -> Handle:
+        """Return a handle of scratch arrays for at most so many outputs."""
+        sets, experts = self.weights.shape
+        of_steps = scratch_of(sets, experts)
+        if self.classes:
+            of_scores = np.empty((most, experts)), np.empty((sets, most)), np.empty(most)
+            return make_handle((*of_scores, *of_steps))
+        return make_handle((np.empty(len(self.shares) + 1), *of_steps))
 
     @property
     def has_learned(self) -> bool:

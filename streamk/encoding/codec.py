@@ -53,8 +53,8 @@ class Coding(NamedTuple):
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
     are the statistics of numbers that are standardised, None for others, which then need no code; ``memory``
-    and ``queue`` are those of labels (:mod:`streamk.encoding.label_history`), if they are inputs; ``seen`` is
-    the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
+    and ``queue`` are those of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs;
+    ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
     """
 
     statistics: Array
@@ -64,8 +64,8 @@ class Coding(NamedTuple):
     horizon: float
     largest: float
     classes: bool
-    memory: Array | None
-    queue: Array | None
+    memory: Array
+    queue: Array
     seen: tuple[NDArray[np.uint64], Integers] | None = None
     clip: float = TARGET_CLIP
 
@@ -123,7 +123,7 @@ def _observe(statistics, target, horizon, weight):
         observe(target, statistics, _TARGET, horizon, weight)
 
 
-@both()
+@njit(**INNER)
 def decode(coding, output):
     """Return a number as experts see it in the units of the target."""
     return _in_units(coding.target, output)
@@ -180,10 +180,7 @@ class Codec:
         clip: float = TARGET_CLIP,
     ) -> None:
         self.seen = SeenValues() if records_values else None
-        self.memory: Array | None = None
-        self.queue: Array | None = None
-        if delay is not None:
-            self.memory, self.queue = empty_memory(delay)
+        self.memory, self.queue = empty_memory(delay)
         self.inputs, self.labels, self.standard = inputs, labels, standard
         self.horizon, self.clip = horizon_of(memory), clip
         self.target = no_targets(memory)
@@ -216,7 +213,7 @@ class Codec:
 
     def average_labels(self) -> None:
         """Set the label memory to its mean, for predictions without new labels."""
-        if self.memory is not None:
+        if len(self.memory):
             self.memory[:] = self.memory[MEAN_LABELS]
 
     def unit_in(self, other: Codec) -> Unit:
@@ -251,7 +248,7 @@ class Codec:
             header["labels"] = [plain(v) for v in self.labels.values]
         statistics = inputs.statistics[: inputs.slots]
         arrays = {"statistics": statistics, "target": self.target, "counts": self.counts}
-        if self.memory is not None and self.queue is not None:
+        if len(self.memory):
             arrays |= {"memory": self.memory, "queue": self.queue}
         if self.seen is not None:
             arrays |= self.seen.state_dict()
@@ -291,7 +288,7 @@ class Codec:
         self.counts = counts.copy()
         if self.seen is not None:
             self.seen.load_state_dict(arrays)
-        if self.memory is not None and self.queue is not None:
+        if len(self.memory):
             memory = typed(arrays, "memory", np.float64, self.memory.shape)
             queue = typed(arrays, "queue", np.float64, self.queue.shape)
             if not ((abs(memory) <= self.clip).all() and self._can_wait(queue)):

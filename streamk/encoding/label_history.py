@@ -27,23 +27,28 @@ _FAST, _SLOW = 0.3, 0.03
 _FORGOTTEN = 1.0 / 2000.0
 
 
-def empty_memory(delay: int) -> tuple[Array, Array]:
-    """Return an empty memory ``(2 or 3, 64)``, and the queue of the labels between its rows."""
+def empty_memory(delay: int | None) -> tuple[Array, Array]:
+    """Return an empty memory ``(2 or 3, 64)``, and the queue of the labels between its rows.
+
+    Without a delay, labels are no inputs, and the memory has no rows.
+    """
+    if delay is None:
+        return np.zeros((0, COLUMNS)), np.zeros(1)
     return np.zeros((2 if delay == 0 else 3, COLUMNS)), np.zeros(1 + delay)
 
 
 @njit(**INNER)
 def recall(memory, when, amplitude, phi, i, start):
-    """Copy row ``when`` of the memory to row ``i`` of ``phi``, from column ``start`` on."""
-    if memory is not None:
+    """Copy row ``when`` of the memory, if there is one, to row ``i`` of ``phi``, from column ``start`` on."""
+    if memory.shape[0] > 0:
         for c in range(memory.shape[1]):
             phi[i, start + c] = amplitude * np.float32(memory[when, c])
 
 
 @njit(**INNER)
 def remember(memory, queue, aim, classes):
-    """Add a label that has arrived: a class, or a standardised number."""
-    if memory is not None:
+    """Add a label that has arrived, a class or a standardised number, if there is a memory."""
+    if memory.shape[0] > 0:
         _push(memory, np.int64(NOW), aim, classes)
         delay = queue.shape[0] - 1
         if delay > 0:

@@ -23,6 +23,7 @@ from streamk.encoding.labels import Labels
 from streamk.encoding.rows import LARGEST_UNSCALED, Rows, slices
 from streamk.encoding.scaling import MEAN, TARGET_CLIP, spread
 from streamk.exact.expansion import Columns, Expansion
+from streamk.handles import make_handle
 from streamk.kernels import Kernel
 from streamk.kernels import kernel as kernel_named
 from streamk.learners.kernel_loop import observe_block
@@ -121,7 +122,7 @@ class ExactLearner(Learner):
 
         Equal weights, however heavy, are then a log of events to the last bit.
         """
-        observe_block(self._codec.coding(_NOTHING), rows, targets, np.ones(len(targets)))
+        observe_block(make_handle(self._codec.coding(_NOTHING)), rows, targets, np.ones(len(targets)))
 
     def _columns(self, parts: Sequence[Rows]) -> Columns:
         """Return the columns of rows, with the scales of this moment."""
@@ -193,7 +194,7 @@ class ExactLearner(Learner):
         if not self._classifies:
             centre, unit = self._unit()
             return np.clip((targets[:, None] - centre) / unit, -TARGET_CLIP, TARGET_CLIP)
-        known = outputs_after(self._codec.coding(_NOTHING), targets.max())
+        known = outputs_after(make_handle(self._codec.coding(_NOTHING)), targets.max())
         return np.asarray(targets[:, None] == np.arange(known), dtype=np.float64)
 
     def _unit(self) -> tuple[float, float]:

@@ -26,6 +26,7 @@ from streamk.compiling import INNER
 from streamk.encoding.codec import Unit
 from streamk.experts.expert import Columns, Counts, Shares, step
 from streamk.experts.least_squares import LeastSquares
+from streamk.handles import Handle, make_handle
 
 _PENALTY = 20.0  # of a squared coefficient, in units of one event
 _FORGETTING = 0.9995
@@ -36,7 +37,7 @@ class ErrorScaling(NamedTuple):
 
     first: int
     coefficients: Floats
-    fitting: object
+    fitting: Handle
     response: Array
 
 
@@ -58,9 +59,9 @@ class ErrorScale(LeastSquares):
         self.response = response
 
     @property
-    def record(self) -> object:
+    def record(self) -> tuple[object, ...]:
         """The expert as compiled code sees it."""
-        return ErrorScaling(self.first, self.coefficients, super().record, self.response)
+        return ErrorScaling(self.first, self.coefficients, make_handle(super().record), self.response)
 
     def merge_from(
         self, experts: Sequence[Self], shares: Shares, columns: Columns, counts: Counts = None

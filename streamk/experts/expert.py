@@ -157,7 +157,7 @@ class Expert:
         self.coefficients: Floats = np.zeros((2 if average else 1, 1, 0), dtype=np.float32)
 
     @property
-    def record(self) -> object:
+    def record(self) -> tuple[object, ...]:
         """The expert as compiled code sees it, until it grows or opens a block."""
         raise NotImplementedError
 

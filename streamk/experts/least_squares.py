@@ -275,7 +275,7 @@ class LeastSquares(Expert):
         self.watched, self.watch = watch, change.empty_watch()
 
     @property
-    def record(self) -> object:
+    def record(self) -> tuple[object, ...]:
         """The expert as compiled code sees it."""
         return Fitting(
             self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,

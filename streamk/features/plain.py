@@ -64,14 +64,6 @@ def index_of(keys: Keys) -> Integers:
     return index
 
 
-@njit(**INNER)
-def columns_for(sections, width):
-    """Return the number of columns for so many features; 0 without plain columns."""
-    if sections is None:
-        return 0
-    return sections.width
-
-
 @njit(**CALLED)
 def column_of(keys, index, key, learned):
     """Return the column of an input, 0 if it has none; a learned input gets a free one."""

@@ -114,14 +114,6 @@ def transform_of(
 
 
 @njit(**INNER)
-def inputs_for(sections):
-    """Return the number of kinds of inputs: unchanged, and under the relevance of every block."""
-    if sections is None:
-        return 1
-    return 1 + sections.transforms.shape[0]
-
-
-@njit(**INNER)
 def is_due(sections, events, inputs):
     """Return whether gradients are computed after so many events."""
     if sections is None:

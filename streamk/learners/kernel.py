@@ -68,7 +68,8 @@ class _Kernel(StreamingLearner):
         self._make_plain()
         check_mixture(self._get_params(), UNIT * len(self.kernel))
         target = None if self._classifies else no_targets(_HORIZON)
-        named = experts_on(self._make_sections(), target, self.label_memory, self.neighbours, self.retired)
+        sections, switches = self._make_sections(), (self.label_memory, self.binning, self.neighbours)
+        named = experts_on(sections, target, *switches, self.retired)
         self._names, experts = list(named), list(named.values())
         count, logits = len(experts), [expert.loss == LOGISTIC for expert in experts]
         saturated = saturated_among(self._names) if self._classifies else {}
@@ -85,6 +86,7 @@ class _Kernel(StreamingLearner):
             records=True,
             memory=_HORIZON,
             clip=WIDE_CLIP,
+            rules=list(experts_on(sections, target).values()),
         )
         if target is not None:
             self._codec.target = target  # an expert of logarithms refers to it

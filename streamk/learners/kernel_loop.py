@@ -6,16 +6,19 @@ keeps frequencies in the processor's cache; no result depends on the size of a t
 with a row whose inputs get columns, since these columns change how later rows are transformed.
 
 Experts are passed in *groups* of one type each, and Numba compiles one loop per group: twelve experts of
-three rules are three loops.
+three rules are three loops. How many experts a group has is no part of its type, so learners that differ only
+in that share compiled code.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from streamk.combining.combiner import adapt, combine, limit, scratch_for
+from streamk.combining.combiner import adapt, combine, limit
 from streamk.compiling import CALLED, ENTRY, INNER, ZERO
 from streamk.encoding.codec import EVENTS, KNOWN, aim_of, is_learned, observe_target, outputs_after
 from streamk.encoding.label_history import MEAN, NOW, THEN, remember
@@ -28,24 +31,37 @@ from streamk.features.activation import AMPLITUDE
 from streamk.features.cross_moments import add_products
 from streamk.features.exchange import count_test, drawn, exchange_field, pool_event
 from streamk.features.grids import fill_cells
-from streamk.features.lanes import empty_aligned
-from streamk.features.plain import columns_for, fill_labels, fill_plain, tag_columns
+from streamk.features.plain import fill_labels, fill_plain, tag_columns
 from streamk.features.quadratic import fill_quadratic
 from streamk.features.relevance import (
     add_gradients,
     follow_gaps,
-    inputs_for,
     is_due,
     step_of,
     transform_row,
 )
 from streamk.features.sample import sample_event
 from streamk.features.sources import featurize, room_for_row, rows_at_once
-from streamk.learners.handles import keep_alive, unowned
+from streamk.handles import Handle, unowned
 from streamk.learners.stale import is_drawn
 
 DONE, OVERFLOWED, TOO_SMALL = -1, -2, -3
-ALLOCATE, FILL, REUSE = 0, 1, 2  # scratch arrays: new ones, given ones, or what given ones hold
+
+
+class ModelView(NamedTuple):
+    """Parameters of the loop: codec, features, groups of experts, combiner, tests of fields.
+
+    ``coding`` (:class:`streamk.encoding.codec.Coding`), ``features``
+    (:class:`streamk.features.map.MapRecord`; its cache of frequencies never changes a result), the records of
+    experts and that of the combiner change by learning. ``source`` is of :mod:`streamk.features.sources`.
+    """
+
+    coding: Handle
+    source: object
+    features: Handle
+    groups: tuple[Handle, ...]
+    combiner: Handle
+    exchanges: Handle | None
 
 
 def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: object) -> None:
@@ -56,7 +72,7 @@ def evaluate_all(groups: object, phi: object, i: object, outputs: object, e: obj
 def step_all(*arguments: object) -> None:
     """Let every expert learn the event of row ``i`` (in compiled code).
 
-    Arguments are the records of all experts, in a tuple for each rule, and those of ``step``.
+    Arguments are the experts, in a group for each rule, and those of ``step``.
     """
     raise NotImplementedError("for compiled code")
 
@@ -69,7 +85,7 @@ def _evaluate_all(groups, phi, i, outputs, e):
     def each(groups, phi, i, outputs, e):
         group = groups[0]
         for g in range(len(group)):
-            evaluate(group[g].value, phi, i, outputs, e + g)
+            evaluate(group[g], phi, i, outputs, e + g)
         evaluate_all(groups[1:], phi, i, outputs, e + len(group))
 
     return each
@@ -83,7 +99,7 @@ def _step_all(groups, phi, i, outputs, e, aim, known, weight, residual):
     def each(groups, phi, i, outputs, e, aim, known, weight, residual):
         group = groups[0]
         for g in range(len(group)):
-            step(group[g].value, phi, i, outputs, e + g, aim, known, weight, residual)
+            step(group[g], phi, i, outputs, e + g, aim, known, weight, residual)
         step_all(groups[1:], phi, i, outputs, e + len(group), aim, known, weight, residual)
 
     return each
@@ -98,7 +114,7 @@ def keep_neighbours(groups: object, kept: object, outputs: object, e: object) ->
 def _keep_neighbours(groups, kept, outputs, e):
     if not len(groups):
         return lambda groups, kept, outputs, e: None
-    nearby = groups[0][0].field_dict["value"].instance_class is Nearby
+    nearby = groups[0].handle.instance_class is Nearby
 
     def each(groups, kept, outputs, e):
         count = len(groups[0])
@@ -112,19 +128,8 @@ def _keep_neighbours(groups, kept, outputs, e):
     return each
 
 
-def count_all(groups: object) -> int:
-    """Return how many experts there are (in compiled code)."""
-    raise NotImplementedError("for compiled code")
-
-
-@overload(count_all, jit_options=INNER)
-def _count_all(groups):
-    count = sum(len(group) for group in groups)
-    return lambda groups: count
-
-
 @njit(nogil=True, **ENTRY)
-def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):  # noqa: PLR0912  # one loop
+def process_rows(learning, late, rarely, reuse, buffers, rows, views, goal, out):  # noqa: PLR0912  # one loop
     """Predict rows, and learn each after its prediction if ``learning``.
 
     Parameters
@@ -134,20 +139,18 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
         Whether labels come late.
     rarely : int
         One event in so many is learned by the combiner of ``stale``; 0 for none.
-    mode, buffers
-        ``ALLOCATE`` scratch arrays; or, for one row, ``FILL`` the first of the handle ``buffers``
-        (:func:`make_scratch`), or ``REUSE`` their contents: they and ``out`` hold the features and outputs of
-        this row, and nothing was learned since. The second are for rows that relevance changes.
+    reuse : bool
+        Whether the scratch arrays and ``out`` hold the features and outputs of this one row, and nothing was
+        learned since.
+    buffers
+        A handle of scratch arrays (:mod:`streamk.learners.scratch`): those for a tile of rows, and those for
+        a row that relevance changes.
     rows
         Encoded rows (:class:`streamk.encoding.rows.Rows`).
     views
-        A handle of three handles. The first, ``handle``, is of ``coding, source, features, groups,
-        combiner``: the codec (:class:`streamk.encoding.codec.Coding`; changed by learning), the map
-        (:class:`streamk.features.map.MapRecord`, :mod:`streamk.features.sources`), whose frequency cache
-        never changes a result, records of experts, in a tuple for each rule, and of the combiner; changed by
-        learning. The second, ``before``, is the same with the parameters of the time when the learned event
-        was predicted; ``handle`` itself unless labels come late. The third, ``stale``, is the same with
-        copied coefficients and their combiner (:mod:`streamk.learners.stale`).
+        A handle of three handles, each of a :class:`ModelView`: of present parameters; of those of the time
+        when the learned event was predicted, the first itself unless labels come late; and of copied
+        coefficients and their combiner (:mod:`streamk.learners.stale`).
     goal
         ``(2, n)`` float64: class index or number, and weight (0: predicted, not learned).
     out
@@ -161,27 +164,28 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
         changed: ``TOO_SMALL − r`` if the cache must hold at least ``r`` frequencies, or the flat index of the
         first value that is not finite or too large.
     """
-    buffers, rows, goal, out = unowned(buffers), unowned(rows), unowned(goal), unowned(out)
-    handle, before, stale = unowned(views).value
+    rows, goal, out = unowned(rows), unowned(goal), unowned(out)
+    handle, before, stale = views.value
     coding, source = handle.coding, handle.source
     features = handle.features
     bad = first_bad(rows, coding.largest)
     if bad >= 0:
         return bad
-    n, w = rows.values.shape
+    n = rows.values.shape[0]
     needed = room_for_row(source, rows.keys)
     if needed > features.frequencies.shape[0]:
         return TOO_SMALL - needed
-    tile = max(1, min(n, rows_at_once(needed, rows.keys, features.frequencies)))
-    most = out.shape[1] if coding.classes else 1
-    scratch = _scratch(handle, tile, w, most) if mode == ALLOCATE else buffers.value[0]
-    inputs, found, of, widths, raw, whole, outputs, working, residual = unowned(scratch)
-    spare = buffers.value[1]
-    phi = raw if whole.shape[0] == 0 else whole.reshape(tile, whole.shape[0] // tile)
+    scratch, spare = buffers.value
+    inputs, found, of, widths = scratch.inputs, scratch.keys, scratch.slots, scratch.counts
+    raw, phi, outputs, working = scratch.raw, scratch.columns, scratch.outputs, scratch.working
+    residual = scratch.residual
+    tile = min(widths.shape[0], rows_at_once(needed, rows.keys, features.frequencies))
+    if phi.shape[1] == 0:
+        phi = raw
     start = 0
     while start < n:
         size, full, gets_column = ZERO, min(tile, n - start), False
-        reused = mode == REUSE and tag_columns(features.sections, found, of, widths[0], 0)
+        reused = reuse and tag_columns(features.sections, found, of, widths[0], 0)
         while size < full:
             i, size = size, size + 1
             if not reused:
@@ -240,34 +244,7 @@ def process_rows(learning, late, rarely, mode, buffers, rows, views, goal, out):
                     )
                 _learn(handle, inputs, found, widths[i], phi, np.int64(i), outputs, target, weight, residual)
         start += size
-    keep_alive(scratch)
     return OVERFLOWED if features.counts[1] > 0 else DONE
-
-
-@njit(**ENTRY)
-def make_scratch(handle, rows, width, most):
-    """Return scratch arrays for ``rows`` of at most ``width`` inputs and ``most`` outputs, and for a row."""
-    handle = unowned(handle)
-    return _scratch(handle, rows, width, most), _scratch(handle, np.int64(1), width, most)
-
-
-@njit(**INNER)
-def _scratch(handle, tile, w, most):
-    features = handle.features
-    width, experts = features.waves.shape[1], count_all(handle.groups)
-    columns = columns_for(features.sections, width)
-    kinds = handle.coding.exponents.shape[0] * inputs_for(features.sections)
-    return (
-        np.empty((kinds, tile, w), dtype=np.float32),
-        np.empty((tile, w), dtype=np.uint64),
-        np.empty((tile, w), dtype=np.int32),
-        np.empty(tile, dtype=np.int64),
-        empty_aligned(tile * width).reshape(tile, width),
-        empty_aligned(tile * columns),
-        np.empty((experts, 2, most), dtype=np.float32),
-        scratch_for(handle.combiner, most),
-        np.empty(most, dtype=np.float64),
-    )
 
 
 @njit(**CALLED)
@@ -316,16 +293,17 @@ def _take_products(handle, inputs, found, count, i, aim, weight):
 
 
 @njit(**CALLED)
-def _evaluate_changed(handle, inputs, keys, slots, counts, unit, raw, phi, outputs):
-    """Fill ``outputs`` with those of all experts for one row of changed inputs, which is not learned."""
+def _evaluate_changed(handle, spare, keys, slots, unit):
+    """Fill the outputs of ``spare`` with those of all experts for its inputs, which are not learned."""
     sections, row = handle.features.sections, np.int64(0)
+    inputs, counts, raw, phi = spare.inputs, spare.counts, spare.raw, spare.columns
     transform_row(sections, inputs, keys, slots, counts[0], row)
     _featurize(handle, inputs, keys, counts, raw)
     fill_plain(sections, inputs, keys, slots, counts[0], row, np.bool_(False), raw, phi)
     fill_cells(sections, inputs, keys, slots, counts[0], row, unit, phi)
     fill_quadratic(sections, inputs, keys, slots, counts[0], row, unit, phi)
     fill_labels(sections, handle.coding.memory, np.int64(NOW), phi, row)
-    evaluate_all(handle.groups, phi, row, outputs, 0)
+    evaluate_all(handle.groups, phi, row, spare.outputs, 0)
 
 
 @njit(**CALLED)
@@ -340,8 +318,8 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
     kinds, _, w = inputs.shape
     most = given.shape[0]
     slopes = np.zeros((count, most))
-    changed, _, _, counts, raw, whole, outputs, working, out = spare
-    counts[0], phi = count, whole.reshape(1, whole.shape[0])
+    changed, outputs, out = spare.inputs, spare.outputs, spare.residual
+    spare.counts[0] = count
     families = coding.exponents.shape[0]
     unit = scale_of(count, coding.exponents[0])
     for j in range(count):
@@ -355,9 +333,9 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
             continue  # the slope stays 0: this input has no step yet
         for k in range(families):
             changed[k, 0, j] += np.float32(step * scale_of(count, coding.exponents[k]))
-        _evaluate_changed(handle, changed, keys, slots, counts, unit, raw, phi, outputs)
+        _evaluate_changed(handle, spare, keys, slots, unit)
         keep_neighbours(handle.groups, answered, outputs, 0)
-        combine(handle.combiner, coding, outputs, working, out)
+        combine(handle.combiner, coding, outputs, spare.working, out)
         for k in range(most):
             slopes[j, k] = (aim_of(coding, out[k]) - aim_of(coding, given[k])) / step
     add_gradients(features.sections, slopes, keys, count, 0, weight)
@@ -366,7 +344,7 @@ def _take_gradients(handle, spare, inputs, found, of, count, i, answered, given,
 @njit(**CALLED)
 def _take_test(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight):
     """Let relevance test whether a field of row ``i`` helps to predict its target, if a test is due."""
-    if exchanges is not None:
+    if exchanges is not None and handle.features.sections.learned:
         _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, target, weight)
 
 
@@ -378,20 +356,19 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
     j = drawn(events, count)
     if j >= 0 and is_learned(coding, target) and (not coding.classes or target < coding.counts[KNOWN]):
         w, most = inputs.shape[2], given.shape[0]
-        changed, keys, slots, counts, raw, whole, outputs, working, out = spare
+        slots, counts, out = spare.slots, spare.counts, spare.residual
         unit = np.empty(families)
         for k in range(families):
             unit[k] = scale_of(count, coding.exponents[k])
         for m in range(w):
             slots[0, m] = of[i, m]
         counts[0] = exchange_field(
-            exchanges, inputs, found, of, count, i, j, events, unit, changed, keys, slots
+            exchanges, inputs, found, of, count, i, j, events, unit, spare.inputs, spare.keys, slots
         )
         squares, products, errors = 0.0, 0.0, 0.0
         if counts[0] >= 0:
-            phi = whole.reshape(1, whole.shape[0])
-            _evaluate_changed(handle, changed, keys, slots, counts, unit[0], raw, phi, outputs)
-            combine(handle.combiner, coding, outputs, working, out)
+            _evaluate_changed(handle, spare, spare.keys, slots, unit[0])
+            combine(handle.combiner, coding, spare.outputs, spare.working, out)
             for k in range(most):
                 d = aim_of(coding, out[k]) - aim_of(coding, given[k])
                 wanted = aim_of(coding, target)
@@ -406,25 +383,34 @@ def _test_field(handle, exchanges, spare, inputs, found, of, count, i, given, ta
     pool_event(exchanges, inputs, found, of, count, i, events, scale_of(count, coding.exponents[0]))
 
 
+@njit(**INNER)
+def _copy_row(outputs, i, one):
+    """Copy the outputs of row ``i``, number by number, as in ``_take_gradients``."""
+    for e in range(one.shape[0]):
+        for s in range(one.shape[1]):
+            for k in range(one.shape[2]):
+                one[e, s, k] = outputs[e, s, i, k]
+
+
 @njit(**ENTRY)
-def combine_many(coding, combiner, outputs, out):
-    """Fill ``out`` ``(m, K)`` with the predictions of ``outputs`` ``(E, 2, m, K)``."""
+def combine_many(coding, combiner, working, outputs, out):
+    """Fill ``out`` ``(m, K)`` with predictions from ``outputs`` ``(E, 2, m, K)``; ``working`` is scratch."""
     experts, _, rows, most = outputs.shape
-    working, one = scratch_for(combiner, most), np.empty((experts, 2, most), dtype=np.float32)
+    one = np.empty((experts, 2, most), dtype=np.float32)
     for i in range(rows):
-        one[:] = outputs[:, :, i]
+        _copy_row(outputs, i, one)
         combine(combiner, coding, one, working, out[i])
 
 
 @njit(**ENTRY)
-def adapt_many(coding, combiner, outputs, targets, weights, aims):
+def adapt_many(coding, combiner, working, outputs, targets, weights, aims):
     """Let the combiner learn from a block; fill ``aims``, and set the weight of outliers to 0."""
     experts, _, rows, most = outputs.shape
-    working, one = scratch_for(combiner, most), np.empty((experts, 2, most), dtype=np.float32)
+    one = np.empty((experts, 2, most), dtype=np.float32)
     given = np.empty(most)
     events = coding.counts[0]
     for i in range(rows):
-        one[:] = outputs[:, :, i]
+        _copy_row(outputs, i, one)
         combine(combiner, coding, one, working, given)
         adapt(combiner, combiner, coding, one, working, given, targets[i], weights[i])
         coding.counts[0] += 1.0

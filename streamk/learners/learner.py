@@ -20,6 +20,7 @@ from streamk.encoding.codec import EVENTS, KNOWN, Codec
 from streamk.encoding.fields import Event
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import slices
+from streamk.handles import make_handle
 from streamk.learners.kernel_loop import observe_block
 from streamk.learners.summary import Summary
 
@@ -253,7 +254,7 @@ class Learner(Pickled, base.Estimator):
                 piece = portion.rows(codec.inputs, part.start, part.stop).select(learned)
                 of_learned = (targets[part][learned], weights[part][learned])
                 observe_block(
-                    codec.coding(_NOTHING),
+                    make_handle(codec.coding(_NOTHING)),
                     codec.inputs.transform(piece),
                     *map(np.ascontiguousarray, of_learned),
                 )

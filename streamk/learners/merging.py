@@ -276,9 +276,9 @@ def _share_memory(
     class.
     """
     memory = merged._codec.memory
+    if not all(len(learner._codec.memory) for learner in (merged, *parts)):
+        return
     for part, share, (codes, unit) in zip(parts, shares, columns, strict=True):
-        if memory is None or part._codec.memory is None:
-            return
         mean = part._codec.memory[MEAN]
         if not merged._classifies:
             memory[:, :NUMBERS] += share * (unit.scale * mean[:NUMBERS] + unit.offset)

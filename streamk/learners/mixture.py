@@ -75,7 +75,8 @@ _SATURATED = {
 def experts_on(
     sections: Sections,
     target: Array | None,
-    label_memory: bool,
+    label_memory: bool = True,
+    binning: bool = True,
     neighbours: bool = True,
     retired: bool = False,
 ) -> dict[str, Expert]:
@@ -103,7 +104,7 @@ def experts_on(
         )
     if not classes:
         experts["subspace"] = Subspace(loss, _RANK, 1.0, 0.02, columns["coarse and fine"])
-    if sections.columns_of_grids.start < sections.columns_of_grids.stop:
+    if binning:
         experts["binning"] = Binning(loss, sections.columns_of_grids, target)
         if target is not None:
             experts["binning, logarithms"] = Binning(loss, sections.columns_of_grids, target, logarithms=True)

@@ -33,7 +33,7 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.arrays import Array, Floats, Places
-from streamk.combining.combiner import combine, scratch_for
+from streamk.combining.combiner import combine
 from streamk.compiling import ENTRY
 from streamk.encoding.codec import Unit
 from streamk.encoding.inputs import Inputs
@@ -48,12 +48,11 @@ from streamk.features.grids import fill_cells
 from streamk.features.lanes import aligned
 from streamk.features.plain import LINEAR, fill_plain
 from streamk.features.quadratic import fill_quadratic
-from streamk.features.relevance import BLOCKS, inputs_for, transform_row
+from streamk.features.relevance import BLOCKS, transform_row
 from streamk.features.sample import EVENTS, Sampled
 from streamk.features.sections import WHOLE
 from streamk.features.sources import featurize, room_for_row
-from streamk.learners.handles import unowned
-from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, count_all, evaluate_all
+from streamk.learners.kernel_loop import DONE, TOO_SMALL, adapt_many, evaluate_all
 from streamk.threads import one_blas_thread
 
 _ROWS = 256  # whose columns are in memory at once, where only outputs are returned
@@ -79,28 +78,26 @@ def _fill(model: Any, rows: Rows, labels: Floats, out: Array) -> tuple[Floats, F
     phi: Floats = aligned(np.zeros((len(labels), e.columns), dtype=np.float32))
     outputs: Floats = np.zeros((len(model._experts), 2, *out.shape), dtype=np.float32)
     labels = np.ascontiguousarray(labels)
-    while (code := _answer_rows(model._handles_of(e).parameters[0], rows, labels, phi, outputs, out)) != DONE:
+    while True:
+        handles = model._handles_of(e)
+        scratch = handles.scratch.arrays(1, rows.values.shape[1])
+        code = _answer_rows(handles.parameters, scratch, rows, labels, phi, outputs, out)
+        if code == DONE:
+            break
         e.make_room(TOO_SMALL - code)
     return phi, outputs
 
 
 @njit(**ENTRY)
-def _answer_rows(handle, rows, labels, phi, outputs, out):
+def _answer_rows(handle, scratch, rows, labels, phi, outputs, out):
     """Fill ``phi``, ``outputs`` and ``out``; return as ``process_rows`` does."""
-    handle = unowned(handle)
     coding, source, features = handle.coding, handle.source, handle.features
     sections = features.sections
-    n, w = rows.values.shape
     room = room_for_row(source, rows.keys)
     if room > features.frequencies.shape[0]:
         return TOO_SMALL - room
-    kinds = coding.exponents.shape[0] * inputs_for(sections)
-    inputs, found = np.empty((kinds, 1, w), dtype=np.float32), np.empty((1, w), dtype=np.uint64)
-    of, widths = np.empty((1, w), dtype=np.int32), np.empty(1, dtype=np.int64)
-    raw = np.empty((1, features.waves.shape[1]), dtype=np.float32)
-    one = np.empty((count_all(handle.groups), 2, out.shape[1]), dtype=np.float32)
-    working = scratch_for(handle.combiner, out.shape[1])
-    for i in range(n):
+    inputs, found, of, widths, raw = scratch.inputs, scratch.keys, scratch.slots, scratch.counts, scratch.raw
+    for i in range(out.shape[0]):
         widths[0] = scale_row(rows, i, coding.statistics, coding.exponents, coding.seen, inputs, found, of, 0)
         transform_row(sections, inputs, found, of, widths[0], 0)
         featurize(source, features, inputs, found, widths, AMPLITUDE, raw)
@@ -111,12 +108,12 @@ def _answer_rows(handle, rows, labels, phi, outputs, out):
         for p in range(sections.starts.shape[0]):
             for c in range(labels.shape[1]):
                 phi[i, sections.starts[p] + LINEAR + c] = labels[i, c]
-        evaluate_all(handle.groups, phi, np.int64(i), one, 0)
-        for e in range(one.shape[0]):
+        evaluate_all(handle.groups, phi, np.int64(i), scratch.outputs, 0)
+        for e in range(outputs.shape[0]):
             for s in range(2):
                 for k in range(out.shape[1]):
-                    outputs[e, s, i, k] = one[e, s, k]
-        combine(handle.combiner, coding, one, working, out[i])
+                    outputs[e, s, i, k] = scratch.outputs[e, s, k]
+        combine(handle.combiner, coding, scratch.outputs, scratch.working, out[i])
     return DONE
 
 
@@ -205,9 +202,8 @@ def _fit(merged: Any, pool: Pool, of_parts: Array, outputs: Floats) -> None:
                 other.coefficients[:] = expert.coefficients[:, :, own]
                 outputs[k] = phi[:, part][:, own] @ other.coefficients[0].T + correction
     combiner.restart()
-    coding, _, _, _, record = merged._all_but_rows(merged._map)
     targets, weights = pool.events.goal[0].copy(), pool.weights.copy()
-    adapt_many(coding, record, outputs, targets, weights, np.empty(n))
+    adapt_many(*merged._combining(merged._map), outputs, targets, weights, np.empty(n))
     if combiner.intervals is not None:
         combiner.level_shift.state[:] = 0.0
     merged._renew_arguments()
@@ -307,7 +303,7 @@ def _as_ours(events: Sampled, part: Any, merged: Any, places: tuple[list[int], U
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
                 labels[:, [code, SHARED + code]] = events.labels[:, [k, SHARED + k]]
-    elif merged._codec.memory is not None:
+    elif len(merged._codec.memory):
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = unit.scale * events.labels[:, used] + constant
     return Sampled(rows, labels, goal, events.outcomes)
@@ -322,7 +318,7 @@ def _as_theirs(events: Sampled, part: Any, merged: Any, places: tuple[list[int],
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
                 labels[:, [k, SHARED + k]] = events.labels[:, [code, SHARED + code]]
-    elif merged._codec.memory is not None and unit.scale:
+    elif len(merged._codec.memory) and unit.scale:
         used, constant = slice(0, NUMBERS), unit.offset * merged._map.sections.amplitude
         labels[:, used] = (events.labels[:, used] - constant) / unit.scale
     return Sampled(rows, labels, events.goal, events.outcomes)

@@ -9,9 +9,8 @@ regenerated from the seed.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +20,7 @@ from streamk.arrays import AnyArray, Array, Arrays, Floats, Json, Places
 from streamk.combining.calibration import Calibration
 from streamk.combining.mean import Mean
 from streamk.encoding.batches import Batch, portions, prepare_whole
-from streamk.encoding.codec import EVENTS, KNOWN, Codec, outputs_after
+from streamk.encoding.codec import EVENTS, KNOWN, Codec, Coding, outputs_after
 from streamk.encoding.event_buffer import EventBuffer
 from streamk.encoding.fields import Event
 from streamk.encoding.inputs import Inputs
@@ -34,22 +33,20 @@ from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
 from streamk.features.sections import Sections
-from streamk.learners.handles import ModelView, make_handle
+from streamk.handles import Handle, make_group, make_handle
 from streamk.learners.kernel_loop import (
-    ALLOCATE,
     DONE,
-    FILL,
     OVERFLOWED,
-    REUSE,
     TOO_SMALL,
+    ModelView,
     adapt_many,
     combine_many,
-    make_scratch,
     observe_block,
     process_rows,
 )
 from streamk.learners.learner import Learner, with_prefix
 from streamk.learners.parameter_history import ParameterHistory
+from streamk.learners.scratch import Scratch
 from streamk.learners.stale import StaleExperts
 from streamk.losses import CODES
 from streamk.parameters import check_map, check_parameters, directions_of, kernels_of
@@ -60,9 +57,9 @@ _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
 _SCRATCH = ("_arguments", "_handles", "_entry")
 compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
+Shared = tuple[Handle, object, Handle, Handle | None]  # of codec, source and map, and tests of fields
 _NOTHING = np.zeros(0)
 _ROWS = 64  # rows a thread predicts at once
-_MOST_WIDTHS = 64  # of scratch arrays
 
 
 @dataclass(slots=True)
@@ -74,32 +71,35 @@ class Handles:
     late
         Whether labels come late.
     parameters
-        Handles of present, earlier and copied parameters.
+        The handle of present parameters.
     views
-        The handle of these.
+        The handle of present, earlier and copied parameters.
     goal, out
         Of a single event: target and weight, ``(2, 1)``, and prediction, ``(1, outputs)``.
     statistics, record
         The arrays of the codec and the record of the map that these are handles of.
-    buffers
-        Handles of scratch arrays for one row, and the arrays, by width.
-    rows, buffer
-        The row of the last event, and the handle of its scratch arrays.
+    scratch
+        Scratch arrays.
+    rows, buffers
+        The row of the last event, and its scratch arrays.
     predicted
-        Number of the encoding whose prediction ``out`` and the buffers hold, until something is learned.
+        Number of the encoding whose prediction ``out`` and ``buffers`` hold, until something is learned.
+    unlabelled
+        For predictions without new labels: the handle of parameters, and the label memory.
     """
 
     late: bool
-    parameters: tuple[object, object, object]
-    views: object
+    parameters: Handle
+    views: Handle
     goal: Array
     out: Array
     statistics: Array
     record: object
-    buffers: dict[int, tuple[object, object]] = field(default_factory=dict)
+    scratch: Scratch
     rows: Rows | None = None
-    buffer: object = None
+    buffers: Handle | None = None
     predicted: int | None = None
+    unlabelled: tuple[Handle, Array] | None = None
 
 
 class StreamingLearner(Learner):
@@ -146,6 +146,7 @@ class StreamingLearner(Learner):
         delay: int = 0,
         records: bool = False,
         clip: float = TARGET_CLIP,
+        rules: Sequence[Expert] = (),
     ) -> None:
         """Initialise the untrained learner.
 
@@ -169,6 +170,9 @@ class StreamingLearner(Learner):
             Whether values of categories that were never learned are skipped.
         clip
             Of standardised targets, in deviations.
+        rules
+            Experts of all update rules that learners of this class may have, in order; those of ``experts``
+            by default.
         """
         kernels = kernels_of(self.kernel)
         largest = largest_unscaled(kernels, self.bandwidth, tuple(self.scales))
@@ -178,6 +182,7 @@ class StreamingLearner(Learner):
         )
         self._growth, self._together, self._gathers = growth, together, gathers or together > 1
         self._experts = list(experts)
+        self._rules = {type(expert): expert for expert in (*rules, *experts)}
         if combiner is None:
             combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
         self._combiner = combiner
@@ -357,8 +362,7 @@ class StreamingLearner(Learner):
         if self._gathers and e.source is None:
             statistics = self._codec.inputs.statistics
             outputs, _ = forward(e, rows, statistics, self._experts, False)
-            coding, _, _, _, combiner = self._all_but_rows(e)
-            combine_many(coding, combiner, _both(outputs), out)
+            combine_many(*self._combining(e), _both(outputs), out)
         elif e.needs_cache(rows):
             self._run(e, False, rows, np.zeros((2, len(out))), out)
         else:
@@ -401,11 +405,11 @@ class StreamingLearner(Learner):
         rows, goal = self._pending.pop()
         targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
         codec = self._codec
-        known = outputs_after(codec.coding(_NOTHING), targets.max())
+        known = outputs_after(make_handle(codec.coding(_NOTHING)), targets.max())
         e = self._ready(rows, known)
         self._cover(e, rows)
-        coding, _, _, _, combiner = self._all_but_rows(e)
-        counts = codec.counts.copy()
+        combining, counts = self._combining(e), codec.counts.copy()
+        coding = combining[0]
         if first := counts[EVENTS] == 0.0:
             observe_block(coding, rows, targets, goal[1])
             after = codec.counts.copy()
@@ -413,8 +417,8 @@ class StreamingLearner(Learner):
         aims = np.empty(len(targets))
         outputs, kept = forward(e, rows, codec.inputs.statistics, self._experts, True)
         if out is not None:
-            combine_many(coding, combiner, _both(outputs), out)
-        adapt_many(coding, combiner, _both(outputs), targets, weights, aims)
+            combine_many(*combining, _both(outputs), out)
+        adapt_many(*combining, _both(outputs), targets, weights, aims)
         for expert, given, features in zip(self._experts, outputs, kept, strict=True):
             expert.step_many(Lesson(given, features, aims, weights, known))
         if first:
@@ -481,31 +485,54 @@ class StreamingLearner(Learner):
         ):
             coding = self._codec.coding(np.array(e.exponents))
             groups = tuple(
-                tuple(expert.record for expert in group)
-                for _, group in itertools.groupby(self._experts, key=type)
+                tuple(expert.record for expert in self._experts if type(expert) is rule)
+                for rule in self._rules
             )
             found = self._arguments = (coding, e.source, e.record, groups, self._combiner.record)
             self._handles = None
         return found
 
+    def _combining(self, e: FeatureMap) -> tuple[Handle, Handle, Handle]:
+        """Return handles of the codec, the combiner and its scratch arrays."""
+        coding, _, _, _, combiner = self._all_but_rows(e)
+        return make_handle(coding), make_handle(combiner), self._combiner.scratch(self._outputs)
+
     def _handles_of(self, e: FeatureMap) -> Handles:
         """Return the arguments of the compiled loop that stay the same."""
         found = self._all_but_rows(e)
         if self._handles is None:
-            coding, source, features, groups, combiner = found
-            now = before = frozen = _handle_of(e, coding, source, features, groups, combiner)
+            groups, combiner = found[3:]
+            shared = self._shared(e, *found[:3])
+            now = before = frozen = self._view(shared, groups, combiner)
             if self._history is not None:
                 arrays = iter(self._history.arrays)
                 earlier = _with_coefficients(groups, arrays)
-                before = _handle_of(e, coding, source, features, earlier, self._combiner.before(list(arrays)))
+                before = self._view(shared, earlier, self._combiner.before(list(arrays)))
             if self._stale is not None:
                 copies = _with_coefficients(groups, iter(self._stale.arrays))
-                frozen = _handle_of(e, coding, source, features, copies, self._stale.combiner.record)
+                frozen = self._view(shared, copies, self._stale.combiner.record)
             goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
-            parameters, statistics = (now, before, frozen), self._codec.inputs.statistics
-            views = make_handle(parameters)
-            self._handles = Handles(late, parameters, views, goal, out, statistics, e.record)
+            views, statistics = make_handle((now, before, frozen)), self._codec.inputs.statistics
+            scratch = Scratch(e, len(self._experts), self._outputs, self._combiner)
+            self._handles = Handles(late, now, views, goal, out, statistics, e.record, scratch)
         return self._handles
+
+    def _shared(self, e: FeatureMap, coding: Coding, source: object, features: Any) -> Shared:
+        """Return handles of the codec and the map."""
+        sections, tests = e.sections, None
+        if sections is not None:
+            features = features._replace(sections=make_handle(features.sections))
+            tests = make_handle(sections.exchange_record)
+        return make_handle(coding), source, make_handle(features), tests
+
+    def _view(self, shared: Shared, groups: Any, combiner: tuple[object, ...]) -> Handle:
+        """Return the handle of a :class:`ModelView`."""
+        coding, source, features, tests = shared
+        experts = tuple(
+            make_group(group[0] if group else rule.record, [make_handle(record) for record in group])
+            for rule, group in zip(self._rules.values(), groups, strict=True)
+        )
+        return make_handle(ModelView(coding, source, features, experts, make_handle(combiner), tests))
 
     def _learned(self) -> None:
         """Copy parameters for late labels and for stale experts, if copies are due."""
@@ -552,23 +579,22 @@ class StreamingLearner(Learner):
         """
         if e.slots is not None:
             self._cover(e, rows)
-        inputs, mode, encoded, handles = self._codec.inputs, FILL, rows, self._handles
+        inputs, reuse, encoded, handles = self._codec.inputs, False, rows, self._handles
         if inputs.transforms:
             rows = inputs.transform(rows)
         if handles is None or not (handles.statistics is inputs.statistics and handles.record is e.record):
             handles = self._handles_of(e)
         if handles.rows is not rows:
-            handles.rows, handles.buffer = rows, self._buffers_for(handles, rows)
+            handles.rows, handles.buffers = rows, handles.scratch.of_row(rows.values.shape[1])
         goal, given = handles.goal, handles.out if out is None else out
         if learning:
             goal[0, 0] = target
             goal[1, 0] = weight
-            if handles.predicted == inputs.encoded:
-                mode = REUSE
+            reuse = handles.predicted == inputs.encoded
         # buffers and ``out`` of the handles hold this prediction until the next call
         handles.predicted = None if learning or out is not None else inputs.encoded
         rarely = self._stale.rarely if learning and self._stale is not None else 0
-        arguments = learning, handles.late, rarely, mode, handles.buffer, rows, handles.views, goal, given
+        arguments = learning, handles.late, rarely, reuse, handles.buffers, rows, handles.views, goal, given
         run = self._run_first if self._entry is None else self._entry.run
         code: int = run(*arguments)
         if code == DONE or code >= 0:
@@ -588,17 +614,6 @@ class StreamingLearner(Learner):
         self._entry = type("Entry", (), {"run": entry})
         return code
 
-    def _buffers_for(self, handles: Handles, rows: Rows) -> object:
-        """Return a handle of scratch arrays for one row as wide as these."""
-        width = rows.values.shape[1]
-        if width not in handles.buffers:
-            if len(handles.buffers) >= _MOST_WIDTHS:
-                handles.buffers.clear()
-                handles.rows = None
-            arrays = make_scratch(handles.parameters[0], 1, width, max(self._outputs, 1))
-            handles.buffers[width] = make_handle(arrays), arrays  # a handle keeps no array alive
-        return handles.buffers[width][0]
-
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:
         """Run the compiled loop on rows whose values have been checked."""
         self._cover(e, rows)
@@ -607,25 +622,31 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles = self._handles_of(e)
         handles.predicted = None
-        rarely, buffers = 0 if self._stale is None else self._stale.rarely, self._buffers_for(handles, rows)
-        arguments = learning, handles.late, rarely, ALLOCATE, buffers, rows, handles.views, goal, out
+        rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
+        buffers = handles.scratch.take(width)
+        arguments = learning, handles.late, rarely, False, buffers, rows, handles.views, goal, out
         run = self._run_first if self._entry is None else self._entry.run
         code = (run if _has_types(rows, goal, out) else compiled)(*arguments)
+        handles.scratch.put_back(width, buffers)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, encoded, goal, out)
 
-    def _run_stale(self, e: FeatureMap, rows: Rows, combiner: object, out: Array) -> None:
+    def _run_stale(self, e: FeatureMap, rows: Rows, combiner: tuple[object, ...], out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
+        handles, transformed = self._handles_of(e), self._codec.inputs.transform(rows)
         coding, source, record, groups, _ = self._all_but_rows(e)
-        if coding.memory is not None:
-            coding = coding._replace(memory=coding.memory[np.full(len(coding.memory), MEAN)])
-        handle = _handle_of(e, coding, source, record, groups, combiner)
-        transformed = self._codec.inputs.transform(rows)
-        buffers, goal = self._buffers_for(self._handles_of(e), transformed), np.zeros((2, len(out)))
-        views = make_handle((handle, handle, handle))
-        code = compiled(False, False, 0, ALLOCATE, buffers, transformed, views, goal, out)
+        if handles.unlabelled is None:
+            mean = coding._replace(memory=np.empty_like(coding.memory))
+            handle = self._view(self._shared(e, mean, source, record), groups, combiner)
+            handles.unlabelled = make_handle((handle, handle, handle)), mean.memory
+        views, memory = handles.unlabelled
+        memory[:] = coding.memory[MEAN:]
+        width, goal = transformed.values.shape[1], np.zeros((2, len(out)))
+        buffers = handles.scratch.take(width)
+        code = compiled(False, False, 0, False, buffers, transformed, views, goal, out)
+        handles.scratch.put_back(width, buffers)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 
@@ -779,16 +800,6 @@ class StreamingLearner(Learner):
 
     def __getstate__(self) -> Json:
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
-
-
-def _handle_of(e: FeatureMap, coding: Any, source: Any, features: Any, groups: Any, combiner: Any) -> object:
-    """Return a handle of all arguments of the compiled loop except rows."""
-    sections = e.sections
-    tests = None if sections is None or not sections.learned else sections.exchange_record
-    experts = tuple(tuple(make_handle(expert) for expert in group) for group in groups)
-    if sections is not None:
-        features = features._replace(sections=make_handle(features.sections))
-    return make_handle(ModelView(coding, source, features, experts, combiner, tests))
 
 
 def _has_types(rows: Rows, goal: Array, out: Array) -> bool:

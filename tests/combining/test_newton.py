@@ -4,14 +4,18 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.newton import SETS, newton_steps, room_for_factors
+from streamk.combining.newton import SETS, newton_steps, scratch_of
 
 
 @njit
-def side_by_side(weights, curvature, slopes):
-    work = room_for_factors(*weights.shape)
-    work[:] = np.nan  # what an earlier event left there does not matter
+def moved(weights, curvature, slopes, work):
     newton_steps(weights, curvature, slopes, work)
+
+
+def side_by_side(weights, curvature, slopes):
+    _, work = scratch_of(*weights.shape)
+    work[:] = np.nan  # what an earlier event left there does not matter
+    moved(weights, curvature, slopes, work)
 
 
 @njit(error_model="numpy")

@@ -4,21 +4,34 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.combiner import adapt, combine, scratch_for
+from streamk.combining.combiner import adapt, combine
 from streamk.combining.stacking import Stacking
 from streamk.encoding.codec import Coding
+from streamk.encoding.label_history import empty_memory
+from streamk.handles import make_handle
 
 
 @njit
-def predict(combiner, coding, outputs, out):
-    combine(combiner, coding, outputs, scratch_for(combiner, out.shape[0]), out)
+def combined(combiner, coding, outputs, scratch, out):
+    combine(combiner, coding, outputs, scratch, out)
 
 
 @njit
-def learn(combiner, asked, coding, outputs, target):
-    scratch, given = scratch_for(combiner, outputs.shape[2]), np.empty(outputs.shape[2])
+def learned(combiner, asked, coding, outputs, scratch, target):
+    given = np.empty(outputs.shape[2])
     combine(asked, coding, outputs, scratch, given)
     adapt(combiner, asked, coding, outputs, scratch, given, target, 1.0)
+
+
+def predict(made, coding, outputs, out):
+    combined(make_handle(made.record), make_handle(coding), outputs, made.scratch(len(out)), out)
+
+
+def learn(made, coding, outputs, target, asked=None):
+    """Learn what ``asked`` predicted, the combiner itself if it is None."""
+    record = make_handle(made.record)
+    earlier, scratch = record if asked is None else make_handle(asked), made.scratch(outputs.shape[2])
+    learned(record, earlier, make_handle(coding), outputs, scratch, target)
 
 
 def forgetting_of(delay):
@@ -32,15 +45,15 @@ class Memory:
         self.made, self.past = made, [made.weights.copy()] * (delay + 1)
 
     def learn(self, coding, outputs, target):
-        now = self.made.record
-        learn(now, now._replace(weights=self.past[0]), coding, outputs, target)
+        asked = self.made.record._replace(weights=self.past[0])
+        learn(self.made, coding, outputs, target, asked)
         self.past = [*self.past[1:], self.made.weights.copy()]
 
 
 def coding(known, classes):
     empty = np.zeros((0, 4))
     counts = np.array([100.0, known, 0.0])
-    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, None, None)
+    return Coding(empty, None, counts, np.array([-0.5]), None, 1e15, classes, *empty_memory(None))
 
 
 def softmax(scores):
@@ -93,7 +106,7 @@ def test_classes(delay, groups):
         both = np.stack([rng.normal(size=s.shape), s], axis=1).astype(np.float32)
         out = np.full(4, 9.0)
         wide = np.concatenate([both, np.full((5, 2, 1), 50, dtype=np.float32)], axis=2)
-        predict(made.record, coding(3, True), wide, out)
+        predict(made, coding(3, True), wide, out)
         np.testing.assert_allclose(out[:3], p, atol=1e-5)
         assert out[3] == 0.0
         memory.learn(coding(3, True), wide, float(y))
@@ -145,7 +158,7 @@ def test_numbers(delay):
     for s, z, f in zip(outputs, targets, expected, strict=True):
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
         out = np.zeros(1)
-        predict(made.record, coding(1, False), both, out)
+        predict(made, coding(1, False), both, out)
         np.testing.assert_allclose(out[0], f, atol=1e-4)
         memory.learn(coding(1, False), both, z)
     np.testing.assert_allclose(made.weights, weights, atol=1e-3)
@@ -180,9 +193,9 @@ def test_it_ends_near_the_best_expert_and_follows_when_another_is(classes):
         s[best] = good + 0.3 * rng.normal(size=len(good))
         both = np.repeat(s[:, None], 2, axis=1).astype(np.float32)
         out = np.zeros(len(good))
-        predict(made.record, coding(len(good), classes), both, out)
+        predict(made, coding(len(good), classes), both, out)
         errors.append(-np.log(out[int(target)]) if classes else (out[0] - target) ** 2)
-        learn(made.record, made.record, coding(len(good), classes), both, target)
+        learn(made, coding(len(good), classes), both, target)
     limit = 0.02 if classes else 0.12
     assert np.mean(errors[1000:2000]) < limit
     assert np.mean(errors[2500:]) < limit
@@ -198,9 +211,9 @@ def test_a_saturated_output_says_that_nothing_is_more_certain_far_away():
             target = float((distance > 0.0) ^ wrong)
             s = np.array([[-distance, distance], rng.normal(size=2)])
             both, out = np.repeat(s[:, None], 2, axis=1).astype(np.float32), np.zeros(2)
-            predict(made.record, coding(2, True), both, out)
+            predict(made, coding(2, True), both, out)
             found.append(np.log(0.1 if wrong else 0.9) - np.log(out[int(target)]))
-            learn(made.record, made.record, coding(2, True), both, target)
+            learn(made, coding(2, True), both, target)
         excess.append(np.mean(found[500:]))
     assert excess[0] > 0.07
     assert excess[1] < 0.03
@@ -211,9 +224,9 @@ def test_extreme_outputs_leave_it_finite(classes):
     made, k = Stacking(2, classes, saturated=[[0, 1]] if classes else []), 2 if classes else 1
     for n in range(500):
         both = np.full((2, 2, k), 1e30 * (-1) ** n, dtype=np.float32)
-        learn(made.record, made.record, coding(k, classes), both, float(n % 2))
+        learn(made, coding(k, classes), both, float(n % 2))
     out = np.zeros(k)
-    predict(made.record, coding(k, classes), both, out)
+    predict(made, coding(k, classes), both, out)
     for array in (out, *made.state_dict().values()):
         assert np.isfinite(array).all()
 
@@ -222,8 +235,8 @@ def test_a_class_that_is_not_known_teaches_nothing():
     made = Stacking(2, True)
     before = {name: array.copy() for name, array in made.state_dict().items()}
     both = np.ones((2, 2, 3), dtype=np.float32)
-    learn(made.record, made.record, coding(2, True), both, 2.0)
-    learn(made.record, made.record, coding(1, True), both, 0.0)
+    learn(made, coding(2, True), both, 2.0)
+    learn(made, coding(1, True), both, 0.0)
     for name, array in made.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
 
@@ -234,7 +247,7 @@ def test_merging_adds_what_is_known():
     rows, targets = rng.normal(size=(60, 2)), rng.normal(size=60)
     for k, (s, z) in enumerate(zip(rows, targets, strict=True)):
         both = np.repeat(s[:, None, None], 2, axis=1).astype(np.float32)
-        learn(parts[k % 2].record, parts[k % 2].record, coding(1, False), both, z)
+        learn(parts[k % 2], coding(1, False), both, z)
     merged = Stacking(2, False)
     merged.merge_from(parts, [0.5, 0.5])
     expected = np.linalg.solve(rows.T @ rows + 10 * np.eye(2), rows.T @ targets + 10 * np.full(2, 0.5))
@@ -246,7 +259,7 @@ def test_a_file_keeps_all_there_is():
     made, rng = Stacking(3, True, saturated=[[1]]), np.random.default_rng(4)
     for _ in range(40):
         both = np.repeat(rng.normal(size=(3, 1, 2)), 2, axis=1).astype(np.float32)
-        learn(made.record, made.record, coding(2, True), both, float(rng.integers(2)))
+        learn(made, coding(2, True), both, float(rng.integers(2)))
     again = Stacking(3, True, saturated=[[1]])
     again.load_state_dict(made.state_dict())
     for name in ("weights", "curvature", "shares", "error", "losses"):

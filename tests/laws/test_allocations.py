@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from numba.core.runtime import _nrt_python, rtsys
 
-from streamk.learners.handles import unowned
+from streamk.handles import unowned
 
 from .subjects import events
 
