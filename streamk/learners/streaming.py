@@ -59,6 +59,7 @@ compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
 Shared = tuple[Handle, object, Handle, Handle | None]  # of codec, source and map, and tests of fields
 _NOTHING = np.zeros(0)
+_KINDS = np.int32, np.uint64, np.float64, np.float64, np.float64  # of rows, goal and predictions
 _ROWS = 64  # rows a thread predicts at once
 
 
@@ -183,6 +184,8 @@ class StreamingLearner(Learner):
         self._growth, self._together, self._gathers = growth, together, gathers or together > 1
         self._experts = list(experts)
         self._rules = {type(expert): expert for expert in (*rules, *experts)}
+        grouped = [expert for rule in self._rules for expert in experts if type(expert) is rule]
+        assert self._experts == grouped, "experts of a rule do not stand side by side"
         if combiner is None:
             combiner = Calibration(experts[0].loss) if self._classifies else Mean(len(experts))
         self._combiner = combiner
@@ -622,16 +625,31 @@ class StreamingLearner(Learner):
         encoded, rows = rows, self._codec.inputs.transform(rows)
         handles = self._handles_of(e)
         handles.predicted = None
-        rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
-        buffers = handles.scratch.take(width)
-        arguments = learning, handles.late, rarely, False, buffers, rows, handles.views, goal, out
-        run = self._run_first if self._entry is None else self._entry.run
-        code = (run if _has_types(rows, goal, out) else compiled)(*arguments)
-        handles.scratch.put_back(width, buffers)
+        code = self._run_rows(handles, handles.views, learning, rows, goal, out)
         if code >= 0:
             raise RuntimeError("rows reached the compiled loop unchecked; please report this")
         if code != DONE and self._makes_room(e, code):
             self._run(e, learning, encoded, goal, out)
+
+    def _run_rows(
+        self, handles: Handles, views: Handle, learning: bool, rows: Rows, goal: Array, out: Array
+    ) -> int:
+        """Run the compiled loop on arrays of any layout; it is compiled for that of a single event."""
+        given = out
+        if not _has_layout(rows, goal, out):
+            usual = [
+                np.require(array, kind, ["C", "A", "W"])
+                for array, kind in zip((*rows, goal, out), _KINDS, strict=True)
+            ]
+            rows, (goal, given) = Rows(*usual[:3]), usual[3:]
+        rarely, width = 0 if self._stale is None else self._stale.rarely, rows.values.shape[1]
+        buffers = handles.scratch.take(width)
+        run = self._run_first if self._entry is None else self._entry.run
+        code: int = run(learning, handles.late, rarely, False, buffers, rows, views, goal, given)
+        handles.scratch.put_back(width, buffers)
+        if given is not out:
+            out[:] = given
+        return code
 
     def _run_stale(self, e: FeatureMap, rows: Rows, combiner: tuple[object, ...], out: Array) -> None:
         """Fill ``out`` with predictions by another combiner, with the mean of the label memory."""
@@ -643,10 +661,7 @@ class StreamingLearner(Learner):
             handles.unlabelled = make_handle((handle, handle, handle)), mean.memory
         views, memory = handles.unlabelled
         memory[:] = coding.memory[MEAN:]
-        width, goal = transformed.values.shape[1], np.zeros((2, len(out)))
-        buffers = handles.scratch.take(width)
-        code = compiled(False, False, 0, False, buffers, transformed, views, goal, out)
-        handles.scratch.put_back(width, buffers)
+        code = self._run_rows(handles, views, False, transformed, np.zeros((2, len(out))), out)
         if code != DONE and self._makes_room(e, code):
             self._run_stale(e, rows, combiner, out)
 
@@ -802,11 +817,10 @@ class StreamingLearner(Learner):
         return {k: v for k, v in self.__dict__.items() if k not in _SCRATCH}
 
 
-def _has_types(rows: Rows, goal: Array, out: Array) -> bool:
-    """Return whether arrays have the types of those of a single event."""
+def _has_layout(rows: Rows, goal: Array, out: Array) -> bool:
+    """Return whether arrays have the layout of those of a single event."""
     arrays: list[AnyArray] = [rows.slots, rows.keys, rows.values, goal, out]
-    kinds = np.int32, np.uint64, np.float64, np.float64, np.float64
-    return all(array.dtype == kind and array.flags.carray for array, kind in zip(arrays, kinds, strict=True))
+    return all(array.dtype == kind and array.flags.carray for array, kind in zip(arrays, _KINDS, strict=True))
 
 
 def _with_coefficients(groups: Any, arrays: Iterator[AnyArray]) -> object:

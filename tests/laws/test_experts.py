@@ -49,14 +49,16 @@ BLOCK_RULES = {
 
 
 def several(classifies, rules, together=1, growing=False, **settings):
-    """A learner of these experts; those of one rule must stand side by side."""
+    """A learner of these experts, in the order of :func:`in_groups`."""
     cls, loss = (streamk.KaczmarzClassifier, CLASS) if classifies else (streamk.KaczmarzRegressor, NUMBER)
 
     class Several(cls):
         def __post_init__(self):
             self._check()
             growth = Growth("linear", 150, 64, 256) if growing else Growth("fixed", 1, 192, 192)
-            self._begin([rule(loss) for rule in rules], growth, together)
+            known = RULES if together == 1 else BLOCK_RULES
+            every = [known[name](loss) for name in in_groups(known)]
+            self._begin([rule(loss) for rule in rules], growth, together, rules=every)
 
     return Several(**{"features": 64 if growing else 192, "seed": 5, **settings})
 
@@ -95,13 +97,13 @@ def test_an_expert_learns_the_same_among_others_and_alone(classifies, together, 
     """In any order, and beside its equal.
 
     A map that grows has no columns of its own for an expert, so one of all columns takes the place of each
-    that has some: compiled code depends on how many experts of a rule there are.
+    that has some.
     """
     rules = RULES if together == 1 else BLOCK_RULES
     names = in_groups(name.removesuffix(", some columns") if growing else name for name in rules)
     settings = {"together": together, "growing": growing}
     alone = {name: learned(classifies, [rules[name]], **settings)[0][0] for name in set(names)}
-    for order in (names, in_groups([*names, *names])[::-1]):
+    for order in (names, in_groups([*names, *names][::-1])):
         found, learner = learned(classifies, [rules[name] for name in order], **settings)
         for name, bytes_ in zip(order, found, strict=True):
             assert bytes_ == alone[name], name

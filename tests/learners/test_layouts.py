@@ -1,10 +1,11 @@
-"""Rows of any memory layout give the same, though compiled code is called without a look at their types."""
+"""Rows of any memory layout give the same, and nothing is compiled for another one."""
 
 import numpy as np
 import pytest
 
 import streamk
 from streamk.encoding.rows import Rows
+from streamk.learners.kernel_loop import process_rows
 
 EVENTS = [{"a": i % 7 / 7, "b": i % 11 / 11, "c": i % 5 / 5} for i in range(40)]
 LAYOUTS = {
@@ -21,8 +22,11 @@ def test_rows_of_any_layout_are_predicted_alike(layout):
         learner.predict_one(x)
         learner.learn_one(x, x["a"] - x["b"])
     rows = learner._codec.inputs.encode_alike(EVENTS)
-    expected, found = np.zeros((2, len(EVENTS), 1))
+    expected = np.zeros((len(EVENTS), 1))
+    found = LAYOUTS[layout](np.zeros_like(expected))
     learner._predict_rows(rows, expected)
+    before = len(process_rows.overloads)
     learner._predict_rows(Rows(rows.slots, rows.keys, LAYOUTS[layout](rows.values)), found)
     assert found.tolist() == expected.tolist()
+    assert len(process_rows.overloads) == before
     assert expected.any()
