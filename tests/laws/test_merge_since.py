@@ -114,7 +114,7 @@ def test_statistics_are_those_of_all_events(far):
     for other in others:
         parts.append(base.copy())
         observe_all(other, parts[-1])
-    found = pooled([part[0] for part in parts], None, base[0])
+    found = pooled([part[0] for part in parts], np.inf, base[0])
     everything = np.concatenate([first, *others])
     held = everything.max()
     rest = np.delete(everything, everything.argmax())
