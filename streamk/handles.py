@@ -301,8 +301,12 @@ def make_handle(value: tuple[object, ...]) -> Handle:
 
 def make_group(example: tuple[object, ...], handles: Sequence[Handle]) -> Handle:
     """Return a group of handles of values like ``example``, which a group of none has a type from, too."""
+    member, kind, _ = _types_of(example, [])
+    for handle in handles:
+        if handle._numba_type_ != member:
+            raise TypeError(f"a group of {member} cannot have a {handle._numba_type_}")
     words = len(handles), *(handle.address for handle in handles)
-    return Handle(_types_of(example, [])[1], Struct(f"{len(words)}q").pack(*words), handles)
+    return Handle(kind, Struct(f"{len(words)}q").pack(*words), handles)
 
 
 def _types_of(value: tuple[object, ...], words: list[object]) -> tuple[HandleType, GroupType, Struct]:

@@ -159,6 +159,11 @@ def test_groups_of_any_size_have_one_type():
     assert len(total_of.signatures) == 1
 
 
+def test_handles_of_a_group_have_one_type():
+    with pytest.raises(TypeError, match=r"a group of handle of .* cannot have a handle of"):
+        make_group((np.zeros(2),), [make_handle((np.zeros(2),)), make_handle((np.zeros(4)[::2],))])
+
+
 def test_a_handle_keeps_alive_what_it_refers_to():
     whole = make_handle((group_of(2, 1), group_of(2, 1)))
     others = [make_handle((np.full(4, 1e9),)) for _ in range(1000)]  # in the memory of those, were they freed

@@ -57,6 +57,7 @@ _OF_MAP = ("kernel", "bandwidth", "scales", "features", "directions")
 _SCRATCH = ("_arguments", "_handles", "_entry")
 compiled: Any = process_rows
 _PIECE = 4096  # rows encoded at once
+_VIEWS = 6  # place among the arguments of the compiled loop
 Shared = tuple[Handle, object, Handle, Handle | None]  # of codec, source and map, and tests of fields
 _NOTHING = np.zeros(0)
 _KINDS = np.int32, np.uint64, np.float64, np.float64, np.float64  # of rows, goal and predictions
@@ -516,6 +517,8 @@ class StreamingLearner(Learner):
                 frozen = self._view(shared, copies, self._stale.combiner.record)
             goal, out, late = np.zeros((2, 1)), np.zeros((1, self._outputs)), self._history is not None
             views, statistics = make_handle((now, before, frozen)), self._codec.inputs.statistics
+            if self._entry is not None and self._entry.views != views._numba_type_:
+                self._entry = None
             scratch = Scratch(e, len(self._experts), self._outputs, self._combiner)
             self._handles = Handles(late, now, views, goal, out, statistics, e.record, scratch)
         return self._handles
@@ -613,8 +616,10 @@ class StreamingLearner(Learner):
         """
         code: int = compiled(*arguments)
         # in a class, so that river's memory measurement of a learner does not traverse Numba
-        entry = compiled.overloads[tuple(map(typeof, arguments))].entry_point
-        self._entry = type("Entry", (), {"run": entry})
+        kinds = tuple(map(typeof, arguments))
+        self._entry = type(
+            "Entry", (), {"run": compiled.overloads[kinds].entry_point, "views": kinds[_VIEWS]}
+        )
         return code
 
     def _run(self, e: FeatureMap, learning: bool, rows: Rows, goal: Array, out: Array) -> None:

@@ -1,5 +1,6 @@
 """Arguments of the compiled loop stay the same from event to event, until an array of them is replaced."""
 
+import numpy as np
 import pytest
 
 import streamk
@@ -33,3 +34,16 @@ def test_scratch_arrays_of_the_last_row_stay():
         learner.predict_many([{f"c{j}": "v" for j in range(width)}])
         handles = learner._handles
         assert handles.buffers.referred[0].referred.inputs.shape[2] == handles.rows.values.shape[1]
+
+
+def test_arrays_of_another_layout_are_not_read_as_before():
+    one, other = (streamk.KaczmarzRegressor(features=64, seed=3) for _ in range(2))
+    for learner in (one, other):
+        learner.learn_many([event(i, 3, 1) for i in range(20)], [float(i % 3) for i in range(20)])
+    other._codec.target = np.repeat(other._codec.target, 2, axis=1)[:, ::2]
+    other._renew_arguments()
+    for i in range(20, 40):
+        assert one.predict_one(event(i, 3, 1)) == other.predict_one(event(i, 3, 1))
+        for learner in (one, other):
+            learner.learn_one(event(i, 3, 1), float(i % 3))
+    assert one.to_bytes() == other.to_bytes()
