@@ -264,7 +264,7 @@ class Handle:
     kind
         Its type.
     words
-        The words.
+        What it points to, eight bytes each.
     referred
         What their addresses refer to.
     """
@@ -300,7 +300,7 @@ def make_handle(value: tuple[object, ...]) -> Handle:
 
 
 def make_group(example: tuple[object, ...], handles: Sequence[Handle]) -> Handle:
-    """Return a group of handles of values like ``example``, which a group of none has a type from, too."""
+    """Return a group of handles of values like ``example``, from which an empty group has its type."""
     member, kind, _ = _types_of(example, [])
     for handle in handles:
         if handle._numba_type_ != member:

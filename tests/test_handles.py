@@ -147,7 +147,7 @@ def total_of(handle):
 
 
 def group_of(count, number):
-    """Return a group of handles of arrays: four times ``number``, four times a number more, and so on."""
+    """Return a group of handles of arrays that hold ``number``, the next number, and so on."""
     handles = [make_handle((np.full(4, float(number + k)),)) for k in range(count)]
     return make_group((np.zeros(1),), handles)
 

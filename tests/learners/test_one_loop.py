@@ -35,7 +35,8 @@ def test_other_parameters_compile_nothing(cls):
 
 
 def test_other_memory_compiles_nothing():
-    before = [learned(streamk.KaczmarzClassifier, features=64), len(process_rows.overloads)][1]
+    learned(streamk.KaczmarzClassifier, features=64)
+    before = len(process_rows.overloads)
     for parameters in ({"memory": 100}, {"average": False}, {"scales": (1.0,)}, {"features": 128}):
         learned(streamk.KaczmarzClassifier, **{"features": 64, **parameters})
         assert len(process_rows.overloads) == before, parameters
