@@ -19,23 +19,24 @@ from multiprocessing import reduction
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_MODULES = [
+MODULES = [
     "connectors.cli.check",
     "connectors.cli.predict",
     "connectors.cli.replay",
-    "connectors.cli.reset",
     "connectors.cli.run",
+    "connectors.cli.stopped",
     "connectors.cli.train",
     "connectors.cli.tune",
     "connectors.kafka.sink",
     "connectors.kafka.source",
     "river.compose",
+    "river.drift",
     "river.preprocessing",
     "river.tree",
     "tests.warm",
 ]
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(_MODULES)
+_CONTEXT.set_forkserver_preload(MODULES)
 
 
 def _become(arguments, files, directory, environment, session):

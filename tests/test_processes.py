@@ -1,5 +1,6 @@
 """The processes that tests start: commands forked from a warm interpreter, and compilations they share."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 
 import pytest
 
-from .processes import ROOT, Command, run
+from .processes import MODULES, ROOT, Command, run
 
 COMPILE = """
 import sys
@@ -28,6 +29,11 @@ sys.stdin.readline()
 sum_of_squares((1.0, 2.0))
 print(sum(sum_of_squares.stats.cache_misses.values()))
 """
+
+
+def test_what_is_imported_beforehand_is_there():
+    """An interpreter that others are forked from ignores a module that it cannot find."""
+    assert all(map(importlib.util.find_spec, MODULES))
 
 
 def test_exit_code_and_output_are_the_command_s():

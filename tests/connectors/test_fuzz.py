@@ -21,7 +21,7 @@ from connectors.settings_file import load
 
 from .test_settings import SECTIONS
 
-SETTINGS = [1500, pytest.param(50_000, marks=pytest.mark.long)]
+SETTINGS = [500, pytest.param(50_000, marks=pytest.mark.long)]
 RECORDS = [4000, pytest.param(100_000, marks=pytest.mark.long)]
 TOML = [
     "0", "1", "-1", "3", "0.5", "1e9", "inf", "nan", "-0.0", "9223372036854775807", "true", "false", '""',

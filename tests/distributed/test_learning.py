@@ -80,6 +80,7 @@ def test_ray():
         learn([*shards, Odd(ValueError("too odd"))], CLASSIFIER, engine="ray", workers=2)
 
 
+@pytest.mark.long
 def test_ray_in_use(monkeypatch):
     """A run that fails leaves the cluster as it was, and cancels nothing: Ray would abort us at times."""
     ray = pytest.importorskip("ray")

@@ -12,7 +12,7 @@ from streamk.exact.eigenpro_solver import EigenPro, Settings
 from streamk.kernels import kernel
 
 from ..laws import test_extremes as extremes
-from ..laws.test_extremes import STREAMS, WEIGHTS, pairs
+from ..laws.test_extremes import STREAMS, WEIGHTS, cases
 
 AUTOMATIC = Settings("exact", None, None, None)
 
@@ -24,7 +24,7 @@ SETTINGS = itertools.product(
 
 @pytest.mark.parametrize(
     ("kernel", "projection", "stream", "weights"),
-    [(*setting, *pair) for k, setting in enumerate(SETTINGS) for pair in pairs(k)],
+    list(cases(SETTINGS)),
 )
 def test_predictions_stay_numbers(kernel, projection, stream, weights):
     settings = {"kernel": kernel, "projection": projection, "centers": 15, "batch": 6, "seed": 1}

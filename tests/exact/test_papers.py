@@ -24,17 +24,24 @@ def error_of(row):
 
 
 @pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
-def test_andrecut(tmp_path):
-    solvers = ["pursuit", "kaczmarz-pursuit", "kaczmarz", "fourier", "nystrom"]
+@pytest.mark.parametrize(
+    ("solvers", "highest"),
+    [
+        (["pursuit"], 6.0),
+        (["nystrom"], 9.0),
+        pytest.param(["kaczmarz-pursuit", "kaczmarz", "fourier"], 6.0, marks=pytest.mark.long),
+    ],
+)
+def test_andrecut(tmp_path, solvers, highest):
     rows, _ = rows_of("andrecut2016.py", tmp_path, "--quick", "--only", *solvers)
-    assert len(rows) == 6
-    assert max(map(error_of, rows[:4])) <= 6.0
-    assert max(map(error_of, rows[4:])) <= 9.0
+    assert len(rows) >= len(solvers)
+    assert max(map(error_of, rows)) <= highest
     assert max(row["megabytes"] for row in rows) < 1000
     assert (tmp_path / "andrecut2016.md").read_text().count("\n") == 2 + len(rows)
     assert (tmp_path / "andrecut2016.png").stat().st_size > 1000
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
 def test_variants_of_fourier_magnitudes(tmp_path):
     rows, _ = rows_of("andrecut2016.py", tmp_path, "--quick", "--only", "variants")
@@ -45,20 +52,18 @@ def test_variants_of_fourier_magnitudes(tmp_path):
 
 
 @pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
-def test_dai(tmp_path):
-    rows, _ = rows_of("dai2014.py", tmp_path, "--quick", "--only", "adult", "digits", "scattering")
-    adult, digits, *scattering = map(error_of, rows)
-    assert adult <= 15.5
-    assert digits <= 8.0
-    assert max(scattering) <= 5.0
-
-
-@pytest.mark.long
-@pytest.mark.skipif(not (DATA / "mnist.npz").is_file(), reason="the data sets are not here")
-def test_two_digits_of_dai(tmp_path):
-    """The same code as for ten digits."""
-    ((eights,), _) = rows_of("dai2014.py", tmp_path, "--quick", "--only", "eights")
-    assert error_of(eights) <= 1.5
+@pytest.mark.parametrize(
+    ("section", "highest"),
+    [
+        ("adult", 15.5),
+        pytest.param("digits", 8.0, marks=pytest.mark.long),
+        pytest.param("eights", 1.5, marks=pytest.mark.long),  # the same code for two digits
+        pytest.param("scattering", 5.0, marks=pytest.mark.long),
+    ],
+)
+def test_dai(tmp_path, section, highest):
+    rows, _ = rows_of("dai2014.py", tmp_path, "--quick", "--only", section)
+    assert 0.0 < max(map(error_of, rows)) <= highest
 
 
 def test_machart(tmp_path):

@@ -46,9 +46,14 @@ def digests(path):
     ("changes", "words"),
     [
         ({"events__target": "z"}, "events.target = 'y', and the settings have events.target = 'z'"),
-        ({"events__ignore": ["id", "z"]}, "events.ignore = ['id'], and the settings have"),
-        ({"events__features": ["f00", "f01"]}, "events.features = None, and the settings have"),
-        ({"events__weight": "f04"}, "events.weight = None, and the settings have"),
+        *(
+            pytest.param({name: value}, words, marks=pytest.mark.long)
+            for name, value, words in [
+                ("events__ignore", ["id", "z"], "events.ignore = ['id'], and the settings have"),
+                ("events__features", ["f00", "f01"], "events.features = None, and the settings have"),
+                ("events__weight", "f04", "events.weight = None, and the settings have"),
+            ]
+        ),
     ],
     ids=["target", "ignore", "features", "weight"],
 )

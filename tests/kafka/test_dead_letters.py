@@ -27,7 +27,7 @@ LIMITS = {"max.message.bytes": str(DEFAULT_LIMIT)}
 NOISE = random.Random(5).randbytes(3_000_000)  # no codec compresses it
 
 
-@pytest.fixture(params=["kafka-python", "confluent-kafka"])
+@pytest.fixture(params=["kafka-python", pytest.param("confluent-kafka", marks=pytest.mark.long)])
 def producer(request):
     return request.param
 

@@ -22,7 +22,7 @@ from connectors.records import Committed
 from .stand import Stand, events, newest
 
 KILLS = 50
-FEWER = [15, pytest.param(KILLS, marks=pytest.mark.long)]
+FEWER = [8, pytest.param(KILLS, marks=pytest.mark.long)]
 
 
 class Traffic(threading.Thread):
@@ -113,8 +113,8 @@ def granted(stand, partition):
 @pytest.mark.parametrize(
     ("producer", "count"),
     [
-        ("kafka-python", 15),
-        ("confluent-kafka", 8),
+        ("kafka-python", 8),
+        ("confluent-kafka", 5),
         *(pytest.param(name, KILLS, marks=pytest.mark.long) for name in ("kafka-python", "confluent-kafka")),
     ],
 )
@@ -128,7 +128,7 @@ def test_one_partition(stand, producer, count):
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(KILLS, marks=pytest.mark.long)])
-@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+@pytest.mark.parametrize("codec", ["lz4", pytest.param("zstd", marks=pytest.mark.long)])
 def test_a_compressed_topic(stand, codec, count):
     """The broker compresses what comes, so that records lie in larger batches than they were sent in."""
     stand.topics(names=("out", "dead"))
@@ -165,7 +165,7 @@ def test_a_topic_written_by_transactions(stand, count):
     assert [json.loads(r.value)["offset"] for r in stand.read()] == sent
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(KILLS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [12, pytest.param(KILLS, marks=pytest.mark.long)])
 def test_four_partitions_and_two_daemons(stand, count):
     """Either may be killed; partitions go back and forth between them."""
     stand.topics(partitions=4)

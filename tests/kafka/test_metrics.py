@@ -28,7 +28,13 @@ def results(port):
 
 
 @pytest.mark.xdist_group("own broker")
-@pytest.mark.parametrize("outputs", [True, False], ids=["with outputs", "without outputs"])
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        pytest.param(True, id="with outputs"),
+        pytest.param(False, id="without outputs", marks=pytest.mark.long),
+    ],
+)
 def test_an_interruption_counts_no_event_twice(own_broker, own, outputs):
     """The checkpoint is far behind when the broker is killed, so that the next session replays much."""
     own.topics(partitions=2)

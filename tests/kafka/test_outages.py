@@ -134,7 +134,7 @@ def test_a_topic_that_rejects_messages_ends_it(stand, configs, name):
     names = {"in", "out", "dead"} - {name}
     stand.topics(names=sorted(names))
     stand.topics(configs=configs, names=(name,))
-    stand.send([*events(100), b"bad", *events(100, 2)])
+    stand.send([b"bad", *events(200)])  # first, so that nothing is committed before it
     daemon = stand.start(stand.settings())
     assert daemon.wait(60) == 8
     assert "a topic rejects a message" in daemon.text()

@@ -12,13 +12,13 @@ from kafka.admin import NewTopic
 from connectors.records import PREDICTIONS, Committed, Output, Raw
 
 from .stand import events
-from .test_confluent import PRODUCERS, Log, sink_of
+from .test_confluent import Log, sink_of
 from .test_daemon import learned
 
 TRACE, OTHER = ("traceparent", b"00-1\xff-01"), ("other", b"x")
 
 
-@pytest.fixture(params=PRODUCERS)
+@pytest.fixture(params=["kafka-python", pytest.param("confluent-kafka", marks=pytest.mark.long)])
 def producer(request):
     return request.param
 

@@ -55,7 +55,12 @@ def group(stand):
 
 
 @pytest.mark.parametrize(
-    ("producer", "models"), [("kafka-python", 1), ("kafka-python", 3), ("confluent-kafka", 3)]
+    ("producer", "models"),
+    [
+        ("kafka-python", 3),
+        pytest.param("kafka-python", 1, marks=pytest.mark.long),
+        pytest.param("confluent-kafka", 3, marks=pytest.mark.long),
+    ],
 )
 def test_model_and_position_move_together(stand, producer, models):
     """One daemon leaves, another comes, a third is killed: each partition's model learns its events once."""

@@ -4,22 +4,26 @@ from streamk.exact.learner import ExactLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.streaming import StreamingLearner
 
-from .subjects import LEARNERS, build
+from .subjects import LEARNERS, build, subjects
 
 
-@pytest.fixture(params=LEARNERS)
+def of_class(cls):
+    return subjects(name for name, (each, _) in LEARNERS.items() if issubclass(each, cls))
+
+
+@pytest.fixture(params=subjects())
 def make(request):
     """A function that makes the learner, and says whether it classifies."""
     return maker(request.param)
 
 
-@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, StreamingLearner)])
+@pytest.fixture(params=of_class(StreamingLearner))
 def make_kernel(request):
     """The same, of learners that keep coefficients and no events."""
     return maker(request.param)
 
 
-@pytest.fixture(params=[name for name, (cls, _) in LEARNERS.items() if issubclass(cls, ExactLearner)])
+@pytest.fixture(params=of_class(ExactLearner))
 def make_exact(request):
     """The same, of those that keep events or centers."""
     return maker(request.param)

@@ -1,10 +1,15 @@
-"""Every learner, in the settings whose code differs; every law runs over all of them."""
+"""Every learner, in the settings whose code differs; every law runs over all of them.
+
+Laws over all settings take most of the time of the suite, so `make test` runs them over every class of
+learner, and `make long` over the ``VARIANTS`` of parameters, too.
+"""
 
 from __future__ import annotations
 
 import inspect
 
 import numpy as np
+import pytest
 
 import streamk
 
@@ -135,6 +140,34 @@ LEARNERS = {
         {"centers": 15, "projection": "inexact", "batch": 5, "rank": 3, "subsample": 10},
     ),
 }  # fmt: skip
+VARIANTS = {
+    "kernel-regressor-without-labels",
+    "classifier-margin-average",
+    "classifier-blocks",
+    "classifier-dense",
+    "classifier-unscaled",
+    "classifier-structured",
+    "classifier-structured-unscaled-blocks",
+    "classifier-auto",
+    "classifier-growing-structured-blocks",
+    "pursuit-classifier",
+    "kaczmarz-pursuit-classifier-structured",
+    "doubly-stochastic-classifier-sketch",
+    "doubly-stochastic-classifier-hinge-structured",
+    "classifier-sketch",
+    "regressor-sketch-blocks",
+    "regressor-huber-average",
+    "regressor-blocks",
+    "low-rank-regressor",
+    "ls-svm",
+    "ls-svm-nystrom-unscaled",
+    "eigenpro-classifier",
+}
+
+
+def subjects(names=LEARNERS):
+    """Return names of learners as parameters of a test; those of variants run with `make long`."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in VARIANTS else name for name in names]
 
 
 def build(cls, extra, common=COMMON, **changes):

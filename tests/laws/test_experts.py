@@ -90,9 +90,19 @@ def test_columns_move_with_their_coefficients():
     assert not expert.coefficients[:, :, 5].any()
 
 
-@pytest.mark.parametrize("growing", [False, True])
-@pytest.mark.parametrize("classifies", [True, False])
-@pytest.mark.parametrize("together", [1, 128])
+@pytest.mark.parametrize(
+    ("together", "classifies", "growing"),
+    [
+        (1, True, False),
+        (1, False, True),
+        (128, True, False),
+        (128, False, True),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in [(1, True, True), (1, False, False), (128, True, True), (128, False, False)]
+        ),
+    ],
+)
 def test_an_expert_learns_the_same_among_others_and_alone(classifies, together, growing):
     """In any order, and beside its equal.
 

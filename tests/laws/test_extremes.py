@@ -50,15 +50,21 @@ def settings():
         yield "EigenProRegressor", {**exact, "centers": 20, "projection": "inexact"}
 
 
-def pairs(index):
-    """Half of the streams with weights, the other half for the next index: each stream, and all weights."""
-    every = itertools.product(enumerate(STREAMS), enumerate(WEIGHTS))
-    return [(stream, weights) for (i, stream), (j, weights) in every if (i + j + index) % 2]
+def cases(settings):
+    """Settings with half of the streams and weights, of which `make test` takes half.
+
+    The next settings have other pairs. Every four have all of them, in `make test` too.
+    """
+    for k, setting in enumerate(settings):
+        for (i, stream), (j, weights) in itertools.product(enumerate(STREAMS), enumerate(WEIGHTS)):
+            if (turn := (i + j + k) % 4) % 2:
+                marks = [pytest.mark.long] if turn == 3 else []
+                yield pytest.param(*setting, stream, weights, marks=marks)
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "stream", "weights"),
-    [(*setting, *pair) for k, setting in enumerate(settings()) for pair in pairs(k)],
+    list(cases(settings())),
 )
 def test_predictions_stay_numbers(name, parameters, stream, weights):
     learner = (LEARNERS | EXACT)[name](**parameters, scale_inputs=stream != "huge")
@@ -186,4 +192,7 @@ def test_merging_blocks_that_are_almost_singular():
 
 
 def test_every_learner_is_a_subject():
-    assert {cls for cls, _ in subjects.LEARNERS.values()} == set((LEARNERS | EXACT).values())
+    """Also of the laws that `make test` runs."""
+    usual = {name for name in subjects.LEARNERS if name not in subjects.VARIANTS}
+    assert len(usual) + len(subjects.VARIANTS) == len(subjects.LEARNERS)
+    assert {subjects.LEARNERS[name][0] for name in usual} == set((LEARNERS | EXACT).values())

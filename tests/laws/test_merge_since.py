@@ -235,7 +235,9 @@ def test_learners_that_restarted_merge(base, more, turn):
     twice.learn_many(xs, ys)
 
 
-@pytest.mark.parametrize(("first", "each"), [(900, 64), (1900, 200), (990, 700)])
+@pytest.mark.parametrize(
+    ("first", "each"), [(1900, 200), (990, 700), pytest.param(900, 64, marks=pytest.mark.long)]
+)
 def test_a_block_restarted_under_the_same_relevance_does_not_contain_the_base(first, each):
     """Where targets say nothing, every relevance is the same one."""
     base = streamk.KernelRegressor(features=768, label_memory=False, seed=1)

@@ -21,12 +21,19 @@ def repeats(check):
     )
 
 
-MODELS = [cls(**parameters) for cls in (LEARNERS | EXACT).values() for parameters in cls._unit_test_params()]
+MODELS = [
+    (cls(**parameters), k)
+    for cls in (LEARNERS | EXACT).values()
+    for k, parameters in enumerate(cls._unit_test_params())
+]
 BATTERY = [
     pytest.param(
-        model, check, id=f"{type(model).__name__}-{getattr(model, 'loss', 'default')}-{check.__name__}-{i}"
+        model,
+        check,
+        id=f"{type(model).__name__}-{getattr(model, 'loss', 'default')}-{check.__name__}-{i}",
+        marks=[pytest.mark.long] if k else [],
     )
-    for model in MODELS
+    for model, k in MODELS
     for i, check in enumerate(checks.yield_checks(model))
     if not repeats(check)
 ]
@@ -38,7 +45,7 @@ def test_the_battery(model, check):
 
 
 def test_no_check_is_skipped():
-    for model in MODELS:
+    for model, _ in MODELS:
         assert set(model._unit_test_skips()) == set()
 
 

@@ -6,12 +6,12 @@ from numba import njit
 
 import streamk
 from streamk.encoding.scaling import FIXED, observe
-from tests.laws.subjects import LEARNERS, build, events
+from tests.laws.subjects import LEARNERS, build, events, subjects
 
 NAMES = ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", subjects())
 def test_weight_0_teaches_nothing(name):
     cls, extra = LEARNERS[name]
     one, other = build(cls, extra), build(cls, extra)

@@ -129,7 +129,7 @@ def test_algorithm_1_converges_like_one_over_t():
     points = rng.normal(size=(20, 4))
     y = np.where(np.arange(20) % 2, 1.0, -1.0)
     K = streamk.kernels.kernel("gaussian")(points, points, 2.0)
-    nu, sizes = 0.2, [64, 256, 1024]
+    nu, sizes = 0.2, [32, 128, 512]
     best = K @ np.linalg.solve(K / 20 + nu * np.eye(20), y / 20)
     errors = np.zeros((6, len(sizes)))
     for seed in range(6):
@@ -147,7 +147,7 @@ def test_algorithm_1_converges_like_one_over_t():
     mean = errors.mean(axis=0)
     slope = np.polyfit(np.log(sizes), np.log(mean), 1)[0]
     assert -1.7 < slope < -0.7, (slope, mean)  # of the variance 1/t, of the bias 1/t²
-    assert mean[-1] < 7e-4, mean
+    assert mean[-1] < 1.4e-3, mean
 
 
 def test_block_solves_converge_to_logistic_regression():

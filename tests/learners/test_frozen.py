@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import streamk
-from tests.laws.subjects import LEARNERS, build, events
+from tests.laws.subjects import LEARNERS, build, events, subjects
 
 NAMES = ["a", "b", "c"]
 
@@ -77,7 +77,7 @@ def test_freezing_changes_no_bit_of_the_learner_and_is_saved(cls, delay):
         assert frozen.to_bytes() == model.to_bytes()
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", subjects())
 def test_every_learner_can_be_frozen_at_any_time(name):
     cls, extra = LEARNERS[name]
     learner = build(cls, extra)

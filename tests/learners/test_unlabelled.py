@@ -5,7 +5,7 @@ import pytest
 
 import streamk
 from streamk.learners.stale import unlabelled_before
-from tests.laws.subjects import LEARNERS, build, events
+from tests.laws.subjects import LEARNERS, build, events, subjects
 from tests.learners.test_frozen import NAMES, drifting, learned
 
 KERNEL = [streamk.KernelClassifier, streamk.KernelRegressor]
@@ -120,7 +120,7 @@ def test_predictions_become_those_of_stale_experts():
     np.testing.assert_allclose(learner.predict_many(z, names=NAMES), still, atol=2e-3 * np.abs(fresh).max())
 
 
-@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("name", subjects())
 def test_every_learner_takes_events_without_a_label(name):
     cls, extra = LEARNERS[name]
     learner, other = build(cls, extra), build(cls, extra)

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from connectors.daemon.start_position import (
     Owner,
@@ -12,15 +11,18 @@ from connectors.daemon.start_position import (
 )
 from connectors.errors import Failure, Interruption, UnreadableRecords
 
-from .world import World
-
-CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)
+from .world import CHOICES, STORIES, World
 
 
-@settings(max_examples=250)
-@given(CHOICES, st.booleans())
-def test_every_record_is_learned_and_emitted_once(choices, sinks):
-    World(sinks=sinks).live(choices).finish()
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("count", STORIES)
+def test_every_record_is_learned_and_emitted_once(count, sinks):
+    @settings(max_examples=count)
+    @given(CHOICES)
+    def story(choices):
+        World(sinks=sinks).live(choices).finish()
+
+    story()
 
 
 @pytest.mark.parametrize("sinks", [False, True])

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import streamk
 from connectors.daemon import telemetry as module
@@ -34,7 +33,7 @@ from connectors.errors import (
 )
 from connectors.records import Raw
 
-from .world import PlayedSink, World
+from .world import CHOICES, STORIES, PlayedSink, World
 
 LEARNER = SimpleNamespace(feature_count=256, events=1000)
 
@@ -203,34 +202,45 @@ def live(world, choices):
     return world
 
 
-CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)
-
-
-@settings(max_examples=150)
-@given(CHOICES, st.booleans())
-def test_events_are_counted_once_after_any_story(choices, sinks):
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("count", STORIES)
+def test_events_are_counted_once_after_any_story(count, sinks):
     """One process whose sessions end between any two effects: every event is counted and scored once."""
-    world, scored = measured(("a",), sinks)
-    live(world, choices).finish()
-    events, found = distinct(world), counted(world.members["a"])
-    refused = sum(k % 7 == 3 for _, k in events)
-    assert found == {"learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0}
-    assert sorted(scored["a"]) == events
-    telemetry = world.members["a"].telemetry
-    assert telemetry._scored == len(events)
-    assert metrics(telemetry)['streamk_dead_letters_total{cause="limits"}'] == refused
+
+    @settings(max_examples=count)
+    @given(CHOICES)
+    def story(choices):
+        world, scored = measured(("a",), sinks)
+        live(world, choices).finish()
+        events, found = distinct(world), counted(world.members["a"])
+        refused = sum(k % 7 == 3 for _, k in events)
+        assert found == {"learned": len(events) - refused, "refused": refused, "predicted": 0, "skipped": 0}
+        assert sorted(scored["a"]) == events
+        telemetry = world.members["a"].telemetry
+        assert telemetry._scored == len(events)
+        assert metrics(telemetry)['streamk_dead_letters_total{cause="limits"}'] == refused
+
+    story()
 
 
-@settings(max_examples=150)
-@given(CHOICES, st.booleans())
-def test_no_process_counts_an_event_twice(choices, sinks):
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("count", STORIES)
+def test_no_process_counts_an_event_twice(count, sinks):
     """Several processes: each counts an event once at most, and together they count all of them."""
-    world, scored = measured(sinks=sinks)
-    live(world, choices).finish()
-    for name, member in world.members.items():
-        found = counted(member)
-        assert sum(found.values()) == len(scored[name]) == len({*scored[name]}) == member.telemetry._scored
-    assert {*chain.from_iterable(scored.values())} == {*distinct(world)}
+
+    @settings(max_examples=count)
+    @given(CHOICES)
+    def story(choices):
+        world, scored = measured(sinks=sinks)
+        live(world, choices).finish()
+        for name, member in world.members.items():
+            found = counted(member)
+            assert (
+                sum(found.values()) == len(scored[name]) == len({*scored[name]}) == member.telemetry._scored
+            )
+        assert {*chain.from_iterable(scored.values())} == {*distinct(world)}
+
+    story()
 
 
 def test_a_new_process_does_not_count_what_was_emitted():

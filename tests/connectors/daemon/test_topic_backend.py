@@ -2,7 +2,6 @@
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.start_position import (
@@ -16,16 +15,19 @@ from connectors.records import Committed
 from connectors.sections import StartPolicy
 
 from .topic_world import BoundWorld
-from .world import committed
+from .world import CHOICES, STORIES, committed
 
 MINE = "topic models"
-CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)
 
 
-@settings(max_examples=250)
-@given(CHOICES)
-def test_every_record_is_in_the_partitions_model_once(choices):
-    BoundWorld().live(choices).finish()
+@pytest.mark.parametrize("count", STORIES)
+def test_every_record_is_in_the_partitions_model_once(count):
+    @settings(max_examples=count)
+    @given(CHOICES)
+    def story(choices):
+        BoundWorld().live(choices).finish()
+
+    story()
 
 
 @pytest.mark.parametrize("k", range(24))

@@ -12,6 +12,9 @@ import tempfile
 from itertools import chain, pairwise
 from pathlib import Path
 
+import pytest
+from hypothesis import strategies as st
+
 from connectors.daemon.operator import Processed, Tally
 from connectors.daemon.session import Session
 from connectors.daemon.start_position import (
@@ -38,6 +41,9 @@ from connectors.records import (
 )
 from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
+
+CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)  # of what happens next
+STORIES = [50, pytest.param(1000, marks=pytest.mark.long)]
 
 BLANK = StartPolicy(blank=True, group="g", digest="d1")
 DISKS = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)

@@ -24,9 +24,10 @@ import recompute  # a script, which is no package
 
 SCRIPT = Path(recompute.__file__)
 LEARNER = "kaczmarz:features=32,seed=1"
+ROWS = 2400
 
 
-def log_of(path, task, classes=2, rows=4600):
+def log_of(path, task, classes=2, rows=ROWS):
     """A log with a field of strings that are sometimes missing, and one of numbers of many values."""
     rng = np.random.default_rng(3)
     a = rng.normal(size=(rows, 2))
@@ -43,7 +44,7 @@ def log_of(path, task, classes=2, rows=4600):
 
 
 def scored(
-    folder, task, classes=2, delay=0, by=None, level=None, learners=LEARNER, baseline="full", rows=4600
+    folder, task, classes=2, delay=0, by=None, level=None, learners=LEARNER, baseline="full", rows=ROWS
 ):
     """Replay a log into a folder, and return its predictions and results."""
     log = ReplayLog(log_of(folder / "log.csv", task, classes, rows), "y")
@@ -83,9 +84,12 @@ LOGS = {
     "intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "by": "day", "rows": 2300},
     "late intervals": {"task": "regression", "level": 0.8, "learners": "kernel", "delay": 5, "rows": 1200},
 }
+USUAL = ["four classes", "slices of numbers", "late labels", "late numbers", "late intervals"]
 
 
-@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize(
+    "name", [name if name in USUAL else pytest.param(name, marks=pytest.mark.long) for name in LOGS]
+)
 def test_every_figure_is_recomputed_and_one_changed_prediction_is_noticed(tmp_path, name):
     how = LOGS[name]
     predictions, results = scored(tmp_path, **how)
@@ -257,7 +261,7 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     path = log_of(tmp_path / "log.csv", "classification")
     whole = tmp_path / f"whole{suffix}"
     replay(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
-    for after in (1000, 3000, 10**9):
+    for after in (500, 1500, 10**9):
         keep = Checkpoint(tmp_path / "kept", {})
         keep.due = lambda: True
         parts = tmp_path / f"parts{suffix}"
@@ -273,7 +277,7 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
             with parts.open("ab") as file:
                 file.write(b"what was written after the checkpoint")
     assert parts.read_bytes() == whole.read_bytes()
-    assert len(whole.read_text().splitlines()) == 4600 + (suffix == ".csv")
+    assert len(whole.read_text().splitlines()) == ROWS + (suffix == ".csv")
     parts.write_bytes(b"")
     with pytest.raises(ValueError, match="is shorter than when the replay was interrupted"):
         replay(
