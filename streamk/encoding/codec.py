@@ -52,7 +52,7 @@ class Coding(NamedTuple):
     """A codec as compiled code sees it; for ``exponents`` see :func:`streamk.features.map.exponents_of`.
 
     ``counts`` are the events learned, the outputs known, and the outputs known once anything is; ``target``
-    are the statistics of numbers that are standardised, None for others, which then need no code; ``memory``
+    are the statistics of numbers, of 0 rows if they are not standardised, and None for classes; ``memory``
     and ``queue`` are those of labels (:mod:`streamk.encoding.label_history`), empty if they are no inputs;
     ``seen`` is the record of values of categories (:mod:`streamk.encoding.seen`), if there is one.
     """
@@ -84,7 +84,7 @@ def unclipped(coding, target):
 
 @njit(**INNER)
 def _standard(statistics, target, clip):
-    if statistics is None:
+    if statistics is None or not len(statistics):
         return target
     return standardise(target, statistics, _TARGET, clip)
 
@@ -97,7 +97,7 @@ def is_learned(coding, target):
 
 @njit(**INNER)
 def _is_usual(statistics, target):
-    if statistics is None:
+    if statistics is None or not len(statistics):
         return True
     return not is_stray(target, statistics, _TARGET)
 
@@ -119,7 +119,7 @@ def observe_target(coding, target, weight):
 
 @njit(**INNER)
 def _observe(statistics, target, horizon, weight):
-    if statistics is not None:
+    if statistics is not None and len(statistics):
         observe(target, statistics, _TARGET, horizon, weight)
 
 
@@ -131,7 +131,7 @@ def decode(coding, output):
 
 @njit(**INNER)
 def _in_units(statistics, output):
-    if statistics is None:
+    if statistics is None or not len(statistics):
         return np.float64(output)
     return statistics[_TARGET, MEAN] + spread(statistics, _TARGET) * output
 
@@ -198,10 +198,11 @@ class Codec:
 
     def coding(self, exponents: Array) -> Coding:
         """Return the codec as compiled code sees it, until names are registered."""
-        inputs, standard = self.inputs, self.labels is None and self.standard
+        inputs = self.inputs
+        target = None if self.labels is not None else self.target if self.standard else self.target[:0]
         return Coding(
-            inputs.statistics, self.target if standard else None, self.counts, exponents, self.horizon,
-            inputs.largest, self.labels is not None, self.memory, self.queue,
+            inputs.statistics, target, self.counts, exponents, self.horizon, inputs.largest,
+            self.labels is not None, self.memory, self.queue,
             None if self.seen is None else (self.seen.bits, self.seen.state), self.clip,
         )  # fmt: skip
 

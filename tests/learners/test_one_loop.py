@@ -34,9 +34,16 @@ def test_other_parameters_compile_nothing(cls):
         assert len(process_rows.overloads) == before, parameters
 
 
-def test_other_memory_compiles_nothing():
-    learned(streamk.KaczmarzClassifier, features=64)
+@pytest.mark.parametrize(
+    ("cls", "others"),
+    [
+        (streamk.KaczmarzClassifier, [{"loss": "margin"}, {"scales": (1.0,)}, {"features": 128}]),
+        (streamk.KaczmarzRegressor, [{"loss": "huber"}, {"scale_target": False}, {"kernel": "laplace"}]),
+    ],
+)
+def test_other_parameters_of_one_expert_compile_nothing(cls, others):
+    learned(cls, features=64)
     before = len(process_rows.overloads)
-    for parameters in ({"memory": 100}, {"average": False}, {"scales": (1.0,)}, {"features": 128}):
-        learned(streamk.KaczmarzClassifier, **{"features": 64, **parameters})
+    for parameters in [{"memory": 100}, {"average": True}, {"scale_inputs": False}, *others]:
+        learned(cls, **{"features": 64, **parameters})
         assert len(process_rows.overloads) == before, parameters
