@@ -1,7 +1,9 @@
 import os
 import signal
 
+import pytest
 from hypothesis import settings
+from numba.core.dispatcher import Dispatcher
 
 from tests import compilation
 from tests.kafka.broker import VERSION, lacking
@@ -14,6 +16,20 @@ compilation.share()
 
 # Whoever starts the suite in the background makes it ignore interruptions, and what it starts inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let one worker run the tests of a module that compiles functions of its own, which are not cached.
+
+    Laws compile little of their own, and take too long for one worker.
+    """
+    for item in items:
+        name = getattr(item, "module", None) and item.module.__name__
+        if name is None or name.startswith("tests.laws."):
+            continue
+        if any(isinstance(f, Dispatcher) and f.__module__ == name for f in vars(item.module).values()):
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 def pytest_configure(config):

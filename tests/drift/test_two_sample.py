@@ -29,7 +29,9 @@ def unequal(rng, count):
     return [{"word": str(k)} for k in rng.zipf(1.6, size=count).tolist()]
 
 
-@pytest.mark.parametrize("stream", [numbers, mixed, unequal])
+@pytest.mark.parametrize(
+    "stream", [mixed, *(pytest.param(s, marks=pytest.mark.long) for s in (numbers, unequal))]
+)
 def test_false_alarms_come_at_the_rate_that_is_set(stream):
     rate, count = 3e-3, 70_000
     detector = KernelTwoSample(rate, reference=128, window=64, features=64, seed=7)

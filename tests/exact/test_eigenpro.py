@@ -145,7 +145,14 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("kernel", ["laplace", "gaussian", "polynomial:3", "arc-cosine"])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "gaussian",
+        "polynomial:3",
+        *(pytest.param(name, marks=pytest.mark.long) for name in ("laplace", "arc-cosine")),
+    ],
+)
 @pytest.mark.parametrize("projection", PROJECTIONS)
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_data_does_not_diverge(odd, projection, kernel):

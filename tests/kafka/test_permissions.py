@@ -156,7 +156,7 @@ def test_the_documentation_lists_the_permissions():
     assert GROUP_OF_LOG in of_log
 
 
-@pytest.mark.parametrize("kind", ["topic", "snapshots", "log"])
+@pytest.mark.parametrize("kind", ["snapshots", "log", pytest.param("topic", marks=pytest.mark.long)])
 def test_the_permissions_of_the_documentation_suffice(guarded, kind):
     guarded.set(rows_of(kind))
     path = kind_of(guarded, kind)

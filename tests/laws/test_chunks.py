@@ -12,8 +12,9 @@ import streamk
 from .subjects import LEARNERS, build, subjects
 from .test_same_model import agree, prequential
 
-KERNEL = [name for name in LEARNERS if name.startswith("kernel-")]
-OTHERS = [name for name in LEARNERS if name not in KERNEL]
+KERNEL = ["kernel-classifier-delayed", "kernel-regressor"]
+MORE = [name for name in LEARNERS if name.startswith("kernel-") and name not in KERNEL]
+OTHERS = [name for name in LEARNERS if name not in [*KERNEL, *MORE]]
 DUE = [1, 64, 256, 512, 1000, 1024, 2000, 2048]  # events at which a kernel learner looks, copies or opens
 KINDS = ["value", "field", "number", "gone", "missing", "target", "weight"]
 SIZES = [1, 7, 100, 1000, None]
@@ -102,7 +103,7 @@ def check_chunks(name, triples, size):
     assert restored.to_bytes() == one.to_bytes()
 
 
-@pytest.mark.parametrize("name", subjects(KERNEL))
+@pytest.mark.parametrize("name", [*KERNEL, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)])
 @settings(max_examples=1)
 @given(changes_of(2200), st.integers(0, 9), st.sampled_from(SIZES))
 @example([("value", 2000, 200, 1.0), ("number", 1000, 2200, 0.3)], 0, 100)

@@ -14,11 +14,13 @@ from streamk.learners import LEARNERS
 from .subjects import events
 
 
+def follows_memory(check):
+    return check.__name__ == "check_bounded_memory_growth"
+
+
 def repeats(check):
     """Whether a check follows memory over a stream that another follows, with ``np.bool_`` for ``bool``."""
-    return check.__name__ == "check_bounded_memory_growth" and isinstance(
-        check.keywords["dataset"], GeneratorType
-    )
+    return follows_memory(check) and isinstance(check.keywords["dataset"], GeneratorType)
 
 
 MODELS = [
@@ -31,7 +33,7 @@ BATTERY = [
         model,
         check,
         id=f"{type(model).__name__}-{getattr(model, 'loss', 'default')}-{check.__name__}-{i}",
-        marks=[pytest.mark.long] if k else [],
+        marks=[pytest.mark.long] if k or (follows_memory(check) and type(model) in EXACT.values()) else [],
     )
     for model, k in MODELS
     for i, check in enumerate(checks.yield_checks(model))
