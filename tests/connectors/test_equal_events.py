@@ -29,7 +29,7 @@ REAL = {
     "elevators.csv.gz": "target", "fried.csv.gz": "target", "gmsc.csv.gz": "is_fraud",
     "kin40k.csv.gz": "target", "nyc_taxi.csv.gz": "value", "phishing.csv.gz": "is_phishing",
 }  # fmt: skip
-MOST = 1000  # lines of a real file
+MOST = 3000  # lines of a real file
 
 CELLS = st.text(alphabet='ab1-.,"\n\r\t {}[]:é\0$%', max_size=6) | st.sampled_from(
     ["1", "2.5", "-3e2", "1,5", "NA", "nan", "", "null", "?", "yes", "no", "$1,200.50", "12.3 %",

@@ -67,7 +67,7 @@ def test_rare_names_leave_and_common_ones_stay(make):
     assert len(inputs.statistics) <= 2 * MOST
 
 
-@pytest.mark.parametrize("cuts", [(300,), (1, 9, 290)])
+@pytest.mark.parametrize("cuts", [(300,), (100, 200), (1, 9, 290)])
 def test_batches_equal_a_loop(make, cuts):
     events = stream()
     one, many = loop(make(), events), make()

@@ -129,7 +129,12 @@ def test_a_batch_never_gets_worse():
 
 
 @pytest.mark.parametrize(
-    ("rank", "subsample"), [(None, 40), (12, 15), pytest.param(0, 15, marks=pytest.mark.long)]
+    ("rank", "subsample"),
+    [
+        (None, 40),
+        (12, 15),
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in [(None, 15), (0, 40), (0, 15), (12, 40)]),
+    ],
 )
 def test_the_fixed_point_is_least_squares(rank, subsample):
     """With all rows in one batch; whatever the preconditioner."""

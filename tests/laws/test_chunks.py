@@ -104,7 +104,7 @@ def check_chunks(name, triples, size):
 
 
 @pytest.mark.parametrize("name", [*KERNEL, *(pytest.param(name, marks=pytest.mark.long) for name in MORE)])
-@settings(max_examples=1)
+@settings(max_examples=3)
 @given(changes_of(2200), st.integers(0, 9), st.sampled_from(SIZES))
 @example([("value", 2000, 200, 1.0), ("number", 1000, 2200, 0.3)], 0, 100)
 @example([("field", 1001, 2, 1.0), ("value", 1024, 2200, 0.3)], 1, None)

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
 
 from connectors.daemon.start_position import (
     Owner,
@@ -11,18 +10,13 @@ from connectors.daemon.start_position import (
 )
 from connectors.errors import Failure, Interruption, UnreadableRecords
 
-from .world import CHOICES, STORIES, World
+from .world import HISTORIES, World, try_histories
 
 
 @pytest.mark.parametrize("sinks", [False, True])
-@pytest.mark.parametrize("count", STORIES)
+@pytest.mark.parametrize("count", HISTORIES)
 def test_every_record_is_learned_and_emitted_once(count, sinks):
-    @settings(max_examples=count)
-    @given(CHOICES)
-    def story(choices):
-        World(sinks=sinks).live(choices).finish()
-
-    story()
+    try_histories(count, lambda choices: World(sinks=sinks).live(choices).finish())
 
 
 @pytest.mark.parametrize("sinks", [False, True])

@@ -1,7 +1,6 @@
 """Models that move with their partitions, in a played world: each knows every event once, in order."""
 
 import pytest
-from hypothesis import given, settings
 
 from connectors.daemon.checkpoint import Checkpoint, Progress
 from connectors.daemon.start_position import (
@@ -15,19 +14,14 @@ from connectors.records import Committed
 from connectors.sections import StartPolicy
 
 from .topic_world import BoundWorld
-from .world import CHOICES, STORIES, committed
+from .world import HISTORIES, committed, try_histories
 
 MINE = "topic models"
 
 
-@pytest.mark.parametrize("count", STORIES)
+@pytest.mark.parametrize("count", HISTORIES)
 def test_every_record_is_in_the_partitions_model_once(count):
-    @settings(max_examples=count)
-    @given(CHOICES)
-    def story(choices):
-        BoundWorld().live(choices).finish()
-
-    story()
+    try_histories(count, lambda choices: BoundWorld().live(choices).finish())
 
 
 @pytest.mark.parametrize("k", range(24))

@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectors.daemon.operator import Processed, Tally
@@ -43,11 +44,16 @@ from connectors.sections import StartPolicy
 from connectors.settings import Checkpoints
 
 CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)  # of what happens next
-STORIES = [50, pytest.param(1000, marks=pytest.mark.long)]
+HISTORIES = [50, pytest.param(1000, marks=pytest.mark.long)]  # how many of them
 
 BLANK = StartPolicy(blank=True, group="g", digest="d1")
 DISKS = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 atexit.register(DISKS.cleanup)
+
+
+def try_histories(count, check):
+    """Call ``check`` with so many random choices of what happens next."""
+    settings(max_examples=count)(given(CHOICES)(check))()
 
 
 class CrashError(BaseException):

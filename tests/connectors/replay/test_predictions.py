@@ -24,7 +24,7 @@ import recompute  # a script, which is no package
 
 SCRIPT = Path(recompute.__file__)
 LEARNER = "kaczmarz:features=32,seed=1"
-ROWS = 2400
+ROWS = 4600
 
 
 def log_of(path, task, classes=2, rows=ROWS):
@@ -261,7 +261,7 @@ def test_an_interrupted_file_ends_with_the_same_bytes(tmp_path, suffix):
     path = log_of(tmp_path / "log.csv", "classification")
     whole = tmp_path / f"whole{suffix}"
     replay(ReplayLog(path, "y"), LEARNER, scoring=Scoring(predictions=whole))
-    for after in (500, 1500, 10**9):
+    for after in (1000, 3000, 10**9):
         keep = Checkpoint(tmp_path / "kept", {})
         keep.due = lambda: True
         parts = tmp_path / f"parts{suffix}"
