@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from streamk.arrays import Array
 from streamk.combining.combiner import adapt, combine, limit, softmax
-from streamk.combining.newton import newton_steps
-from streamk.combining.weighing import clipped, fade, rate, relative, share
+from streamk.combining.newton import add_products, fade, newton_steps
+from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import INNER
 from streamk.encoding.codec import KNOWN
 
@@ -78,7 +78,7 @@ def _combine(combiner, coding, outputs, scratch, out):
     def combined(combiner, coding, outputs, scratch, out):
         out[:] = 0.0
         known = int(coding.counts[KNOWN])
-        scores, probabilities, given, _, _ = scratch.value
+        scores, probabilities, given, _, _, _ = scratch.value
         _fill_scores(combiner, outputs, scores[:known], given[:known])
         for s in range(combiner.shares.shape[0] if known > 0 else 0):
             _probabilities(combiner, s, scores[:known], probabilities[s, :known])
@@ -104,7 +104,7 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 @njit(**INNER)
 def _learn_class(combiner, outputs, scratch, known, y, weight):
     sets, experts = combiner.weights.shape
-    scores, probabilities, given, slopes, factors = scratch.value
+    scores, probabilities, given, slopes, deviations, factors = scratch.value
     scores, given = scores[:known], given[:known]
     total, moved = 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
@@ -123,20 +123,18 @@ def _learn_class(combiner, outputs, scratch, known, y, weight):
         if combiner.pace < 1.0:  # labels come late, and these are probabilities by earlier weights
             _probabilities(combiner, s, scores, given)
         total += combiner.shares[s]
-        curvature, slope = combiner.curvature[s], slopes[s]
-        fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
         for e in range(experts):
             mean = 0.0
             for k in range(known):
                 mean += given[k] * scores[k, e]
-            slope[e] = mean
-        for k in range(known):
-            for e in range(experts):
-                part = weight * given[k] * (scores[k, e] - slope[e])
-                for d in range(e + 1):
-                    curvature[e, d] += part * (scores[k, d] - slope[d])
-        for e in range(experts):
-            slope[e] = weight * (slope[e] - scores[y, e])
+            slopes[e, s] = mean
+    fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
+    for k in range(known):
+        parts = weight * probabilities[0, k], weight * probabilities[1, k], weight * probabilities[2, k]
+        add_products(combiner.curvature, scores, k, slopes, parts, deviations)
+    for e in range(experts):
+        for s in range(sets):
+            slopes[e, s] = weight * (slopes[e, s] - scores[y, e])
     newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)
 

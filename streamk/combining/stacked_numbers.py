@@ -12,8 +12,8 @@ from streamk.arrays import Array
 from streamk.combining.combiner import adapt, combine, limit
 from streamk.combining.intervals import STEEPEST, Intervening, follow, scale_at, spread_at
 from streamk.combining.level_shift import ShiftState, is_shifted, last_target, watch
-from streamk.combining.newton import newton_steps
-from streamk.combining.weighing import clipped, fade, rate, relative, share
+from streamk.combining.newton import add_products, fade, newton_steps
+from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
 from streamk.encoding.scaling import WIDE_CLIP
@@ -153,7 +153,7 @@ def _adapt(combiner, earlier, coding, outputs, scratch, given, target, weight):
 @njit(**INNER)
 def _learn_number(combiner, outputs, scratch, aim, weight):
     sets, experts = combiner.weights.shape
-    numbers, slopes, factors = scratch.value
+    numbers, scores, slopes, deviations, factors = scratch.value
     count, mixed = combiner.shares.shape[0], numbers[-1]
     error, total, moved = (mixed - aim) ** 2, 0.0, rate(combiner.error, weight)
     pace = combiner.pace * relative(combiner.error, weight)
@@ -166,15 +166,16 @@ def _learn_number(combiner, outputs, scratch, aim, weight):
             worse = ((0.5 * (predicted + mixed) - aim) ** 2 - error) / combiner.error[_ERROR]
             combiner.shares[s] *= np.exp(-_RATE * pace * min(max(worse, -_GAIN), _LOSS))
         total += combiner.shares[s]
+    fade(combiner.curvature, combiner.forgetting, combiner.penalty, weight)
+    slopes[:] = 0.0
+    for e in range(experts):
+        scores[0, e] = clipped(outputs, e, 0, WIDE_CLIP)
+    add_products(combiner.curvature, scores, 0, slopes, (weight, weight, weight), deviations)
     for s in range(sets):
-        curvature, slope, predicted = combiner.curvature[s], slopes[s], 0.0
-        fade(curvature, combiner.forgetting[s], combiner.penalty, weight)
+        predicted = 0.0
         for e in range(experts):
-            slope[e] = clipped(outputs, e, 0, WIDE_CLIP)
-            predicted += combiner.weights[s, e] * slope[e]
-            for d in range(e + 1):
-                curvature[e, d] += weight * slope[e] * slope[d]
+            predicted += combiner.weights[s, e] * scores[0, e]
         for e in range(experts):
-            slope[e] *= weight * (predicted - aim)
+            slopes[e, s] = scores[0, e] * (weight * (predicted - aim))
     newton_steps(combiner.weights, combiner.curvature, slopes, factors)
     share(combiner.shares, combiner.initial, total, weight)

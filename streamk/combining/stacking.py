@@ -50,7 +50,7 @@ import numpy as np
 from streamk.arrays import Array, Arrays, Places, typed
 from streamk.combining.intervals import Intervals
 from streamk.combining.level_shift import LevelShift
-from streamk.combining.newton import SETS, scratch_of
+from streamk.combining.newton import SETS, by_set, scratch_of, side_by_side
 from streamk.combining.stacked_classes import StackedClasses
 from streamk.combining.stacked_numbers import StackedNumbers
 from streamk.combining.weighing import PENALTY
@@ -106,7 +106,7 @@ class Stacking:
         self.classes, self.pace = classes, 1.0 / math.sqrt(1.0 + delay)
         self.forgetting = np.array([1.0 - 1.0 / (span + delay) for span in spans])
         self.weights: Array = np.full((sets, experts), (2.0 if classes else 1.0) / experts)
-        self.curvature: Array = np.array([penalty * np.eye(experts)] * sets)
+        self._curvature = side_by_side(np.array([penalty * np.eye(experts)] * sets))
         self._initial = np.full(sets, 1.0 / sets)
         if not classes:
             others = sets + experts
@@ -122,7 +122,7 @@ class Stacking:
     def record(self) -> StackedClasses | StackedNumbers:
         """The combiner as compiled code sees it."""
         shares = self.shares, self._initial
-        arrays = self.forgetting, self.weights, self.curvature, *shares, self.error, self.losses
+        arrays = self.forgetting, self.weights, self._curvature, *shares, self.error, self.losses
         if self.intervals is None:
             return StackedClasses(*arrays, self.pace, self.penalty, self.logits, self._saturated)
         numbers = self.intervals.record, self.level_shift.record, self.reach
@@ -131,11 +131,16 @@ class Stacking:
     def scratch(self, most: int) -> Handle:
         """Return a handle of scratch arrays for at most so many outputs."""
         sets, experts = self.weights.shape
-        of_steps = scratch_of(sets, experts)
+        of_steps = scratch_of(experts)
         if self.classes:
             of_scores = np.empty((most, experts)), np.empty((sets, most)), np.empty(most)
             return make_handle((*of_scores, *of_steps))
-        return make_handle((np.empty(len(self.shares) + 1), *of_steps))
+        return make_handle((np.empty(len(self.shares) + 1), np.empty((1, experts)), *of_steps))
+
+    @property
+    def curvature(self) -> Array:
+        """``A`` of every set, ``(sets, E, E)``: a view."""
+        return by_set(self._curvature)
 
     @property
     def has_learned(self) -> bool:

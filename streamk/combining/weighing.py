@@ -44,18 +44,6 @@ def relative(error, weight):
 
 
 @njit(**INNER)
-def fade(curvature, forgetting, penalty, weight):
-    """Fade a curvature towards its initial value ``penalty I`` (only the lower triangle is used)."""
-    if forgetting < 1.0:
-        if weight != 1.0:
-            forgetting = forgetting**weight
-        for e in range(curvature.shape[0]):
-            for d in range(e + 1):
-                curvature[e, d] *= forgetting
-            curvature[e, e] += (1.0 - forgetting) * penalty
-
-
-@njit(**INNER)
 def share(shares, initial, total, weight):
     """Scale shares of sum ``total`` to sum 1, and move them by a thousandth towards the initial ones."""
     spread = repeated(_SHARE, weight)

@@ -49,6 +49,7 @@ from streamk.features.lanes import (
     store,
     times,
     vector,
+    vector_of,
     zeros_aligned,
 )
 
@@ -194,14 +195,6 @@ def _numbers(b: Builder, value: Value) -> list[Value]:
     return [b.extract_element(value, ir.Constant(ir.IntType(32), c)) for c in range(value.type.count)]
 
 
-def _gathered(b: Builder, numbers: Sequence[Value]) -> Value:
-    """Return a vector of some numbers."""
-    value = ir.Constant(vector(len(numbers), DOUBLE), ir.Undefined)
-    for c, number in enumerate(numbers):
-        value = b.insert_element(value, number, ir.Constant(ir.IntType(32), c))
-    return value
-
-
 @intrinsic
 def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors, left):
     """Update columns ``j … j + 7`` of so many vectors, from ``start`` on; return what is ``left`` after them.
@@ -223,7 +216,7 @@ def _update_columns(typing_context, diagonal, factor, x, gain, j, start, vectors
         lefts = [left]
         for product in _numbers(b, b.fmul(f, g)):
             lefts.append(b.fadd(lefts[-1], product))
-        before, after = _gathered(b, lefts[:-1]), _gathered(b, lefts[1:])
+        before, after = vector_of(b, lefts[:-1]), vector_of(b, lefts[1:])
         store(b, b.fmul(variance, b.fdiv(before, after)), place)
         numbers = zip(_numbers(b, b.fdiv(b.fneg(f), before)), _numbers(b, g), strict=True)
         steps = [tuple(_rounded(b, number, _kind(factor)) for number in pair) for pair in numbers]

@@ -32,10 +32,11 @@ from numba.core import cgutils
 from numba.core.base import BaseContext
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import Signature
+from numba.extending import intrinsic
 from numpy.typing import DTypeLike
 
 from streamk.arrays import AnyArray, Floats
-from streamk.compiling import both
+from streamk.compiling import Compiled, both
 
 LANES = 16
 LINE = 64  # bytes of a cache line
@@ -127,6 +128,19 @@ def spread(b: Builder, number: Value, lanes: int = LANES) -> Value:
     return shuffle(b, one, one, [0] * lanes)
 
 
+def vector_of(b: Builder, numbers: Values) -> Value:
+    """Return a vector of some numbers."""
+    value = ir.Constant(vector(len(numbers), numbers[0].type), ir.Undefined)
+    for lane, number in enumerate(numbers):
+        value = b.insert_element(value, number, ir.Constant(_LANE, lane))
+    return value
+
+
+def gathered(b: Builder, pointer: Value, places: Values) -> Value:
+    """Return a vector of the numbers at some places from a pointer on."""
+    return vector_of(b, [b.load(at(b, pointer, place)) for place in places])
+
+
 def shuffle(b: Builder, x: Value, y: Value, lanes: Sequence[int]) -> Value:
     """Return the vector of some lanes of ``x`` and then ``y``."""
     return b.shuffle_vector(x, y, ir.Constant(vector(len(lanes), _LANE), list(lanes)))
@@ -185,6 +199,34 @@ def _exchange(b: Builder, v: Sequence[Value], half: int, low: Sequence[int]) -> 
             out[i] = shuffle(b, v[i], v[i | half], low)
             out[i | half] = shuffle(b, v[i], v[i | half], high)
     return out
+
+
+@intrinsic
+def _below(typing_context, numbers, start, limit):
+    """Return which of sixteen float32 numbers from ``start`` on are less than ``limit``, as bits."""
+
+    def generate(context, b, signature, arguments):
+        own = load(b, at(b, data(context, b, signature, arguments, 0), arguments[1]))
+        less = b.fcmp_ordered("<", own, spread(b, arguments[2]))
+        return b.zext(b.bitcast(less, ir.IntType(LANES)), _LANE)
+
+    return types.uint32(numbers, types.intp, types.float32), generate
+
+
+@intrinsic
+def _first_set(typing_context, bits):
+    """Return the index of the lowest bit that is set; one must be."""
+
+    def generate(context, b, signature, arguments):
+        function = ir.FunctionType(_LANE, [_LANE, ir.IntType(1)])
+        count = cgutils.get_or_insert_function(b.module, function, "llvm.cttz.i32")
+        return b.zext(b.call(count, [arguments[0], ir.IntType(1)(1)]), INDEX)
+
+    return types.int64(types.uint32), generate
+
+
+below: Compiled = _below
+first_set: Compiled = _first_set
 
 
 @both()

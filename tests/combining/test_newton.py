@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 from numba import njit
 
-from streamk.combining.newton import SETS, newton_steps, scratch_of
+from streamk.combining.newton import (
+    SETS,
+    add_products,
+    by_set,
+    fade,
+    newton_steps,
+    scratch_of,
+    side_by_side,
+)
 
 
 @njit
@@ -12,10 +20,23 @@ def moved(weights, curvature, slopes, work):
     newton_steps(weights, curvature, slopes, work)
 
 
-def side_by_side(weights, curvature, slopes):
-    _, work = scratch_of(*weights.shape)
-    work[:] = np.nan  # what an earlier event left there does not matter
-    moved(weights, curvature, slopes, work)
+@njit
+def faded(curvature, forgetting, penalty, weight):
+    fade(curvature, forgetting, penalty, weight)
+
+
+@njit
+def added(curvature, scores, k, means, factors, deviations):
+    add_products(curvature, scores, k, means, factors, deviations)
+
+
+def step(weights, curvature, slopes):
+    """Move the weights; return the curvature afterwards."""
+    _, _, work = scratch_of(weights.shape[1])
+    work[..., :SETS] = np.nan  # what an earlier event left there does not matter
+    lanes = side_by_side(curvature)
+    moved(weights, lanes, side_by_side(slopes), work)
+    return by_set(lanes)
 
 
 @njit(error_model="numpy")
@@ -54,15 +75,36 @@ def test_sets_side_by_side_find_the_bits_of_one_by_itself(size, rank):
     expected = weights.copy(), curvature.copy(), slopes.copy()
     for own in zip(*expected, strict=True):
         by_itself(*own)
-    side_by_side(weights, curvature, slopes)
+    found = step(weights, curvature, slopes)
     assert weights.tobytes() == expected[0].tobytes()
-    assert curvature.tobytes() == expected[1].tobytes()
+    assert found.tobytes() == expected[1].tobytes()
 
 
 def test_a_step_solves_for_the_slope():
     weights, curvature, slopes = problem(7, 1)
     whole = curvature + np.tril(curvature, -1).transpose(0, 2, 1)
     expected = weights - np.linalg.solve(whole, slopes[:, :, None])[:, :, 0]
-    side_by_side(weights, curvature, slopes)
+    found = step(weights, curvature, slopes)
     np.testing.assert_allclose(weights, expected, rtol=1e-9)
-    np.testing.assert_array_equal(curvature, whole)
+    np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.5])
+def test_curvatures_fade_towards_the_penalty(weight):
+    _, curvature, _ = problem(9, 2)
+    forgetting, lanes = np.array([1.0, 0.9995, 0.99]), side_by_side(curvature)
+    faded(lanes, forgetting, 10.0, weight)
+    kept = (forgetting**weight)[:, None, None]
+    np.testing.assert_array_equal(by_set(lanes), curvature * kept + (1.0 - kept) * 10.0 * np.eye(9))
+
+
+def test_products_are_added_to_the_lower_triangle():
+    _, curvature, means = problem(9, 3)
+    scores, lanes = np.random.default_rng(4).normal(size=(3, 9)), side_by_side(curvature)
+    factors = 0.5, 0.0, 2.0
+    added(lanes, scores, 1, side_by_side(means), factors, scratch_of(9)[1])
+    expected = curvature.copy()
+    for own, mean, factor in zip(expected, means, factors, strict=True):
+        apart = scores[1] - mean
+        own += np.tril((factor * apart)[:, None] * apart)
+    assert by_set(lanes).tobytes() == expected.tobytes()
