@@ -23,13 +23,31 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from streamk.arrays import Array, Floats, Integers
-from streamk.compiling import CALLED, INNER, both
+from streamk.compiling import CALLED, INNER, Compiled, both
 from streamk.encoding.rows import CATEGORY
 from streamk.features.counter import block_keys, mix64, mix64_int, uniforms
+from streamk.features.lanes import (
+    FLOAT,
+    INDEX,
+    Value,
+    at,
+    call,
+    data,
+    gathered,
+    index,
+    load,
+    shape,
+    store,
+    times,
+    vector,
+)
 from streamk.features.plain import column_of, tag_of
 
 GRIDS, CELLS = 256, 8192
@@ -37,22 +55,23 @@ _SIZES = 1, 2, 2, 3  # fields of a grid; every size has each scale in turn
 _SCALES = 2.0, 1.0, 0.5, 0.25  # ``ℓ``, in deviations
 _FIELDS = max(_SIZES)
 _CYCLE = len(_SIZES) * len(_SCALES)
+_LANES = 8  # grids at a time, a divisor of their number
 _WIDTH = 512  # inputs of an event that count
 _LEAST = 0.05  # importance
 _SHIFT = 64 - (CELLS - 1).bit_length()
 _STREAM = 0x6772696473
-_FACTORS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5], dtype=np.uint64)
+_FACTORS = 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5
 _LAST = 0xFF51AFD7ED558CCD
 
 
 class GridRecord(NamedTuple):
     """Grids for compiled code.
 
-    ``keys`` and ``sizes`` of the grids, ``inverse`` ``1/δ`` and ``offsets`` ``u``, ``(grids, 3)``;
+    ``keys`` and ``sizes`` of the grids, ``inverse`` ``1/δ`` and ``offsets`` ``u``, ``(3, grids)``;
     ``first``, their first column.
 
     The rest is scratch. Of the last event: ``known``, the number of its fields, their ``tags``, their
-    ``places`` in every grid, ``(grids, 3)``, and the ``start`` of the hash of every grid. Of the present
+    ``places`` in every grid, ``(3, grids)``, and the ``start`` of the hash of every grid. Of the present
     event: ``fields`` by tag, their ``numbers``, and ``codes`` of categories. ``draws`` and ``weights`` are
     those of the choice.
     """
@@ -85,12 +104,12 @@ def draw_grids(seed: int, grids: int, first: int, blocks: int) -> GridRecord:
     return GridRecord(
         block_keys(stream, grids),
         np.resize(np.repeat(_SIZES, len(_SCALES)), grids),
-        1.0 / (-scales * np.log(draws[0] * draws[1])),
-        draws[2],
+        np.ascontiguousarray((1.0 / (-scales * np.log(draws[0] * draws[1]))).T),
+        np.ascontiguousarray(draws[2].T),
         first,
         np.full(1, -1),
         np.zeros(_WIDTH, words),
-        np.zeros((grids, _FIELDS), np.int64),
+        np.zeros((_FIELDS, grids), np.int64),
         np.zeros(grids, words),
         np.zeros(_WIDTH, words),
         np.zeros(_WIDTH + 1),
@@ -117,6 +136,41 @@ def importance_of(improvements: list[float], count: int) -> Floats:
     return importance
 
 
+@intrinsic
+def _fill_cells(typing_context, start, places, inverse, offsets, numbers, codes, phi, first):
+    """Fill ``phi`` from ``first`` on with the cells of all grids, eight at a time."""
+
+    def generate(context, b, signature, arguments):
+        start, places, inverse, offsets, numbers, codes, phi = (
+            data(context, b, signature, arguments, k) for k in range(7)
+        )
+        out, grids = at(b, phi, arguments[7]), shape(context, b, signature, arguments, 0)[0]
+        word = vector(_LANES, INDEX)
+
+        def constant(number: int) -> Value:
+            return ir.Constant(word, [number] * _LANES)
+
+        with cgutils.for_range(b, b.ashr(grids, index(3))) as loop:
+            g = times(b, loop.index, _LANES)
+            cell = load(b, at(b, start, g), _LANES)
+            for f, factor in enumerate(_FACTORS):
+                k = b.add(g, times(b, grids, f))
+                own = [b.load(at(b, places, k, index(lane))) for lane in range(_LANES)]
+                number = b.fmul(gathered(b, numbers, own), load(b, at(b, inverse, k), _LANES))
+                number = call(b, "floor", b.fadd(number, load(b, at(b, offsets, k), _LANES)))
+                code = b.add(b.fptosi(number, word), gathered(b, codes, own))
+                cell = b.add(cell, b.mul(code, constant(factor)))
+            cell = b.mul(b.xor(cell, b.lshr(cell, constant(32))), constant(_LAST))
+            cell = b.lshr(cell, constant(_SHIFT))
+            store(b, b.sitofp(cell, vector(_LANES, FLOAT)), at(b, out, g))
+        return context.get_dummy_value()
+
+    return types.void(start, places, inverse, offsets, numbers, codes, phi, types.intp), generate
+
+
+_fill: Compiled = _fill_cells
+
+
 @njit(**CALLED)
 def fill_cells(sections, inputs, found, of, count, i, unit, phi):
     """Write the cells of row ``i``, as whole numbers, into their columns of ``phi``.
@@ -127,14 +181,8 @@ def fill_cells(sections, inputs, found, of, count, i, unit, phi):
         grids, fields = sections.grids, min(count, _WIDTH)
         _sort_fields(grids, inputs, found, of, fields, i, unit)
         _choose(sections, grids, fields)
-        for g in range(grids.keys.shape[0]):
-            cell = grids.start[g]
-            for f in range(_FIELDS):
-                place = grids.places[g, f]
-                number = np.floor(grids.numbers[place] * grids.inverse[g, f] + grids.offsets[g, f])
-                cell += (np.uint64(np.int64(number)) + grids.codes[place]) * _FACTORS[f]
-            cell = (cell ^ (cell >> np.uint64(32))) * np.uint64(_LAST)
-            phi[i, grids.first + g] = np.float32(np.int64(cell >> np.uint64(_SHIFT)))
+        row = i * phi.shape[1] + grids.first
+        _fill(grids.start, grids.places, grids.inverse, grids.offsets, grids.numbers, grids.codes, phi, row)
 
 
 @njit(**INNER)
@@ -178,19 +226,19 @@ def _choose_for(grids, g, count):
     key, size, draws, places = grids.keys[g], grids.sizes[g], grids.draws, grids.places
     weights = grids.weights[g // _CYCLE % grids.weights.shape[0]]
     for f in range(_FIELDS):
-        draws[f], places[g, f] = np.inf, count
+        draws[f], places[f, g] = np.inf, count
     for j in range(count):
         drawn, place = negative_logarithm(mix64(key ^ grids.tags[j])) / weights[j], size
         while place > 0 and drawn < draws[place - 1]:
             if place < size:
-                draws[place], places[g, place] = draws[place - 1], places[g, place - 1]
+                draws[place], places[place, g] = draws[place - 1], places[place - 1, g]
             place -= 1
         if place < size:
-            draws[place], places[g, place] = drawn, j
+            draws[place], places[place, g] = drawn, j
     start = key
     for f in range(size):
-        if places[g, f] < count:
-            start = mix64(start ^ grids.tags[places[g, f]])
+        if places[f, g] < count:
+            start = mix64(start ^ grids.tags[places[f, g]])
     grids.start[g] = start
 
 
