@@ -34,6 +34,7 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
+from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed
@@ -74,26 +75,26 @@ _LANE = ir.IntType(32)
 
 
 @intrinsic
-def _any_new(typing_context, phi, start, places, count):
-    """Return whether one of ``count`` columns, a multiple of 16, is other than 0 and has no place."""
+def _any_new(typing_context, phi, start, known, count):
+    """Return whether one of ``count`` columns, a multiple of 16, is other than 0 and no variable."""
 
     def generate(context, b, signature, arguments):
         row = at(b, data(context, b, signature, arguments, 0), arguments[1])
-        places = data(context, b, signature, arguments, 2)
+        known = data(context, b, signature, arguments, 2)
         found = cgutils.alloca_once_value(b, ir.Constant(vector(kind=ir.IntType(1)), [0] * LANES))
         zero = ir.Constant(vector(), [0.0] * LANES)
-        nowhere = ir.Constant(vector(kind=INDEX), [0] * LANES)
+        byte = vector(kind=ir.IntType(8))
         with cgutils.for_range(b, b.ashr(arguments[3], index(4))) as loop:
             k = times(b, loop.index, LANES)
             there = b.fcmp_unordered("!=", load(b, at(b, row, k)), zero)
-            place = b.load(b.bitcast(at(b, places, k), vector(kind=INDEX).as_pointer()), align=8)
-            new = b.and_(there, b.icmp_signed("==", place, nowhere))
+            variable = b.load(b.bitcast(at(b, known, k), byte.as_pointer()), align=1)
+            new = b.and_(there, b.icmp_signed("==", variable, ir.Constant(byte, [0] * LANES)))
             b.store(b.or_(b.load(found), new), found)
         word = ir.IntType(LANES)
         return b.icmp_unsigned("!=", b.bitcast(b.load(found), word), word(0))
 
     n = types.intp
-    return types.boolean(phi, n, places, n), generate
+    return types.boolean(phi, n, known, n), generate
 
 
 @intrinsic
@@ -180,7 +181,7 @@ def fit_event(expert, phi, i, residual, weight, part):
     """Fit least squares to row ``i`` of ``phi``, and keep a ``part`` of the information."""
     columns, variables = expert.coefficients.shape[2], expert.variables
     start = i * phi.shape[1] + expert.first
-    if columns % LANES or _is_any_new(phi, start, expert.places, columns):
+    if columns % LANES or _is_any_new(phi, start, expert.is_variable, columns):
         _join(expert, phi, i)
     size = variables[0]
     padded, whole = (size + LANES - 1) // LANES * LANES, size // LANES * LANES
@@ -207,12 +208,12 @@ def fit_event(expert, phi, i, residual, weight, part):
 
 @njit(**INNER)
 def _join(expert, phi, i):
-    """Give a variable to every column that holds a number and has none."""
-    variables, places = expert.variables, expert.places
+    """Make a variable of every column that is other than 0."""
+    variables, is_variable = expert.variables, expert.is_variable
     for c in range(expert.coefficients.shape[2]):
-        if phi[i, expert.first + c] != 0.0 and places[c] == 0:
+        if phi[i, expert.first + c] != 0.0 and not is_variable[c]:
             variables[0] += 1
-            variables[variables[0]], places[c] = c, variables[0]
+            variables[variables[0]], is_variable[c] = c, True
             for k in range(expert.weights.shape[0]):
                 expert.weights[k, variables[0] - 1] = np.float64(expert.coefficients[ITERATE, k, c])
 
@@ -230,7 +231,7 @@ class Fitting(NamedTuple):
     forgetting: float
     variance: float
     variables: Integers
-    places: Integers
+    is_variable: NDArray[np.bool_]
     diagonal: Array
     factor: Floats
     weights: Array
@@ -279,7 +280,7 @@ class LeastSquares(Expert):
         """The expert as compiled code sees it."""
         return Fitting(
             self.first, self.coefficients, self.clock, self.loss, self.forgetting, 1.0 / self.penalty,
-            self.variables, self.places, self.diagonal, self.factor, self.weights, self.event, self.gain,
+            self.variables, self.is_variable, self.diagonal, self.factor, self.weights, self.event, self.gain,
             self.watched, self.watch,
         )  # fmt: skip
 
@@ -287,14 +288,14 @@ class LeastSquares(Expert):
         """Resize to a map; new coefficients are 0, others unchanged."""
         super().grow(outputs, features, width)
         _, most, columns = self.coefficients.shape
-        if len(self.places) < columns:
+        if len(self.is_variable) < columns:
             self._open(columns)
         self.weights = padded(self.weights, (most, self.weights.shape[1]))
 
     def _open(self, columns: int) -> None:
         """Allocate the state for so many columns, none of which is a variable."""
         self.variables = np.zeros(1 + columns, dtype=np.int64)  # how many, then the columns of each
-        self.places = np.zeros(columns, dtype=np.int64)  # of columns: variable, counted from 1
+        self.is_variable = np.zeros(columns, dtype=np.bool_)  # of columns: whether they are variables
         self.diagonal = np.full(columns, 1.0 / self.penalty)
         self.factor: Floats = factor.empty_factor(columns, np.float32)
         whole = -(-columns // LANES) * LANES
@@ -303,7 +304,7 @@ class LeastSquares(Expert):
 
     def close(self) -> None:
         """Drop the information; coefficients stay, and columns become variables again as they occur."""
-        self._open(len(self.places))
+        self._open(len(self.is_variable))
         self.watch = change.empty_watch()
 
     @property
@@ -343,7 +344,7 @@ class LeastSquares(Expert):
         """Make these columns the variables, with this information and these coefficients."""
         count = len(columns)
         self.variables[0], self.variables[1 : 1 + count] = count, columns
-        self.places[columns] = np.arange(1, count + 1)
+        self.is_variable[columns] = True
         if count:
             with one_blas_thread():
                 found = factor.of_information(factor.solvable(information))
@@ -401,7 +402,7 @@ class LeastSquares(Expert):
         self.watch = change.load_state_dict(arrays)
         if "variables" not in arrays:
             return
-        columns = len(self.places)
+        columns = len(self.is_variable)
         joined = typed(arrays, "variables", np.int64, arrays["variables"].shape)
         count = len(joined)
         if (
@@ -422,7 +423,7 @@ class LeastSquares(Expert):
             raise ValueError("its least squares are impossible")
         self._open(columns)
         self.variables[0], self.variables[1 : 1 + count] = count, joined
-        self.places[joined] = np.arange(1, count + 1)
+        self.is_variable[joined] = True
         self.diagonal[:count], self.factor[:size] = diagonal, columns_of_factor
         self.weights[:, :count] = weights
 

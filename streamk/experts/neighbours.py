@@ -39,7 +39,7 @@ from streamk.experts.expert import (
     step,
 )
 from streamk.experts.linear_algebra import add_distances
-from streamk.features.lanes import aligned
+from streamk.features.lanes import LANES, aligned, below, first_set
 
 WINDOW, COLUMNS = 512, 128  # events, and plain columns including the constant
 _NEAREST = 5
@@ -209,17 +209,21 @@ def _evaluate(expert, phi, i, outputs, e):
 def _nearest(distances, places):
     """Fill ``places`` with the nearest events, in order; return how many there are."""
     count, limit = 0, np.float32(np.inf)
-    for w in range(WINDOW):
-        distance = distances[w]
-        if distance < limit:
-            place = min(count, _NEAREST - 1)
-            while place > 0 and distances[places[place - 1]] > distance:
-                places[place] = places[place - 1]
-                place -= 1
-            places[place] = w
-            count = min(count + 1, _NEAREST)
-            if count == _NEAREST:
-                limit = distances[places[_NEAREST - 1]]
+    for start in range(0, WINDOW, LANES):
+        near = below(distances, start, limit)  # few are, once five are known
+        while near:
+            w = start + first_set(near)
+            near &= near - np.uint32(1)
+            distance = distances[w]
+            if distance < limit:
+                place = min(count, _NEAREST - 1)
+                while place > 0 and distances[places[place - 1]] > distance:
+                    places[place] = places[place - 1]
+                    place -= 1
+                places[place] = w
+                count = min(count + 1, _NEAREST)
+                if count == _NEAREST:
+                    limit = distances[places[_NEAREST - 1]]
     return count
 
 
