@@ -19,8 +19,11 @@ arithmetic of a polynomial or a sum of products.
 # mypy: disable-error-code="no-untyped-call, misc"
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Callable, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numba
@@ -36,6 +39,8 @@ Compiled = Callable[..., Any]  # what compiled code calls, whose types Numba inf
 KNOWN = "0.68."  # version of Numba with the expected internals
 ZERO = cast(int, np.int64(0))  # functions that get the literal 0 would be compiled for it, too
 _DEFAULTS: Json = Flags().values()
+_LONG = 2.0  # seconds after which a compilation is logged
+_LOG = logging.getLogger(__name__)
 
 
 class _Flags(Flags):
@@ -149,6 +154,31 @@ class _Entry(JITCodeLibrary):
         super().finalize()
 
 
+@contextlib.contextmanager
+def _logged_if_long() -> Iterator[None]:
+    """Log a compilation while users wait for it."""
+    message = "compiling for up to half a minute; later starts load the result"
+    timer = threading.Timer(_LONG, _LOG.info, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no garbage; a compilation makes millions of objects that stay, and would take a tenth more."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class _Pipeline(Compiler):
     _library: type
 
@@ -171,14 +201,8 @@ class _Entries(_Pipeline):
     _library = _Entry
 
     def compile_extra(self, func: object) -> object:
-        # Compilation makes millions of long-lived objects; garbage collection would take a tenth of the time.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with _logged_if_long(), _without_collection():
             return super().compile_extra(func)
-        finally:
-            if collecting:
-                gc.enable()
 
 
 _ANY: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}

@@ -1,12 +1,16 @@
 """Other versions of Numba compile in their own way, to the same results."""
 
+import logging
 import os
 import subprocess
 import sys
+import threading
 
 import numba
 import pytest
+from numba.extending import overload
 
+from streamk import compiling
 from streamk.compiling import KNOWN, both
 
 SCRIPT = """
@@ -56,3 +60,54 @@ def test_a_function_of_both_sides_is_one():
     assert quarter(3.0) == 0.75
     with pytest.raises(numba.TypingError):
         half("three")
+
+
+def entry_that_takes(wait):
+    """Compile an entry, with ``wait`` called meanwhile."""
+
+    def nothing():
+        raise NotImplementedError
+
+    @overload(nothing)
+    def _nothing():
+        wait()
+        return lambda: 0
+
+    @numba.njit(**{**compiling.ENTRY, "cache": False})
+    def entry():
+        return nothing()
+
+    assert entry() == 0
+
+
+@pytest.fixture
+def logged():
+    """The messages that compilation logs, and an event set by the first."""
+    messages, first = [], threading.Event()
+
+    class Noted(logging.Handler):
+        def emit(self, record):
+            messages.append(record.getMessage())
+            first.set()
+
+    logger, noted = logging.getLogger(compiling.__name__), Noted()
+    logger.addHandler(noted)
+    logger.setLevel(logging.INFO)
+    yield messages, first
+    logger.removeHandler(noted)
+    logger.setLevel(logging.NOTSET)
+
+
+def test_a_long_compilation_is_logged(monkeypatch, logged):
+    messages, first = logged
+    monkeypatch.setattr(compiling, "_LONG", 0.0)
+    entry_that_takes(lambda: first.wait(60))
+    assert messages == ["compiling for up to half a minute; later starts load the result"]
+
+
+def test_a_short_compilation_is_not(monkeypatch, logged):
+    monkeypatch.setattr(compiling, "_LONG", 60.0)
+    entry_that_takes(lambda: None)
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    assert all(timer.finished.is_set() for timer in timers)
+    assert not logged[0]

@@ -7,7 +7,9 @@ and a wrong name answer before any of streamk is imported.
 from __future__ import annotations
 
 import importlib
+import logging
 import platform
+import sys
 from importlib import metadata
 from typing import Annotated, Any, NamedTuple
 
@@ -160,6 +162,23 @@ def command(
     """Kernel machines that learn from streams."""
 
 
+class _Sentences(logging.Handler):
+    """Writes records to standard error as it is then, since a progress bar replaces it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        print(f"streamk: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def show_waits() -> None:
+    """Say on a terminal what a command waits for, such as a compilation; a daemon logs it instead."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        logger = logging.getLogger("streamk")
+        logger.handlers[:] = [_Sentences()]
+        logger.setLevel(logging.INFO)
+
+
 def main() -> None:
     """Run the command."""
+    show_waits()
     app()

@@ -65,21 +65,23 @@ class _Text(_Lines):
 
 
 def log_to_stderr(log: Log | None = None, secrets: Iterable[str] = ()) -> None:
-    """Write the log of the connectors, and that of the Kafka client, to standard error.
+    """Write the logs of the connectors, of learners and of the Kafka client to standard error.
 
     Parameters
     ----------
     log
-        Levels and form; the defaults if None. The client's log is off by default, since it has a line for
-        every retry, and the daemon logs once what matters.
+        Levels and form; the defaults if None, without learners. The client's log is off by default, since it
+        has a line for every retry, and the daemon logs once what matters.
     secrets
         Values that no line shows.
     """
+    learners = {} if log is None else {"streamk": log.level}
     log = log or Log()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter((_JsonLines if log.form == "json" else _Text)(secrets))
     # librdkafka logs below "kafka", too
-    for name, level in (("connectors", log.level), ("kafka", log.client)):
+    levels = {"connectors": log.level, "kafka": log.client} | learners
+    for name, level in levels.items():
         logger = logging.getLogger(name)
         logger.handlers[:], logger.propagate = [handler], False
         logger.setLevel(logging.CRITICAL + 1 if level == "off" else level.upper())

@@ -1,6 +1,8 @@
 """The subcommands as a table: nothing heavy is imported for help, and names that are wrong are corrected."""
 
 import functools
+import io
+import logging
 import shlex
 import subprocess
 import sys
@@ -11,7 +13,7 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors import names
-from connectors.cli import COMMANDS, app, load
+from connectors.cli import COMMANDS, app, load, show_waits
 from connectors.learners import LEARNERS
 from streamk.metrics.metric import TASKS
 
@@ -37,7 +39,7 @@ LIGHT = "merge", "show", "init", "adopt", "fetch", "labels"
 def test_help_and_usage_errors_import_no_learner(arguments):
     code = (
         "import sys\n"
-        "from connectors.cli import app\n"
+        "from connectors.cli import app, show_waits\n"
         "try:\n"
         f"    app({arguments!r})\n"
         "except SystemExit:\n"
@@ -171,3 +173,27 @@ def test_a_wrong_name_is_answered_with_the_near_one(log, tmp_path, monkeypatch, 
     done = run(*(functools.reduce(lambda s, k: s.replace(k, there[k]), there, each) for each in arguments))
     assert done.exit_code == 2
     assert sentence.replace("{log}", str(log)) in plain(done.stderr)
+
+
+@pytest.fixture
+def logger():
+    """The logger of streamk without handlers; at the end it is as it was before."""
+    logger = logging.getLogger("streamk")
+    handlers, level = logger.handlers[:], logger.level
+    logger.handlers.clear()
+    yield logger
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_a_command_waits_for_is_shown_on_a_terminal_only(terminal, monkeypatch, logger):
+    first, last = io.StringIO(), io.StringIO()
+    for stream in (first, last):
+        stream.isatty = lambda: terminal
+    monkeypatch.setattr(sys, "stderr", first)
+    show_waits()
+    monkeypatch.setattr(sys, "stderr", last)  # as a progress bar does
+    logging.getLogger("streamk.compiling").info("compiling")
+    assert last.getvalue() == ("streamk: compiling\n" if terminal else "")
+    assert not first.getvalue()

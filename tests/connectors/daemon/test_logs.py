@@ -16,7 +16,7 @@ MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 @pytest.fixture
 def logs(capsys):
     """Return a function that returns the lines of the log so far; the logging is put back at the end."""
-    loggers = [logging.getLogger(name) for name in ("connectors", "kafka")]
+    loggers = [logging.getLogger(name) for name in ("streamk", "connectors", "kafka")]
     before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     yield lambda: capsys.readouterr().err.splitlines()
     for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
@@ -41,6 +41,12 @@ def test_json_lines(logs):
     assert (second["level"], second["partition"], second["behind"]) == ("warning", "p-0", 7)
     assert third["level"] == "error"
     assert third["exception"].endswith("ValueError: so\nit is")
+
+
+def test_what_learners_log_is_there(logs):
+    log_to_stderr(Log(form="json"))
+    logging.getLogger("streamk.compiling").info("compiling")
+    assert json.loads(logs()[0])["message"] == "compiling"
 
 
 def test_text_lines(logs):
