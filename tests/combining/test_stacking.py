@@ -31,6 +31,8 @@ def learn(made, coding, outputs, target, asked=None):
     """Learn what ``asked`` predicted, the combiner itself if it is None."""
     record = make_handle(made.record)
     earlier, scratch = record if asked is None else make_handle(asked), made.scratch(outputs.shape[2])
+    for array in scratch.referred:
+        array.fill(np.nan)  # what an earlier event left there does not matter
     learned(record, earlier, make_handle(coding), outputs, scratch, target)
 
 
