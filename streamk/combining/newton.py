@@ -12,8 +12,6 @@ import numpy as np
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.base import BaseContext
-from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 from streamk.arrays import Array
@@ -44,11 +42,6 @@ _LARGEST_WEIGHT = 1e3
 _LEAST = 1e-9  # of a pivot
 
 
-def _size_of(context: BaseContext, b: Builder, signature: Signature, arguments: Values, k: int) -> Value:
-    """Return the number of rows of array argument ``k``."""
-    return shape(context, b, signature, arguments, k)[0]
-
-
 def _at(b: Builder, start: Value, row: Value, column: Value, width: Value) -> Value:
     """Return the pointer to the lanes of a place in an array of so many columns."""
     return at(b, start, times(b, b.add(b.mul(row, width), column), _LANES))
@@ -64,7 +57,8 @@ def _fade(typing_context, curvature, first, second, third, penalty):
     """Multiply lower triangles by ``f``, a number for each set, and add ``(1 − f) penalty`` to diagonals."""
 
     def generate(context, b, signature, arguments):
-        start, size = (what(context, b, signature, arguments, 0) for what in (data, _size_of))
+        start = data(context, b, signature, arguments, 0)
+        size = shape(context, b, signature, arguments, 0)[0]
         kept, penalty = _lanes_of(b, arguments[1:4]), spread(b, arguments[4], _LANES)
         one = ir.Constant(kept.type, [1.0] * _LANES)
         added = b.fmul(b.fsub(one, kept), penalty)
@@ -89,8 +83,8 @@ def _add_products(typing_context, curvature, scores, k, means, first, second, th
     """
 
     def generate(context, b, signature, arguments):
-        start, size = (what(context, b, signature, arguments, 0) for what in (data, _size_of))
-        scores, means, scratch = (data(context, b, signature, arguments, k) for k in (1, 3, 7))
+        start, scores, means, scratch = (data(context, b, signature, arguments, k) for k in (0, 1, 3, 7))
+        size = shape(context, b, signature, arguments, 0)[0]
         scores, factor = at(b, scores, b.mul(arguments[2], size)), _lanes_of(b, arguments[4:7])
         with cgutils.for_range(b, size) as rows:
             e = rows.index
@@ -185,8 +179,8 @@ def _solve(typing_context, work):
     return types.void(work), generate
 
 
-_multiply: Compiled = _fade
-_add: Compiled = _add_products
+_fade_lanes: Compiled = _fade
+_add_lanes: Compiled = _add_products
 _factors: Compiled = _factorise
 _solutions: Compiled = _solve
 
@@ -215,7 +209,7 @@ def scratch_of(size: int) -> tuple[Array, ...]:
 
     They are for sets of ``size`` weights.
     """
-    return tuple(side_by_side(np.zeros((SETS, *shape))) for shape in ((size,), (size,), (size, size + 1)))
+    return tuple(side_by_side(np.zeros((SETS, size, *more))) for more in ((), (), (size + 1,)))
 
 
 @njit(**INNER)
@@ -224,7 +218,7 @@ def fade(curvature, forgetting, penalty, weight):
     one, two, three = forgetting[0], forgetting[1], forgetting[2]
     if weight != 1.0:
         one, two, three = one**weight, two**weight, three**weight
-    _multiply(curvature, one, two, three, penalty)
+    _fade_lanes(curvature, one, two, three, penalty)
 
 
 @njit(**INNER)
@@ -235,7 +229,7 @@ def add_products(curvature, scores, k, means, factors, deviations):
     ``factors``. ``deviations`` is scratch.
     """
     one, two, three = factors
-    _add(curvature, scores, k, means, one, two, three, deviations)
+    _add_lanes(curvature, scores, k, means, one, two, three, deviations)
 
 
 @njit(**INNER)
