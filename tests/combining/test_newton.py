@@ -105,6 +105,6 @@ def test_products_are_added_to_the_lower_triangle():
     added(lanes, scores, 1, side_by_side(means), factors, scratch_of(9)[1])
     expected = curvature.copy()
     for own, mean, factor in zip(expected, means, factors, strict=True):
-        apart = scores[1] - mean
-        own += np.tril((factor * apart)[:, None] * apart)
+        deviation = scores[1] - mean
+        own += np.tril((factor * deviation)[:, None] * deviation)
     assert by_set(lanes).tobytes() == expected.tobytes()

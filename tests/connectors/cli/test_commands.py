@@ -39,7 +39,7 @@ LIGHT = "merge", "show", "init", "adopt", "fetch", "labels"
 def test_help_and_usage_errors_import_no_learner(arguments):
     code = (
         "import sys\n"
-        "from connectors.cli import app, show_waits\n"
+        "from connectors.cli import app\n"
         "try:\n"
         f"    app({arguments!r})\n"
         "except SystemExit:\n"
