@@ -2,9 +2,10 @@
 
 Numba's own cache checks the file of a function, but not the files of the functions it calls, and fails if a
 type named in it no longer exists. Code of this distribution is therefore cached in a folder whose name is a
-hash of all its sources: in ``NUMBA_CACHE_DIR`` if it is set, else next to the sources, else in the user's
-cache directory. If none of them is writable, as in a container with a read-only root file system, importing a
-cached function fails. Importing this module then sets a temporary directory for this process and its
+hash of the sources that it may call, those of its package and of the packages before it: in
+``NUMBA_CACHE_DIR`` if it is set, else next to the sources, else in the user's cache directory. If none of
+them is writable, as in a container with a read-only root file system, importing a cached function fails.
+Importing this module then sets a temporary directory for this process and its
 children.
 """
 
@@ -27,16 +28,16 @@ from numba.core.caching import CompileResultCacheImpl, InTreeCacheLocator
 from numba.misc.appdirs import AppDirs
 
 _SITE = Path(__file__).parent.parent
-_PACKAGES = ("streamk", "connectors")
+_PACKAGES = ("streamk", "connectors")  # each imports those before it
 _KEPT = 4  # folders of other states of the sources
 _IN_USE = 3600.0  # seconds after a start or a compilation in which no folder is removed
 
 
 @cache
-def _state() -> str:
-    """Return a hash of all sources and of Numba's version."""
+def _state(packages: tuple[str, ...]) -> str:
+    """Return a hash of the sources of packages and of Numba's version."""
     found = hashlib.sha256(numba.__version__.encode())
-    for package in _PACKAGES:
+    for package in packages:
         for directory, folders, names in os.walk(_SITE / package):
             folders[:] = sorted(set(folders) - {"__pycache__"})
             for name in sorted(names):
@@ -47,9 +48,9 @@ def _state() -> str:
 
 
 @cache
-def _folder(root: Path) -> Path | None:
+def _folder(root: Path, packages: tuple[str, ...]) -> Path | None:
     """Return the folder of this state of the sources, or None if it is not writable."""
-    folder = root / f"streamk-{_state()}"
+    folder = root / f"streamk-{_state(packages)}"
     new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,12 +92,13 @@ class _Locator(InTreeCacheLocator):
     @classmethod
     def from_function(cls, function: Callable[..., object], file: str) -> _Locator | None:
         """Return the locator of a function of this distribution."""
-        if not any(Path(file).is_relative_to(_SITE / package) for package in _PACKAGES):
+        own = [k for k, package in enumerate(_PACKAGES, 1) if Path(file).is_relative_to(_SITE / package)]
+        if not own:
             return None
         given = numba.config.CACHE_DIR
         user = AppDirs(appname="numba", appauthor=False).user_cache_dir
         roots = ([given] if given else []) + [_SITE / "streamk" / "__pycache__", user]
-        folders = (_folder(Path(root)) for root in roots)
+        folders = (_folder(Path(root), _PACKAGES[: own[0]]) for root in roots)
         found = next((folder for folder in folders if folder is not None), None)
         return None if found is None or not Path(file).exists() else cls(function, file, found)
 
