@@ -27,6 +27,7 @@ test: setup
 
 long: setup
 	$(BIN)/python -m pytest -m long tests
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(NUMBA_CACHE_DIR)/bounds $(BIN)/python -m pytest -n 2 tests/laws
 
 bench: setup
 	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -34,7 +34,7 @@ from numba import njit
 
 from streamk.arrays import Array, Arrays, typed
 from streamk.combining.weighing import repeated
-from streamk.compiling import INNER, both
+from streamk.compiling import INNER, ZERO, both
 
 TAILS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.075, 0.05, 0.025, 0.01, 0.005)
 HIGHEST = 1.0 - 2.0 * TAILS[-1]  # level
@@ -52,6 +52,7 @@ _LEAST = 1e-12
 _EVENTS, _ERRORS = 0, 1
 _SLOPE, _KNOWN = 0, 1
 _MOST, _MOST_KNOWN = 1e6, 1e100
+_LARGEST_SIZE = 1e90  # of an error, in deviations of the target
 
 
 class Intervening(NamedTuple):
@@ -136,7 +137,7 @@ class Intervals:
         """Load the arrays of a model file; raise a ValueError if they are impossible."""
         offsets = typed(arrays, "intervals.offsets", np.float64, self.offsets.shape)
         errors = typed(arrays, "intervals.errors", np.float64, self.errors.shape)
-        if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST)).all()):
+        if not ((abs(offsets) <= _MOST).all() and ((errors >= 0.0) & (errors <= _MOST_KNOWN)).all()):
             raise ValueError("its intervals are impossible")
         slope = typed(arrays, "intervals.slope", np.float64, self.slope.shape)
         known = _PRIOR_SLOPE <= slope[_KNOWN] <= _MOST_KNOWN
@@ -149,7 +150,7 @@ class Intervals:
 def _knot(predicted):
     """Return the knot at or before a prediction, and the fraction of the distance to the next knot."""
     place = min(max((predicted + _FARTHEST) / _GAP, 0.0), float(_KNOTS - 1))
-    knot = min(int(place), _KNOTS - 2)
+    knot = min(int(place), _KNOTS - 2) if place > 0.0 else ZERO  # also of what is no number
     return knot, place - knot
 
 
@@ -206,7 +207,7 @@ def follow(intervals, earlier, predicted, output, aim, weight):
                     min(moved, max(own + one, beyond)) if one > 0.0 else max(moved, min(own + one, beyond))
                 )
             offsets[side, p] = moved
-    size, faded = abs(error) * spread, repeated(1.0 / _MEMORY, weight)
+    size, faded = min(abs(error) * spread, _LARGEST_SIZE), repeated(1.0 / _MEMORY, weight)
     knot, way = _knot(predicted)
     for k in range(2):
         part = way if k == 1 else 1.0 - way

@@ -87,4 +87,4 @@ def watch(shift, target, aim, events):
         state[_RUN] = state[_LAST] = 0.0
     else:
         before = state[_RUN] if state[_RUN] * aim > 0.0 else 0.0
-        state[_RUN], state[_LAST] = before + np.sign(aim), target
+        state[_RUN], state[_LAST] = before + np.sign(aim), min(max(target, -LARGEST), LARGEST)

@@ -16,6 +16,7 @@ from streamk.combining.newton import add_products, fade, newton_steps
 from streamk.combining.weighing import clipped, rate, relative, share
 from streamk.compiling import CALLED, INNER
 from streamk.encoding.codec import EVENTS, aim_of, decode, is_learned, unclipped
+from streamk.encoding.rows import LARGEST
 from streamk.encoding.scaling import WIDE_CLIP
 
 _SCALE = np.log(8.0) / STEEPEST  # of the output of the expert for the size of errors
@@ -82,7 +83,7 @@ def _limited(reach, intervals, coding, predicted, target):
     """Return a target within ``reach`` mean absolute errors of ``predicted``, standardised (Huber 1964)."""
     actual, farthest = unclipped(coding, target), reach[_REACH] * spread_at(intervals, predicted)
     limited = min(max(actual, predicted - farthest), predicted + farthest)
-    return target if limited == actual else decode(coding, limited)
+    return target if limited == actual else min(max(decode(coding, limited), -LARGEST), LARGEST)
 
 
 @njit(**INNER)

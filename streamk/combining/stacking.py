@@ -60,6 +60,7 @@ SPANS = (math.inf, 2000.0, 100.0)  # events that a set remembers
 assert len(SPANS) == SETS
 _MEAN = 0.2  # initial share of the mean target
 _MOST = 1e100
+_ROUNDING = 1e-9  # of a trace, by which heavy events may move the smallest eigenvalue
 _REACH = 2.0  # mean absolute errors
 
 
@@ -258,7 +259,8 @@ class Stacking:
                 self.curvature[:, row, column] = self.curvature[:, column, row] = kept
             else:
                 setattr(self, name, kept.copy())
-        if not self.shares.sum() > 0.0 or any(np.linalg.eigvalsh(a)[0] <= 0.0 for a in self.curvature):
+        least = [np.linalg.eigvalsh(a)[0] + _ROUNDING * np.trace(a) for a in self.curvature]
+        if not (self.shares.sum() > 0.0 and min(least) > 0.0):
             raise ValueError("the weights of its experts are impossible")
 
     def _restore_reach(self, reach: Array) -> None:

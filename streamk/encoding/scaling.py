@@ -103,6 +103,7 @@ CLIP = 4.0
 TARGET_CLIP = 6.0
 WIDE_CLIP = 12.0  # of targets and outputs of ``KernelRegressor``
 _CONSTANT = 1e-12  # a spread below this part of the mean is rounding, not variation
+_LEAST_VARIANCE = 1e-300  # the inverse of less is not finite
 _SHARE, _SHARE_FOLLOWED = 0.5, 0.0625  # of the variance, that one value moves it by
 _STRAY, _BEYOND, _KNOWN_WELL = 10.0, 3.0, 16.0
 _FARTHER = 0.5  # deviations beyond the farthest value that an input may be
@@ -123,8 +124,8 @@ def kept_numbers(horizon: float) -> int:
 @njit(inline="always", **INNER)
 def _varies(statistics, at):
     """Return whether an input has varied by more than rounding."""
-    count, mean = statistics[at, COUNT], statistics[at, MEAN]
-    return count >= 2.0 and statistics[at, SQUARES] > count * mean * mean * _CONSTANT**2
+    count, mean, squares = statistics[at, COUNT], statistics[at, MEAN], statistics[at, SQUARES]
+    return count >= 2.0 and squares > count * mean * mean * _CONSTANT**2 and squares > count * _LEAST_VARIANCE
 
 
 @both()

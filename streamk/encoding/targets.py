@@ -15,6 +15,9 @@ from streamk.arrays import Array
 from streamk.encoding.fields import kind_of
 from streamk.encoding.rows import LARGEST, RowError
 
+_HEAVIEST = 1e12  # with larger sample weights, sums of products would lose all others, or overflow
+MOST_WEIGHT = 2.0**53 * _HEAVIEST  # of all events
+
 
 def targets(y: Any, rows: int, what: str = "y") -> list[object]:
     """Return a series, array or sequence as a list of ``rows`` values."""
@@ -85,11 +88,22 @@ def number(value: object) -> float:
 
 
 def check_weight(weight: object) -> float:
-    """Return a sample weight as a float; raise a ValueError if it is not a finite number, at least 0."""
+    """Return a sample weight as a float; more than 1e12 counts as 1e12.
+
+    Raises
+    ------
+    ValueError
+        If it is not a finite number, at least 0.
+
+    Examples
+    --------
+    >>> check_weight(2), check_weight(1e300)
+    (2.0, 1000000000000.0)
+    """
     value = number(weight)
     if not 0.0 <= value < math.inf:
         raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
-    return value
+    return min(value, _HEAVIEST)
 
 
 def check_weights(w: object, rows: int, what: str = "w") -> Array:

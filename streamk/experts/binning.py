@@ -31,6 +31,7 @@ from streamk.arrays import Array, Arrays, Floats, Integers, unpacked, used_colum
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
 from streamk.encoding.scaling import MEAN, spread
+from streamk.encoding.targets import MOST_WEIGHT
 from streamk.experts.expert import (
     FINAL,
     ITERATE,
@@ -43,12 +44,12 @@ from streamk.experts.expert import (
     evaluate,
     step,
 )
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.grids import CELLS
 from streamk.losses import residuals
 
 _RIDGE = 0.05  # ``κ``
 _FADES = 0.1  # of a count, in the denominator of ``ρ``
-_MOST = 2.0**53
 _SMALL = 0.05  # deviations from 0 below which logarithms are almost linear
 _LARGEST = 69.0  # of a logarithm
 
@@ -142,7 +143,8 @@ class Binning(Expert):
         mean = np.zeros(self.coefficients.shape)
         for expert, own, (rows, unit) in zip(experts, since, columns, strict=True):
             mean[0, rows] += unit.scale * expert.coefficients[0, : len(rows)] * own
-        self.coefficients[:, :, met] = mean[:, :, met] / total[met]
+        mean = mean[:, :, met] / total[met]
+        self.coefficients[:, :, met] = np.clip(mean, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.counts[:] = np.maximum(np.array(times) @ counted, 0.0)
 
     def state_dict(self) -> Arrays:
@@ -156,7 +158,7 @@ class Binning(Expert):
         counts = np.zeros(CELLS, dtype=np.float32)
         if "counts" in arrays:
             counts = unpacked(arrays, "counts", "met", counts, "counts of cells")
-            if not ((counts >= 0.0) & (counts <= _MOST)).all():
+            if not ((counts >= 0.0) & (counts <= MOST_WEIGHT)).all():
                 raise ValueError("its counts of cells are impossible")
         self.counts = counts
 
@@ -271,5 +273,5 @@ def _cells_of(expert, phi, i):
     """Note the cells of row ``i``; return how many there are."""
     cells, first = expert.cells, np.uint64(expert.first)
     for g in range(cells.shape[0]):
-        cells[g] = np.uint32(np.int32(phi[i, first + np.uint64(g)]))
+        cells[g] = np.uint32(np.int32(phi[i, first + np.uint64(g)])) & np.uint32(CELLS - 1)
     return cells.shape[0]

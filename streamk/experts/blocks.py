@@ -19,7 +19,6 @@ from streamk.features.map import FeatureMap
 from streamk.features.matrix import fill
 from streamk.features.products import distinct_inputs, features_of, products_on_threads, tiles_of, total
 
-HEAVIEST = 1e12  # weight that still counts, relative to the usual 1
 _ROWS = 256  # rows predicted at once
 _LOOKED_AT = 2**23  # features in memory at once
 

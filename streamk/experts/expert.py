@@ -23,12 +23,11 @@ from numba.extending import overload
 from streamk.arrays import Array, Arrays, Floats, Integers, padded, typed, unpacked, used_columns
 from streamk.compiling import INNER, both
 from streamk.encoding.codec import Unit
-from streamk.experts.linear_algebra import inner_products
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, inner_products
 from streamk.features.lanes import aligned
 from streamk.schedules import averaging_weight
 
 EVENTS, STEPS = 0, 1  # of a clock
-LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
 ITERATE, FINAL = 0, 1  # of outputs
 NOT_LINEAR: set[type] = set()  # records whose outputs are not inner products
 _FEW = 0.75  # of the columns: if no more are in use, a model file names them
@@ -219,7 +218,7 @@ class Expert:
         for expert, share, (rows, unit) in zip(experts, shares, columns, strict=True):
             count, width = len(rows), expert.coefficients.shape[2]
             mean[:, rows, :width] += share * unit.scale * expert.coefficients[:, :count]
-        self.coefficients[:] = mean
+        self.coefficients[:] = np.clip(mean, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.clock[:] = sum(expert.clock for expert in experts)
         if counts is not None:  # the clock of each of the others includes that of the last
             self.clock -= (len(experts) - 1) * experts[-1].clock

@@ -37,7 +37,6 @@ from streamk.arrays import AnyArray, Floats
 from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import (
     ITERATE,
-    LARGEST_COEFFICIENT,
     STEPS,
     Columns,
     Counts,
@@ -46,6 +45,7 @@ from streamk.experts.expert import (
     Shares,
     step,
 )
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.products import add_gram
 from streamk.losses import curvature, descents
 from streamk.threads import one_blas_thread

@@ -43,7 +43,6 @@ from streamk.experts import change, factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
-    LARGEST_COEFFICIENT,
     Columns,
     Counts,
     Expert,
@@ -51,6 +50,7 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.lanes import (
     DOUBLE,
     INDEX,
@@ -58,6 +58,7 @@ from streamk.features.lanes import (
     Builder,
     Value,
     at,
+    bounded,
     data,
     index,
     load,
@@ -133,16 +134,11 @@ def _moved(typing_context, weights, k, gain, length, coefficients, variables, co
         own = at(b, own, b.mul(arguments[1], shape(context, b, signature, arguments, 0)[1]))
         out = at(b, out, b.mul(arguments[1], shape(context, b, signature, arguments, 4)[2]))
         variables, length = at(b, variables, index(1)), spread(b, arguments[3])
-        low, high = (
-            ir.Constant(vector(kind=DOUBLE), [end] * LANES)
-            for end in (-LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
-        )
         with cgutils.for_range(b, b.ashr(arguments[6], index(4))) as loop:
             j = times(b, loop.index, LANES)
             gain = b.fpext(load(b, at(b, gains, j)), vector(kind=DOUBLE))
             moved = b.fadd(load(b, at(b, own, j)), b.fmul(gain, length))
-            moved = b.select(b.fcmp_ordered(">", low, moved), low, moved)
-            moved = b.select(b.fcmp_ordered("<", high, moved), high, moved)
+            moved = bounded(b, moved, LARGEST_COEFFICIENT)
             store(b, moved, at(b, own, j))
             rounded = b.fptrunc(moved, vector())
             columns, follow = _columns_from(b, variables, j)

@@ -32,6 +32,7 @@ from streamk.features.lanes import (
     Value,
     Values,
     at,
+    bounded,
     data,
     fma,
     fold,
@@ -44,6 +45,7 @@ from streamk.features.lanes import (
 )
 
 LANES = 32
+LARGEST_COEFFICIENT = 1e15  # keeps outputs finite in float32
 _BESIDE = 2 if HERE == NARROW else 4  # sums whose lanes fit the registers
 _COLUMNS = 4  # of distances
 
@@ -82,7 +84,10 @@ def _storing(count: int) -> Compiled:
 
 @intrinsic
 def _add_scaled(typing_context, out, i, factor, values, j, length):
-    """Add ``factor`` times the numbers of ``values`` from ``j`` on to those of ``out`` from ``i`` on."""
+    """Add ``factor`` times the numbers of ``values`` from ``j`` on to those of ``out`` from ``i`` on.
+
+    The sums stay within the bounds of coefficients.
+    """
     if not _are_flat(out, values):
         return None
     n = types.intp
@@ -95,7 +100,8 @@ def _add_scaled(typing_context, out, i, factor, values, j, length):
         with cgutils.for_range(b, b.udiv(arguments[5], index(lanes))) as loop:
             start = times(b, loop.index, lanes)
             place = at(b, target, start)
-            store(b, fma(b, scale, load(b, at(b, source, start)), load(b, place)), place)
+            moved = fma(b, scale, load(b, at(b, source, start)), load(b, place))
+            store(b, bounded(b, moved, LARGEST_COEFFICIENT), place)
         return context.get_dummy_value()
 
     return types.void(out, n, types.float32, values, n, n), generate

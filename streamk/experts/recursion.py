@@ -30,7 +30,6 @@ from streamk.experts import factor
 from streamk.experts.expert import (
     EVENTS,
     ITERATE,
-    LARGEST_COEFFICIENT,
     Columns,
     Counts,
     Expert,
@@ -40,6 +39,7 @@ from streamk.experts.expert import (
     count_step,
     step,
 )
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.experts.projection import multipliers, project_around, project_block, residuals_of, ridges
 from streamk.features.lanes import LANES
 from streamk.features.products import add_gram, tiles_of
@@ -220,6 +220,7 @@ class Recursion(Expert):
             gram += evidence * (own - penalty * np.eye(len(own)))
             self.start[rows] += shares[k] / part * unit.scale * expert.start[: len(rows)]
             self.sums += evidence * expert.sums
+        np.clip(self.start, -_MOST, _MOST, out=self.start)
         with one_blas_thread():
             right = moments + penalty * self.start
             solved = cho_solve(cho_factor(factor.solvable(gram), lower=True), right.T).T
@@ -228,8 +229,9 @@ class Recursion(Expert):
                 self.gram = np.tril(gram)
             else:
                 self.diagonal, self.factor = factor.of_information(factor.solvable(gram))
-        change = self.weights - self.coefficients[ITERATE, :, self._block]
-        self.coefficients[:, :, self._block] += change.astype(np.float32)
+        before = self.coefficients[:, :, self._block]
+        moved = before + (self.weights - before[ITERATE]).astype(np.float32)
+        self.coefficients[:, :, self._block] = np.clip(moved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)
         self.coefficients[ITERATE, :, self._block] = self.weights
 
     def fields(self) -> Iterator[Field]:

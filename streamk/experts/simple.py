@@ -14,6 +14,7 @@ from numba.extending import overload
 from streamk.arrays import Array, padded
 from streamk.compiling import INNER
 from streamk.encoding.label_history import SHARED
+from streamk.encoding.targets import MOST_WEIGHT
 from streamk.experts.expert import FINAL, ITERATE, Columns, Counts, Expert, Field, Shares, evaluate, step
 
 _PRIOR = 1.0  # events added to the count of each class
@@ -91,7 +92,7 @@ class Prior(Expert):
 
     def fields(self) -> Iterator[Field]:
         """Yield the counts."""
-        yield Field("counts", "counts of classes are", 0.0, 2.0**53)
+        yield Field("counts", "counts of classes are", 0.0, MOST_WEIGHT)
 
 
 @overload(evaluate, jit_options=INNER)

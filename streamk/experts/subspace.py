@@ -32,7 +32,7 @@ from streamk.arrays import Array, Arrays, Floats, Integers
 from streamk.compiling import ENTRY, INNER, fma
 from streamk.experts import factor
 from streamk.experts.expert import EVENTS, ITERATE, Columns, Counts, Expert, Field, Shares, count_step, step
-from streamk.experts.linear_algebra import add_scaled, inner_product, inner_products
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product, inner_products
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
 from streamk.losses import residuals
@@ -41,6 +41,7 @@ FIRST, SECOND, GROWTH = 200.0, 500.0, 1.5  # events at which the subspace is ref
 _WINDOW = 1000.0  # events that a refresh looks at
 _TILE = 512  # features worked on at once: they stay in the first cache
 _BEGUN, _DUE, _SEEN = 0, 1, 2  # whether there is a subspace; the next refresh; events processed for it
+_ROUNDING = 1e-4  # of φᵀφ: rounding may leave less of φ⊥ᵀφ⊥
 _LEAST = 1e-6  # of the length of a direction, that makes it one
 _MOST = 1e100
 _LEAST_VARIANCE = float(np.nextafter(0.0, 1.0))
@@ -177,7 +178,8 @@ def _step(expert, phi, i, outputs, e, aim, known, weight, residual):
 def _move(expert, phi, i, length, residual, known, noise):
     rank, columns = expert.basis.shape
     place, schedule, events = i * phi.shape[1] + expert.first, expert.schedule, expert.clock[EVENTS]
-    whole, left, shrunk = np.float64(inner_product(phi, place, phi, place, columns)), 1.0, 1.0
+    squared, left, shrunk = np.float64(inner_product(phi, place, phi, place, columns)), 1.0, 1.0
+    whole = squared
     u, x = np.zeros(rank, dtype=np.float32), np.zeros(rank)
     gain, change = np.zeros(rank), np.empty(rank, dtype=np.float32)
     begun, looked_at = schedule[_BEGUN] > 0.0, events >= schedule[_DUE] - _WINDOW
@@ -195,6 +197,7 @@ def _move(expert, phi, i, length, residual, known, noise):
         left = noise + length * spread
         shrunk = noise / left
     whole = length * max(whole, 0.0) + expert.rho * np.sqrt(events) * expert.features * noise
+    whole = max(whole, length * _ROUNDING * squared)  # a step of a heavy event would multiply the rounding
     for k in range(known):
         if residual[k] != 0.0 and whole > 0.0:
             pull = residual[k] * shrunk / whole
@@ -208,7 +211,7 @@ def _move(expert, phi, i, length, residual, known, noise):
 @njit(**INNER)
 def _add_rows(out, k, factors, rows):
     """Add rows times factors to row ``k`` of the first of ``out``, four rows at a time, in their order."""
-    columns = rows.shape[1]
+    columns, most = rows.shape[1], np.float32(LARGEST_COEFFICIENT)
     for start in range(0, columns, _TILE):
         first, tile = np.uint64(start), min(_TILE, columns - start)
         for j in range(0, rows.shape[0], 4):
@@ -216,7 +219,8 @@ def _add_rows(out, k, factors, rows):
             for t in range(tile):
                 f = first + np.uint64(t)
                 one = fma(b, rows[j + 1, f], fma(a, rows[j, f], out[ITERATE, k, f]))
-                out[ITERATE, k, f] = fma(d, rows[j + 3, f], fma(c, rows[j + 2, f], one))
+                moved = fma(d, rows[j + 3, f], fma(c, rows[j + 2, f], one))
+                out[ITERATE, k, f] = moved if abs(moved) < most else most
 
 
 @njit(**INNER)

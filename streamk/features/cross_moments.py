@@ -135,7 +135,8 @@ class CrossMoments:
                     + 2.0 * unit.scale * unit.offset * sums[0, 0]
                     + unit.offset**2 * whole[0, 0, 0]
                 )
-        self.sums += np.tril(added)
+        self.sums = np.clip(self.sums + np.tril(added), -_LARGEST, _LARGEST)
+        np.minimum(self.squares, _LARGEST, out=self.squares)
 
     def arrays(self, used: int) -> Arrays:
         """Return the arrays for a model file, of columns in use; none before the first event."""

@@ -159,6 +159,13 @@ def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return call(b, "fma", x, y, z)
 
 
+def bounded(b: Builder, value: Value, bound: float) -> Value:
+    """Return a vector with every number within ``±bound``; a NaN becomes ``bound``."""
+    low, high = (ir.Constant(value.type, [end] * value.type.count) for end in (-bound, bound))
+    value = b.select(b.fcmp_ordered("<", value, high), value, high)
+    return b.select(b.fcmp_ordered(">", value, low), value, low)
+
+
 def horner(b: Builder, x: Value, coefficients: Sequence[float]) -> Value:
     """Return the polynomial of ascending coefficients at ``x``, by fused multiply-adds."""
     *lower, value = (constant(c, x.type.count) for c in coefficients)

@@ -50,6 +50,8 @@ _RISE = 1.1
 _MIXED = 0.02
 _RARELY = 4  # gradients at one event in so many times the number of inputs
 _FEWEST = 8
+_LEAST = 1e-100  # of the largest entry of M: less is no relevance
+LARGEST_FACTOR = 64.0  # by which an input is scaled: values differ as much as they can
 
 
 def no_relevance() -> tuple[Array, Array, Floats, Floats]:
@@ -94,23 +96,26 @@ def transform_of(
     used = slice(1, 1 + len(found))
     transform, factors = np.eye(MOST), np.ones(FIELDS)
     largest = max(found.diagonal().max(initial=0.0), fields.max(initial=0.0))
-    if largest > 0.0:
+    if largest > _LEAST:
         worth, of_fields = np.sqrt(found.diagonal() / largest), fields * fields / largest
         sharp = worth[:, None] * found * worth
-        total = float(sharp.diagonal() @ variances[0] + of_fields @ variances[1])
+        total = max(float(sharp.diagonal() @ variances[0] + of_fields @ variances[1]), _LEAST * largest)
         floor = _MIXED * uses[0]
         mixed = (1.0 - _MIXED) * present / total * sharp + np.diag(floor)
         if whole:
             with one_blas_thread():
                 values, vectors = np.linalg.eigh(mixed)
-                transform[used, used] = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+                transform[used, used] = (
+                    vectors * np.sqrt(np.clip(values, 0.0, LARGEST_FACTOR**2))
+                ) @ vectors.T
             unused = 1 + np.flatnonzero(mixed.diagonal() == 0.0)
             transform[unused, :] = transform[:, unused] = 0.0  # rounding errors
         else:
             transform[used, used] = np.diag(np.sqrt(mixed.diagonal()))
         of_fields = (1.0 - _MIXED) * present / total * of_fields + _MIXED * uses[1]
         factors[1 : 1 + len(fields)] = np.sqrt(of_fields)
-    return transform.astype(np.float32), factors.astype(np.float32)
+    transform = np.clip(transform, -LARGEST_FACTOR, LARGEST_FACTOR)
+    return transform.astype(np.float32), np.minimum(factors, LARGEST_FACTOR).astype(np.float32)
 
 
 @njit(**INNER)

@@ -32,7 +32,7 @@ from streamk.features.plain import (
     index_of,
 )
 from streamk.features.quadratic import QUADRATIC
-from streamk.features.relevance import BLOCKS, GAP, no_relevance, pool_gaps, transform_of
+from streamk.features.relevance import BLOCKS, GAP, LARGEST_FACTOR, no_relevance, pool_gaps, transform_of
 from streamk.features.sample import EventSample, SampleRecord
 
 COARSE, MIDDLE, FINE = (4.0, 2.0, 1.0), (2.0, 1.0, 0.5), (0.5, 0.25, 0.125)
@@ -365,7 +365,7 @@ class Sections:
         if not set(kinds.tolist()) <= {IDENTITY, DIAGONAL, WHOLE}:
             raise ValueError("its kinds of relevance are impossible")
         possible = (abs(moments) <= _MOST).all() and (abs(gaps) <= _MOST).all() and (gaps[GAP] >= 0.0).all()
-        if not (possible and (abs(transforms) <= MOST).all()):
+        if not (possible and (abs(transforms) <= LARGEST_FACTOR).all()):
             raise ValueError("its relevance is impossible")
         self.keys = columns_of(keys.tolist())
         self.tags[1 : 1 + len(keys)] = typed(arrays, "map.tags", np.uint64, keys.shape)
@@ -374,7 +374,7 @@ class Sections:
             self.exchanges.forget()
         fields = 1 + len(in_use(self.exchanges.tags))
         factors = typed(arrays, "map.factors", np.float32, (BLOCKS, fields))
-        if not ((factors >= 0.0) & (factors <= FIELDS)).all():
+        if not ((factors >= 0.0) & (factors <= LARGEST_FACTOR)).all():
             raise ValueError("its relevance is impossible")
         self.moments, self.gaps, self.transforms, self.factors = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms

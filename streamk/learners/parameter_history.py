@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from streamk.arrays import AnyArray, Arrays, padded, unpacked, used_columns
-from streamk.experts.expert import LARGEST_COEFFICIENT
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.lanes import aligned
 
 _PARTS = 4

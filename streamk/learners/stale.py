@@ -29,7 +29,7 @@ from streamk.arrays import AnyArray, Array, Arrays, Integers, padded, typed, unp
 from streamk.combining.stacking import Stacking
 from streamk.combining.weighing import STALE_PENALTY
 from streamk.compiling import INNER
-from streamk.experts.expert import LARGEST_COEFFICIENT
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT
 from streamk.features.counter import mix64
 from streamk.features.lanes import aligned
 

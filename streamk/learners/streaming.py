@@ -28,7 +28,7 @@ from streamk.encoding.label_history import MEAN
 from streamk.encoding.labels import Labels
 from streamk.encoding.rows import MOST_SLOTS, Rows, slices
 from streamk.encoding.scaling import TARGET_CLIP, horizon_of, kept_numbers
-from streamk.experts.blocks import HEAVIEST, forward
+from streamk.experts.blocks import forward
 from streamk.experts.expert import FINAL, Expert, Lesson
 from streamk.features.choice import KEYED, STRUCTURED, choose_for
 from streamk.features.map import FeatureMap, largest_unscaled
@@ -407,7 +407,7 @@ class StreamingLearner(Learner):
     def _learn_block(self, out: Array | None) -> None:
         """Learn the waiting events; fill ``out`` with predictions from the same features."""
         rows, goal = self._pending.pop()
-        targets, weights = np.ascontiguousarray(goal[0]), np.minimum(goal[1], HEAVIEST)
+        targets, weights = np.ascontiguousarray(goal[0]), goal[1].copy()
         codec = self._codec
         known = outputs_after(make_handle(codec.coding(_NOTHING)), targets.max())
         e = self._ready(rows, known)

@@ -223,3 +223,12 @@ def test_it_uses_some_columns_alone():
     wide[:, 64:160], wide[:, :64] = phi, 7.0
     made = learned(expert(columns=slice(64, 160), width=192), wide, y, w)
     np.testing.assert_array_equal(made.coefficients, learned(expert(), phi, y, w).coefficients)
+
+
+def test_heavy_events_in_the_subspace_leave_coefficients_bounded():
+    """The rest of such an event is rounding, which steps must not multiply."""
+    made, residual = expert(), np.zeros(1)
+    phi, y, _ = stream(3000, seed=4, rank=1)
+    for row, target, weight in zip(phi, y, np.where(np.arange(len(y)) % 2, 1.0, 1e9), strict=True):
+        teach(made.record, row[None], target, 1, weight, residual)
+    assert abs(made.coefficients).max() < 100.0

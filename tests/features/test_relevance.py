@@ -10,7 +10,7 @@ from streamk.encoding.rows import CATEGORY
 from streamk.features.cross_moments import MOST
 from streamk.features.exchange import FIELDS
 from streamk.features.plain import columns_of
-from streamk.features.relevance import transform_of, transform_row
+from streamk.features.relevance import LARGEST_FACTOR, transform_of, transform_row
 from streamk.features.sections import DIAGONAL, IDENTITY, WHOLE, Sections
 
 
@@ -284,3 +284,13 @@ def test_what_is_explained_needs_no_cross_moments():
     assert made[0][0] > 1.9 > 0.2 > made[0][1]
     assert made[0][1] < made[1][1] < made[2][1]
     np.testing.assert_array_equal(made[2], made[3])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(("largest", "variance"), [(1.0, 1e-9), (1e90, 1e-6), (1e-120, 1.0), (1.0, 0.0)])
+def test_relevance_is_bounded_however_rare_an_input_is(largest, variance, whole):
+    found, uses, variances = np.diag([largest, 0.0]), np.array([1.0, 0.5]), np.array([variance, variance])
+    fields = np.array([largest, 0.0])
+    transform, factors = transform_of(found, fields, (uses, uses), (variances, variances), 60.0, whole)
+    assert (abs(transform) <= LARGEST_FACTOR).all()
+    assert ((factors >= 0.0) & (factors <= LARGEST_FACTOR)).all()
