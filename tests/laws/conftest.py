@@ -4,11 +4,22 @@ from streamk.exact.learner import ExactLearner
 from streamk.learners.classifier import Classifier
 from streamk.learners.streaming import StreamingLearner
 
-from .subjects import LEARNERS, build, subjects
+from .subjects import BUILT, LEARNERS, build, subjects
+from .written import check_written
 
 
 def of_class(cls):
     return subjects(name for name, (each, _) in LEARNERS.items() if issubclass(each, cls))
+
+
+@pytest.fixture(autouse=True)
+def written():
+    """After every law, the learners that it built can be saved, and read from their files."""
+    BUILT.clear()
+    yield
+    for learner in BUILT:
+        check_written(learner)
+    BUILT.clear()
 
 
 @pytest.fixture(params=subjects())

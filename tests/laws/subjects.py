@@ -7,12 +7,14 @@ learner, and `make long` over the ``VARIANTS`` of parameters, too.
 from __future__ import annotations
 
 import inspect
+from collections import deque
 
 import numpy as np
 import pytest
 
 import streamk
 
+BUILT = deque(maxlen=3)  # the last learners of a test; its end checks their state
 COMMON = {"features": 96, "seed": 11}
 LEARNERS = {
     "kernel-classifier": (streamk.KernelClassifier, {"features": 768}),
@@ -173,7 +175,9 @@ def subjects(names=LEARNERS):
 def build(cls, extra, common=COMMON, **changes):
     """Return a learner with what is common to all, as far as it has such parameters."""
     known = inspect.signature(cls).parameters
-    return cls(**{name: common[name] for name in common if name in known} | extra | changes)
+    learner = cls(**{name: common[name] for name in common if name in known} | extra | changes)
+    BUILT.append(learner)
+    return learner
 
 
 def events(n=120, seed=0, classifies=True):
