@@ -134,8 +134,13 @@ def _check_targets(X: ArrayLike, y: ArrayLike) -> AnyArray:
 
 
 def _check_weights(X: ArrayLike, weights: object) -> Array:
+    """Return weights, one for each row, at least 0; all of them may be 0."""
+    given = None if weights is None else np.asarray(weights, dtype=np.float64)
+    nothing = given is not None and not given.any()
+    if given is not None and nothing:  # scikit-learn 1.9 rejects them
+        weights = np.ones(given.shape) if given.ndim else 1.0
     checked: Array = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-    return checked
+    return np.zeros_like(checked) if nothing else checked
 
 
 class _Kernel(BaseEstimator):
@@ -196,8 +201,9 @@ class _Kernel(BaseEstimator):
         targets = self._set_targets(y, classes) if first else self._encode(y)
         weights = _check_weights(X, weight)
         learner = self._new_learner(self._draw_seed()) if first else self.learner_
-        _learn(learner, table, targets, weights)
-        self._set_learner(learner)
+        if first or weights.any():
+            _learn(learner, table, targets, weights)
+            self._set_learner(learner)
         return self
 
     def _set_learner(self, learner: _Learner) -> None:
@@ -313,8 +319,10 @@ class KernelClassifier(ClassifierMixin, _Kernel):
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y
             As for :meth:`fit`.
+        sample_weight
+            As for :meth:`fit`; rows whose weights are all 0 change nothing.
         classes
             All labels that will come, at the first call; those of ``y`` by default.
 
@@ -337,6 +345,8 @@ class KernelClassifier(ClassifierMixin, _Kernel):
         return self._probabilities(self._model, self._check_rows(X))
 
     def _probabilities(self, model: streamk.KernelClassifier, table: _Table) -> Array:
+        if not model.labels:  # no row has counted yet
+            return np.full((len(table), len(self.classes_)), 1.0 / len(self.classes_))
         found = model.predict_proba_many(table.native, table.names)
         out = np.zeros((len(table), len(self.classes_)))
         out[:, np.array(model.labels, dtype=np.intp)] = (
@@ -395,7 +405,7 @@ class KernelRegressor(RegressorMixin, _Kernel):
     _learner_class = streamk.KernelRegressor
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn rows once, in their order; parameters and errors as of :meth:`fit`."""
+        """Learn rows once, in their order; parameters as of :meth:`fit`, and weights may all be 0."""
         return self._partial_fit(X, y, None, sample_weight)
 
     def predict(self, X: ArrayLike) -> Array:

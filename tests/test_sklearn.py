@@ -57,6 +57,38 @@ def test_frames_hold_strings_and_missing_values(cls, y):
 
 
 @pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_partial_fit_of_rows_without_weight_changes_nothing(cls, y):
+    model = cls(**SMALL).partial_fit(ROWS[:90], y[:90])
+    before = model.learner_.to_bytes()
+    for zeros in (np.zeros(60), [0] * 60, np.zeros(60, dtype=bool), 0):
+        model.partial_fit(ROWS[90:150], y[90:150][::-1], sample_weight=zeros)
+    assert model.learner_.to_bytes() == before
+    for wrong, message in (
+        (np.zeros(59), r"shape == \(59,\), expected \(60,\)"),
+        (np.zeros((60, 2)), "must be 1D"),
+        ([0.0] * 59 + [-1.0], "Negative values"),
+        ([None] * 60, "NaN"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(ROWS[90:150], y[90:150], sample_weight=wrong)
+    with pytest.raises(ValueError, match="all sample weights are zero; at least one row must count"):
+        cls(**SMALL).fit(ROWS, y, sample_weight=np.zeros(len(y)))
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
+def test_a_first_partial_fit_without_weight_only_names_columns_and_classes(cls, y):
+    blank = cls(**SMALL).partial_fit(ROWS, y, sample_weight=np.zeros(len(y)))
+    assert blank.n_features_in_ == 3
+    if cls is KernelClassifier:
+        assert blank.classes_.tolist() == ["no", "yes"]
+        assert (blank.predict_proba(ROWS[:2]) == 0.5).all()
+    else:
+        assert np.isfinite(blank.predict(ROWS[:2])).all()
+    later = blank.partial_fit(ROWS[:90], y[:90])
+    assert later.learner_.to_bytes() == cls(**SMALL).partial_fit(ROWS[:90], y[:90]).learner_.to_bytes()
+
+
+@pytest.mark.parametrize(("cls", "y"), [(KernelClassifier, CLASSES), (KernelRegressor, NUMBERS)])
 def test_partial_fit_is_the_stream(cls, y):
     estimator = cls(**SMALL)
     for part in np.split(np.arange(300), 3):

@@ -222,9 +222,7 @@ def _listening(run: Replay, path: Path) -> PredictionFile:
     def listen(scored: Scored) -> None:
         if scored.keys is not None:
             file.at([run.lines.get(key) for key in scored.keys])
-            file.add(contest.events - len(scored.targets) + 1, scored)
-        else:
-            file.add(contest.events + 1, scored)
+        file.add(scored.first, scored)
 
     run.contest.listener = listen
     return file

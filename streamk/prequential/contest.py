@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,8 @@ class Scored(NamedTuple):
     last
         The last label that had arrived when each event was predicted, None before the first one. Only for
         events whose targets came late, since otherwise it is the previous target.
+    first
+        The number of the first event, from 1.
     """
 
     keys: Sequence[Hashable] | None
@@ -49,6 +52,7 @@ class Scored(NamedTuple):
     intervals: Json
     slices: Sequence[object] | None
     last: Sequence[object] | None
+    first: int
 
 
 Listener = Callable[[Scored], None]
@@ -215,7 +219,7 @@ class Contest:
             if self.tail is not None and self.tail.answers is not None:
                 answers[f"{self.tail.name} (frozen)"] = self.tail.answers
             intervals = {name: ends for name, (_, ends) in given.items() if ends is not None}
-            self.listener(Scored(None, ys, answers, intervals, slices, None))
+            self.listener(Scored(None, ys, answers, intervals, slices, None, self.events + 1))
         self.events += len(ys)
         first = given.get(next(iter(self.standings)))
         self.latest = ys[-1], None if first is None else last_prediction(first[0])
@@ -346,10 +350,17 @@ class Contest:
             self.score()
 
     def score(self) -> None:
-        """Score the events whose targets have come and that are not yet scored."""
+        """Score the events whose targets have come and that are not yet scored.
+
+        Predictions that a contender made before it failed are scored, too.
+        """
         labelled, self._told = self._told, []
-        if not labelled:
-            return
+        before = self.events - len(labelled)
+        for _, group in groupby(labelled, lambda told: [answer is None for answer in told[0].answers]):
+            before += self._score(list(group), before)
+
+    def _score(self, labelled: Sequence[tuple[PendingPrediction, object, int]], before: int) -> int:
+        """Score events that the same contenders have predicted, and return how many there are."""
         events, ys = [event for event, _, _ in labelled], [y for _, y, _ in labelled]
         known = np.array([count for _, _, count in labelled], dtype=np.int64)
         self.latest = ys[-1], decide(events[-1].answers[0])
@@ -360,7 +371,7 @@ class Contest:
         intervals: Json = {}
         for k, (name, standing) in enumerate(self.standings.items()):
             own = [event.answers[k] for event in events]
-            if any(answer is None for answer in own) or standing.error:  # it has been excluded
+            if own[0] is None or standing.dropped:
                 continue
             ends = None
             if any(event.ends[k] is not None for event in events):
@@ -370,7 +381,7 @@ class Contest:
             arranged = self.codes.arranged(answers[name], known)
             standing.add(targets, arranged, last, slices, ends)
             if self.tail is not None and name == self.tail.name:
-                xs, before = Chunk([event.x for event in events]), self.events - len(ys)
+                xs = Chunk([event.x for event in events])
                 self.tail.add(xs, targets, arranged, last, known, self.codes, before)
                 if self.tail.answers is not None:
                     answers[f"{name} (frozen)"] = self.tail.answers
@@ -378,7 +389,8 @@ class Contest:
             labels = [*self.codes.labels, None]  # the code before the first label is -1
             last_labels = [labels[code] for code in last]
             keys = [event.key for event in events]
-            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels))
+            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, before + 1))
+        return len(events)
 
 
 def _gives_intervals(subject: ModelAdapter) -> bool:

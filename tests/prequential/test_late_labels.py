@@ -129,3 +129,64 @@ def test_a_refused_event_or_label_leaves_the_model_of_the_events_before_it(chunk
     for x, y in pairs[:learned]:
         whole.learn_one(x, y)
     assert learner.to_bytes() == whole.to_bytes()
+
+
+class Failing(Linear):
+    """A model that fails at one call of a method."""
+
+    def __init__(self, task, method, at):
+        super().__init__(task)
+        self._method, self._left = method, at
+
+    def _count(self, method):
+        self._left -= method == self._method
+        if self._left < 0:
+            raise RuntimeError(f"cannot {method}")
+
+    def predict(self, x):
+        self._count("predict")
+        return super().predict(x)
+
+    def learn(self, x, y):
+        self._count("learn")
+        super().learn(x, y)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("order", [1, -1])  # of the labels
+@pytest.mark.parametrize(("method", "events"), [("predict", 130), ("learn", 140)])
+def test_predictions_made_before_a_failure_are_scored(task, order, method, events):
+    pairs = stream(task)
+    contest = Contest({"whole": Linear(task), "fails": Failing(task, method, 130)}, task, interval=50)
+    given = []
+    contest.listener = given.append
+    for start in range(0, len(pairs), 20):  # labels come up to 20 events late
+        part = list(enumerate(pairs))[start : start + 20]
+        for key, (x, _) in part:
+            contest.ask(key, x)
+        for key, (_, y) in part[::order]:
+            contest.tell(key, y)
+    contest.score()
+    whole, fails = (contest.standings[name] for name in ("whole", "fails"))
+    assert fails.error.startswith("after event 120: " if method == "predict" else "after event 130: ")
+    assert (whole.events, fails.events) == (260, events)
+    before = [each for each in given if "fails" in each.answers]
+    assert sorted(key for each in before for key in each.keys) == list(range(events))
+    for each in before:
+        one, other = (getattr(each.answers[name], "rows", each.answers[name]) for name in ("whole", "fails"))
+        assert (one == other).all()
+    assert [each.first for each in given] == np.cumsum([1, *(len(each.keys) for each in given)])[:-1].tolist()
+
+
+def test_a_contender_that_is_dropped_is_scored_no_further():
+    pairs = stream("classification")
+    contest = Contest({"one": Linear("classification"), "two": Linear("classification")}, "classification")
+    for key, (x, _) in enumerate(pairs):
+        contest.ask(key, x)
+        if key >= 10:
+            contest.tell(key - 10, pairs[key - 10][1])
+        if key == 100:
+            contest.score()
+            contest.drop("two", "worse")
+    contest.score()
+    assert [standing.events for standing in contest.standings.values()] == [250, 91]
