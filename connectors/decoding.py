@@ -144,6 +144,12 @@ class EventFormat:
         return [name for name in (self.target, self.key, self.time, self.weight) if name is not None]
 
     @property
+    def sources(self) -> list[str]:
+        """The fields that are named as features."""
+        named = self.features or ()
+        return list(named.values() if isinstance(named, Mapping) else named)
+
+    @property
     def required(self) -> list[str]:
         """The columns that CSV and Parquet must have."""
         return [*(name for name in self.roles if self.labelled or name != self.target), *self.verbatim]

@@ -43,7 +43,7 @@ EXIT_CODES = {
     0: "the log is at its end, or SIGTERM or SIGINT was obeyed: everything is checkpointed",
     USAGE: "the command line or the settings are wrong, or a topic or a file is missing",
     REFUSED_EVENTS: "too many events were refused, one was and there are no dead letters, or no event has "
-    "the target",
+    "the target or an input",
     CHECKPOINT: "a checkpoint cannot be written, or none is whole or of these settings; another model has "
     "the group; a snapshot is lost",
     AWAY: "no broker answered at the start, or they were unavailable longer than kafka.away_seconds",

@@ -125,6 +125,11 @@ class Limits(Section):
     without_target: int = Field(
         1000, ge=0, description="events without a target before the first that has it; 0 for any number"
     )
+    without_inputs: int = Field(
+        1000,
+        ge=0,
+        description="events in a row with a target and no input; 0 learns them until one has inputs",
+    )
     restarts: int = Field(10, ge=1, description="sessions in a row that may end without progress")
 
 

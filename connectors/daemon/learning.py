@@ -11,8 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from connectors.daemon.limits import LimitError, RefusalLimit, UnfitError, VocabularyLimit
-from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, UNDECODABLE, Processed, Tally
+from connectors.daemon.limits import (
+    LimitError,
+    NoInputError,
+    RefusalLimit,
+    UnfitError,
+    VocabularyLimit,
+    why_no_input,
+)
+from connectors.daemon.operator import BY_LEARNER, BY_LIMITS, NO_INPUT, UNDECODABLE, Processed, Tally
 from connectors.daemon.outputs import (
     DecodedBatch,
     Outcome,
@@ -37,7 +44,7 @@ from streamk.learners.loading import MODEL, loads
 
 log = logging.getLogger(__name__)
 REFUSED = "refused in a row"  # the part of a checkpoint from which a restart counts on
-_CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER}
+_CAUSES = {LimitError: BY_LIMITS, UnfitError: BY_LEARNER, NoInputError: NO_INPUT}
 _LABELS, _NUMBERS = {str, int, bool}, {int, float}  # types of targets
 _TRIED = 64  # events learned together where one of them is refused
 _LONGEST = 300  # characters of a reason, which may quote what it refuses
@@ -178,8 +185,9 @@ class SingleLearning:
         self._limit.limits = self._vocabulary.limits = limits
 
     def snapshot(self) -> Mapping[str, bytes]:
-        """Return the model, and how many events in a row were refused last, if any."""
-        row = {REFUSED: str(self._limit.row).encode()} if self._alone and self._limit.row else {}
+        """Return the model, and how many events in a row were refused last, or had no input, if any."""
+        counts = self._limit.row, self._limit.inputless
+        row = {REFUSED: " ".join(map(str, counts)).encode()} if self._alone and any(counts) else {}
         return {MODEL: self.learner.to_bytes(), **row}
 
     def restore(self, parts: Mapping[str, bytes]) -> None:
@@ -191,7 +199,9 @@ class SingleLearning:
             If it is one of other settings.
         """
         self._use(restored(parts, self.learner))
-        self._limit.row = max(self._limit.row, int(parts.get(REFUSED, b"0")))
+        row, inputless, *_ = *map(int, parts.get(REFUSED, b"0").split()), 0
+        self._limit.row = max(self._limit.row, row)
+        self._limit.inputless = max(self._limit.inputless, inputless)
 
     def process(self, partition: str, records: Sequence[Raw]) -> Processed:
         """Predict each event, then learn it if it has a target; what is refused becomes a dead letter.
@@ -218,6 +228,7 @@ class SingleLearning:
         if stopped and skipped:
             skipped = sum(raw.value is None and raw.offset < outcomes[-1].raw.offset for raw in records)
         found = tally(done, skipped)
+        inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
         if unlabelled := [event for event in events if event.target is None]:
             self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
@@ -230,7 +241,7 @@ class SingleLearning:
                 f"{partition}, offset {bad.raw.offset}: {bad.reason}. Fix it, or set [dead_letters] to "
                 "let such events go there",
             )
-        elif reason := self._limit.exceeded(outcomes, found.refused):
+        elif reason := inputless or self._limit.exceeded(outcomes, found.refused):
             failure = Failure(REFUSED_EVENTS, reason)
         outputs = encode(partition, done, self._predicts, self._top)
         causes = Counter(outcome.cause for outcome in done if outcome.event is None)
@@ -238,7 +249,7 @@ class SingleLearning:
 
     def _batch_processed(self, partition: str, batch: DecodedBatch, skipped: int) -> Processed:
         self._telemetry.scored(losses_of(batch), self.learner, self._place)
-        self._limit.passed(len(batch.records))
+        self._limit.passed(len(batch.records), any(target is not None for target in batch.targets))
         outputs = encode_batch(partition, batch, self._top) if self._predicts else []
         predicted, count = batch.targets.count(None), len(batch.records)
         return Processed(outputs, Tally(count - predicted, predicted, 0, skipped), count + skipped)
@@ -273,8 +284,11 @@ class SingleLearning:
                 event = self._decode(raw.value or b"")
                 new = self._vocabulary.is_new(event)
             except ValueError as error:
-                cause = _CAUSES.get(type(error), UNDECODABLE)
-                bad.append(Outcome(raw, None, None, str(error)[:_LONGEST], cause))
+                cause, reason = _CAUSES.get(type(error), UNDECODABLE), str(error)
+                if cause == NO_INPUT:
+                    decode = self._decode
+                    reason = f"{reason}: {why_no_input(decode.format, decode.raw(raw.value or b''))}"
+                bad.append(Outcome(raw, None, None, reason[:_LONGEST], cause))
                 if not self._lenient:
                     break
                 continue

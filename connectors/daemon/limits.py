@@ -1,12 +1,13 @@
-"""Limits on what is learned: refused events, labels, names, labels without inputs, missing targets."""
+"""Limits on what is learned: refused events, labels, names, events without inputs, missing targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from connectors.daemon.operator import NO_INPUT
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.outputs import name_of as name_of_label
-from connectors.decoding import Event
+from connectors.decoding import Event, EventFormat
 from connectors.errors import REFUSED_EVENTS, Failure
 from connectors.learners import labels_of
 from connectors.names import nearest
@@ -22,8 +23,33 @@ class UnfitError(ValueError):
     """An event that does not fit what the model has learned."""
 
 
+class NoInputError(ValueError):
+    """An event has a target and no input."""
+
+
 class LimitError(ValueError):
     """An event has one label, or one name of a number, too many."""
+
+
+def why_no_input(format: EventFormat, fields: Mapping[str, object]) -> str:
+    """Return why an event of these fields has no input, and what to do.
+
+    >>> why_no_input(EventFormat("y", features=["amonut"]), {"amount": 1, "y": 2})
+    "events.features names 'amonut' (did you mean 'amount'?), and the fields are 'amount', 'y'"
+    """
+    there = _listed(fields)
+    if not format.sources:
+        return (
+            f"the fields are {there}; a label in a record of its own is not joined with its event; join "
+            "them before this topic"
+        )
+    near = {name: nearest(name, fields) for name in format.sources}
+    meant = [f"{name!r} (did you mean {other!r}?)" if other else repr(name) for name, other in near.items()]
+    return f"events.features names {', '.join(meant[:_SHOWN])}, and the fields are {there}"
+
+
+def _listed(fields: Mapping[str, object]) -> str:
+    return ", ".join(map(repr, list(fields)[:_SHOWN])) or "none"
 
 
 class VocabularyLimit:
@@ -68,6 +94,8 @@ class VocabularyLimit:
 
         Raises
         ------
+        NoInputError
+            If it has no input; with ``limits.without_inputs = 0``, only if an event with inputs was learned.
         LimitError
             If there would be too many.
         UnfitError
@@ -75,11 +103,8 @@ class VocabularyLimit:
         """
         if event.target is None or event.weight == 0.0:
             return False
-        if not event.fields and self._inputs:
-            raise UnfitError(
-                "it has a target and no input: a label in a record of its own is not joined with its event; "
-                "join them before this topic"
-            )
+        if not event.fields and (self._inputs or self.limits.without_inputs):
+            raise NoInputError("it has a target and no input")
         first_inputs = bool(event.fields) and not self._inputs
         new_label = self._is_new_label(event.target)
         if self._names is None or event.fields.keys() <= self._names:
@@ -126,16 +151,21 @@ class RefusalLimit:
     ----------
     row
         Events in a row that were refused last.
+    inputless
+        Of the last events with a target, how many in a row have no input.
     """
 
     def __init__(self, limits: Limits, target: str = "") -> None:
         self.limits, self._target = limits, target
-        self.row = self._unlabelled = 0
+        self.row = self.inputless = self._unlabelled = 0
+        self._labelled = False  # whether an event without inputs had the target
         self._seen: list[bool] = []  # of the events in the window, whether each was refused
 
-    def passed(self, count: int) -> None:
-        """Count so many events that were not refused."""
+    def passed(self, count: int, labelled: bool = False) -> None:
+        """Count so many events that were not refused; ``labelled`` is whether one of them has a target."""
         self.row = 0
+        if labelled:
+            self.inputless = 0
         self._seen += [False] * count
         del self._seen[: -self.limits.window]
 
@@ -157,6 +187,22 @@ class RefusalLimit:
             return f"{refused} of the last {limits.window} events were refused (limits.ratio): {reason}"
         return ""
 
+    def without_inputs(self, outcomes: Sequence[Outcome]) -> str:
+        """Count events with a target and no input, and return the sentence that ends the run, if any."""
+        most = self.limits.without_inputs
+        for outcome in outcomes:
+            if outcome.cause == NO_INPUT:
+                self._labelled = True
+                self.inputless += 1
+                if most and self.inputless >= most:
+                    return (
+                        f"{self.inputless:,} events in a row have a target and no input "
+                        f"(limits.without_inputs): {outcome.reason.partition(': ')[2]}"
+                    )
+            elif outcome.event is not None and outcome.event.target is not None:
+                self.inputless = 0
+        return ""
+
     def require_target(self, unlabelled: int, learned: bool, last: Mapping[str, object]) -> None:
         """Count events without a target, as long as no event was learned.
 
@@ -176,14 +222,14 @@ class RefusalLimit:
             events again (:mod:`connectors.daemon.state_backend`).
         """
         most = self.limits.without_target
-        self._unlabelled = 0 if learned else self._unlabelled + unlabelled
+        self._unlabelled = 0 if learned or self._labelled else self._unlabelled + unlabelled
         if not most or self._unlabelled < most:
             return
         near = nearest(self._target, last)
         meant = f"did you mean {near!r}? The" if near else "the"
-        fields = ", ".join(map(repr, list(last)[:_SHOWN])) or "none"
         raise Failure(
             REFUSED_EVENTS,
             f"events.target: none of the first {self._unlabelled:,} events has the field {self._target!r}; "
-            f"{meant} fields of the last one are {fields}. Set limits.without_target to 0 to wait for labels",
+            f"{meant} fields of the last one are {_listed(last)}. Set limits.without_target to 0 to wait for "
+            "labels",
         )

@@ -27,7 +27,7 @@ class Tally(NamedTuple):
     skipped: int = 0
 
 
-CAUSES = UNDECODABLE, BY_LEARNER, BY_LIMITS = "undecodable", "learner", "limits"  # of refusals
+CAUSES = UNDECODABLE, NO_INPUT, BY_LEARNER, BY_LIMITS = "undecodable", "no_input", "learner", "limits"
 
 
 class Processed(NamedTuple):

@@ -15,7 +15,7 @@ from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile, is_pipe, size_of
 from connectors.files.prefetch import Prefetcher
-from connectors.files.records import columns_of, missing_fields, noted, records_of, types_of
+from connectors.files.records import columns_of, missing_fields, noted, records_of, require_inputs, types_of
 from connectors.names import near_file
 from connectors.records import Log
 from connectors.schema import LOOK, Columns
@@ -216,6 +216,7 @@ class ReplayLog(Log):
         notes: list[str] = []
         if not self.columns:
             self.columns = columns_of(source)
+            require_inputs(self.columns, self.format)
             notes += missing_fields(self.columns, self.format)
             self.format = self.format.with_types(types_of(self.columns, self.format))
             source.use(self.format)

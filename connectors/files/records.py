@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from connectors.decoding import Decoder, EventFormat
@@ -132,13 +132,26 @@ def with_inferred_types(records: Records) -> EventFormat:
 def missing_fields(columns: Sequence[Column], format: EventFormat) -> list[str]:
     """Return a sentence for every field that the settings name and the first records do not have."""
     known = [column.name for column in columns]
-    fields = format.features or ()
-    named = [*format.types, *format.ignore, *(fields.values() if isinstance(fields, Mapping) else fields)]
+    named = [*format.types, *format.ignore, *format.sources]
     return [
         f"no field {name!r} in the first records{suggestion(name, known)}"
         for name in dict.fromkeys(named)
-        if name not in known and not any(column.startswith(f"{name}.") for column in known)
+        if not _is_there(name, known)
     ]
+
+
+def _is_there(name: str, known: Sequence[str]) -> bool:
+    return name in known or any(column.startswith(f"{name}.") for column in known)
+
+
+def require_inputs(columns: Sequence[Column], format: EventFormat) -> None:
+    """Raise a ValueError if inputs are named, and the first records have none of them."""
+    known, named = [column.name for column in columns], format.sources
+    if named and known and not any(_is_there(name, known) for name in named):
+        raise ValueError(
+            f"none of the inputs that are named is a field of the first records: no field {named[0]!r}"
+            f"{suggestion(named[0], known)}"
+        )
 
 
 def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:

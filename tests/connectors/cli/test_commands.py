@@ -175,6 +175,42 @@ def test_a_wrong_name_is_answered_with_the_near_one(log, tmp_path, monkeypatch, 
     assert sentence.replace("{log}", str(log)) in plain(done.stderr)
 
 
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_check_names_fields_that_a_log_does_not_have(tmp_path, monkeypatch, suffix):
+    monkeypatch.setenv("COLUMNS", "300")
+    log, settings = tmp_path / f"log.{suffix}", tmp_path / "streamk.toml"
+    log.write_text(
+        "amount,kind,y\n1,u,p\n2,v,q\n" if suffix == "csv" else '{"amount": 1, "kind": "u", "y": 1}\n'
+    )
+    form = "csv" if suffix == "csv" else "json"
+
+    def checked(events):
+        settings.write_text(
+            f'[source]\nkind = "file"\npath = "{log}"\n[events]\nformat = "{form}"\ntarget = "y"\n{events}\n'
+            f'[learner]\nname = "kaczmarz"\n[checkpoints]\ndirectory = "{tmp_path}/made"\n'
+        )
+        return run("check", str(settings))
+
+    good = checked('features = ["amount"]')
+    assert good.exit_code == 0
+    assert "no field" not in good.stdout
+    some = checked('features = ["amount", "knd"]\nignore = ["ammount"]')
+    assert some.exit_code == 0
+    assert "no field 'knd' in the first records; did you mean kind?" in some.stdout
+    assert "no field 'ammount' in the first records; did you mean amount?" in some.stdout
+    for features in ('["amonut"]', '{size = "amonut"}'):
+        none = checked(f"features = {features}")
+        assert none.exit_code == 2
+        assert "no field 'amonut'; did you mean amount?" in plain(none.stderr)
+
+
+def test_inputs_of_which_none_is_there_are_a_wrong_use(log):
+    for command in ("replay", "train", "tune", "profile"):
+        done = run(command, str(log), "--target", "y", "--only", "aa")
+        assert done.exit_code == 2
+        assert "no field 'aa'; did you mean a?" in " ".join(plain(done.stderr).split())
+
+
 @pytest.fixture
 def logger():
     """The logger of streamk without handlers; at the end it is as it was before."""

@@ -116,9 +116,10 @@ EMPTY, INPUTS = b'{"y": %s}', b'{"%s": %s, "y": %s}'
 @pytest.mark.parametrize("value", [b"1.5", b'"text"'], ids=["number", "text"])
 @pytest.mark.parametrize(("task", "target"), [("classes", b"true"), ("numbers", b"2.5")])
 @given(empty=st.lists(st.booleans(), max_size=20), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4))
-def test_labels_without_inputs_are_refused_once_inputs_came(task, target, value, empty, sizes):
-    """Wherever records are cut; a stream that never has inputs is learned by its labels alone."""
-    _, operator = made(task)
+@pytest.mark.parametrize("most", [1000, 0])
+def test_labels_without_inputs_are_refused(task, target, value, most, empty, sizes):
+    """Wherever records are cut; with a limit of 0, they are learned until inputs have come."""
+    _, operator = made(task, limits={"without_inputs": most})
     bodies = [EMPTY % target if bare else INPUTS % (b"a", value, target) for bare in empty]
     found, at = [], 0
     while at < len(bodies):
@@ -130,7 +131,68 @@ def test_labels_without_inputs_are_refused_once_inputs_came(task, target, value,
             found += [outcome.event is not None for outcome in operator.outcomes(part)]
         at += size
     first = empty.index(False) if False in empty else len(empty)
-    assert found == [not bare or i < first for i, bare in enumerate(empty)]
+    assert found == [not bare or (i < first and not most) for i, bare in enumerate(empty)]
+
+
+@pytest.mark.parametrize("task", ["classes", "numbers"])
+@given(
+    kinds=st.lists(st.integers(0, 3), max_size=40), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=4)
+)
+def test_labels_in_records_of_their_own_end_the_run(task, kinds, sizes):
+    """Wherever records are cut, and across restarts; events to be predicted do not count."""
+    limits = {"without_inputs": 4, "without_target": 0}
+    _, operator = made(task, limits=limits, events={"target": "y", "key": "id"})
+    value = b"2.5" if task == "numbers" else b'"up"'
+    whole, label, event = b'{"id": 1, "x": 1.5, "y": %s}', b'{"id": 1, "y": %s}', b'{"id": 2, "x": 2.5}'
+    bodies = [[label % value, label % value, event, whole % value][kind] for kind in kinds]
+    row, ends = 0, None
+    for i, kind in enumerate(kinds):
+        row = row + 1 if kind < 2 else 0 if kind == 3 else row
+        ends = i if ends is None and row == 4 else ends
+    at, done = 0, None
+    while at < len(bodies) and (done is None or done.failure is None):
+        size = sizes[at % len(sizes)]
+        done = operator.process("p-0", [Raw(at + i, b) for i, b in enumerate(bodies[at : at + size])])
+        at += size
+        _, again = made(task, limits=limits, events={"target": "y", "key": "id"})
+        again.restore(operator.snapshot())
+        operator = again
+    failure = done and done.failure
+    assert (failure is not None) == (ends is not None)
+    if failure is not None:
+        assert ends < at <= ends + max(sizes)
+        assert failure.code == REFUSED_EVENTS
+        assert str(failure) == (
+            "4 events in a row have a target and no input (limits.without_inputs): the fields are 'id', 'y'; "
+            "a label in a record of its own is not joined with its event; join them before this topic"
+        )
+
+
+@pytest.mark.parametrize("features", [["amonut"], {"size": "amonut"}, ["amonut", "kind.of"]])
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_wrong_name_of_a_feature_ends_the_run(features, lenient):
+    learner, operator = made("classes", lenient, events={"target": "y", "features": features})
+    before = learner.to_bytes()
+    records = [Raw(i, b'{"amount": %d, "y": "up", "kind": {"a": 1}}' % i) for i in range(1500)]
+    done = operator.process("p-0", records)
+    assert done.failure.code == REFUSED_EVENTS
+    said = str(done.failure)
+    assert "events.features names 'amonut' (did you mean 'amount'?)" in said
+    assert "the fields are 'amount', 'y', 'kind.a'" in said
+    assert ("1,000 events in a row have a target and no input (limits.without_inputs): " in said) == lenient
+    assert learner.to_bytes() == before
+    if lenient:
+        assert done.causes == {"no_input": 1500}
+        assert all(b"it has a target and no input: events.features" in each.body for each in done.outputs)
+
+
+def test_events_of_labels_alone_have_their_target():
+    """So the name of the target is not what is wrong."""
+    _, operator = made("classes", limits={"without_target": 5})
+    records = [Raw(i, b'{"id": 1, "y": "up"}' if i % 3 else b'{"id": 1, "x": 2}') for i in range(60)]
+    assert operator.process("p-0", records[:30]).failure is None
+    _, operator = made("classes", limits={"without_target": 5}, events={"target": "y", "key": "id"})
+    assert operator.process("p-0", records).failure is None
 
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(1, 9), min_size=1, max_size=4))
