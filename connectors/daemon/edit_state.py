@@ -90,8 +90,7 @@ def reset(settings: Settings, to: str, numbers: Sequence[int] | None, dry_run: b
         if settings.snapshots is not None:
             with open_snapshots(settings, settings.snapshots.topic, store.model, numbers) as stored:
                 return _reset_snapshots(stored, to, dry_run)
-        paths = store.paths()
-        checkpoint = Checkpoint.read(paths[-1]) if paths else None
+        checkpoint = store.newest(aside=not dry_run)
         with closing(connector_of(settings.source.kind).open_positions(settings, numbers)) as positions:
             saved = {} if checkpoint is None else checkpoint.partitions
             rows = [_row(name, to, saved.get(name), positions) for name in positions.partitions()]
@@ -213,10 +212,9 @@ def edit(settings: Settings, change: Edit, digest: str | None = None, dry_run: b
             with open_snapshots(settings, settings.snapshots.topic, store.model, None) as stored:
                 _edit_snapshots(settings, stored, change, digest, dry_run)
             return
-        paths = store.paths()
-        if paths:
-            checkpoint = Checkpoint.read(paths[-1])
-            _apply(change, checkpoint, settings, str(paths[-1]))
+        checkpoint = store.newest(aside=not dry_run)
+        if checkpoint is not None:
+            _apply(change, checkpoint, settings, f"checkpoint {checkpoint.number} in {store.directory}")
             if not dry_run:
                 store.write(checkpoint)
         if settings.source.start_policy.group and digest is not None:

@@ -174,10 +174,12 @@ class CheckpointStore:
         found = [p for p in self.directory.glob(f"*{SUFFIX}") if p.name.removesuffix(SUFFIX).isdigit()]
         return sorted(found)
 
-    def newest(self, granted: Callable[[Checkpoint], bool] = lambda checkpoint: True) -> Checkpoint | None:
+    def newest(
+        self, granted: Callable[[Checkpoint], bool] = lambda checkpoint: True, aside: bool = True
+    ) -> Checkpoint | None:
         """Return the newest checkpoint that is whole and granted, None if there has never been one.
 
-        Those that are not are set aside.
+        Those that are not are set aside, unless ``aside`` is false.
 
         Raises
         ------
@@ -191,14 +193,16 @@ class CheckpointStore:
                 raise Failure(CHECKPOINT, str(error)) from None
             except ValueError as error:
                 log.error("checkpoint set aside, the one before it is used: %s", error)
-                self._set_aside(path, "damaged")
+                if aside:
+                    self._set_aside(path, "damaged")
                 continue
             except OSError as error:
                 raise Failure(CHECKPOINT, f"{path} cannot be read: {error.strerror}") from None
             if granted(checkpoint):
                 return checkpoint
             log.info("checkpoint %s does not count: the group has not committed it", path.name)
-            self._set_aside(path, "not-granted")
+            if aside:
+                self._set_aside(path, "not-granted")
         if self._all():
             raise Failure(
                 CHECKPOINT,
