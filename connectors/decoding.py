@@ -6,11 +6,13 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
 from connectors.schema import (
+    DATETIME,
     MISFIT,
     NO_INPUT,
     NUMBER,
@@ -19,6 +21,7 @@ from connectors.schema import (
     check_type,
     flat,
     parse_number,
+    plain_number,
     reader_of,
     word_names,
     words_of,
@@ -30,8 +33,8 @@ from connectors.values import (
     Reader,
     Target,
     label,
-    label_of,
     missing_or,
+    read_label,
     read_value,
     value_reader,
 )
@@ -51,6 +54,51 @@ class Record(NamedTuple):
     target: object
 
 
+class Location(NamedTuple):
+    """Where a record is: its file, and its line, row or record; it prints as messages name it.
+
+    >>> print(Location("run, line 2.csv", 12))
+    run, line 2.csv, line 12
+    """
+
+    file: str
+    line: int
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.unit} {self.line}"
+
+
+class Rejected(str):
+    """The sentence about a record that is not taken, with its place (None if it has none) and the reason.
+
+    As an argument of an exception, it is also what ``str`` returns of that exception.
+    """
+
+    place: Location | None = None
+    reason: str = ""
+
+    @property
+    def line(self) -> int:
+        """The line of the record, 0 if it is not known."""
+        return 0 if self.place is None else self.place.line
+
+    def __str__(self) -> str:
+        return self
+
+
+def rejected(place: object, reason: object) -> Rejected:
+    """Return the sentence that a record is not taken.
+
+    >>> found = rejected(Location("log.csv", 12), "1 values for 2 columns")
+    >>> found, found.place.line, found.reason
+    ('log.csv, line 12: 1 values for 2 columns', 12, '1 values for 2 columns')
+    """
+    found = Rejected(f"{place}: {reason}")
+    found.place, found.reason = place if isinstance(place, Location) else None, str(reason)
+    return found
+
+
 class Places(Protocol):
     """What names the lines of a log, and its target, in messages."""
 
@@ -58,8 +106,8 @@ class Places(Protocol):
     def target(self) -> str:
         """The field to predict."""
 
-    def place(self, line: int) -> str:
-        """Return how messages name a line."""
+    def place(self, line: int) -> object:
+        """Return what names a line in messages."""
 
 
 def skipped(unreadable: int, unlabelled: int, target: str = "a target") -> str:
@@ -98,7 +146,8 @@ class EventFormat:
         Of CSV, what separates values, ``.`` or ``,`` before fractions, and the encoding of text; None where a
         file decides.
     missing
-        Strings of CSV that are no value.
+        Strings of CSV that are no value. If they are not the usual ones, strings of other formats, too; and
+        those that are numbers are no value however a number is written.
     types
         Types of fields (:mod:`connectors.schema`). A field without one is a number or a category by each of
         its values.
@@ -108,6 +157,9 @@ class EventFormat:
         Whether targets are numbers; they are labels otherwise, and None is not known yet.
     verbatim
         Fields that stay as they are written, such as keys to join on.
+    moments
+        Fields by whose times labels come. They are read by their types if these are number or datetime, but
+        values that do not fit stay as they are written, and so does what has another type.
     labelled
         Whether logs skip records without a target.
     """
@@ -126,6 +178,7 @@ class EventFormat:
     columns: Sequence[str] | None = None
     numbers: bool | None = None
     verbatim: Sequence[str] = ()
+    moments: Sequence[str] = ()
     labelled: bool = True
 
     def __post_init__(self) -> None:
@@ -152,7 +205,8 @@ class EventFormat:
     @property
     def required(self) -> list[str]:
         """The columns that CSV and Parquet must have."""
-        return [*(name for name in self.roles if self.labelled or name != self.target), *self.verbatim]
+        own = [name for name in self.roles if self.labelled or name != self.target]
+        return [*own, *self.verbatim, *self.moments]
 
     def with_types(self, types: Mapping[str, str]) -> EventFormat:
         """Return the same with more types; those that are there stay."""
@@ -251,16 +305,19 @@ class Decoder:
         self.form, self.format = form, format
         self.misfits: dict[str, Misfits] = {}
         self._decimal = format.decimal or "."
-        self._ignored = frozenset(format.ignore) | {
+        ignored = {
             name for name, kind in format.types.items() if kind in NO_INPUT and name not in format.roles
         }
+        self._ignored = frozenset({*format.ignore, *ignored} - {*format.moments})
+        moments = {name for name in format.moments if _base_of(format, name) in (NUMBER, DATETIME)}
+        self.verbatim = frozenset({*format.verbatim, *format.moments} - moments)
         features = format.features
         self._renamed = features if isinstance(features, Mapping) else None
         self._only = None if features is None or self._renamed is not None else frozenset(features)
         self._plain = not (format.key or format.time or format.weight or features is not None)
-        self._parts = frozenset((*format.roles, *format.verbatim))
+        self._parts = frozenset((*format.roles, *format.verbatim, *format.moments))
         self._known_names: dict[str, bool] = {}
-        gone = {*self._parts, *self._ignored}
+        gone = {*format.roles, *self.verbatim, *self._ignored}
         self._texts = {
             name: word_names(name, kind)
             for name, kind in format.types.items()
@@ -268,11 +325,17 @@ class Decoder:
             and name not in gone
             and (self._only is None or name in self._only)
         }
-        missing = ("", *format.missing) if form == "csv" else ()
-        self._typed = {
-            name: missing_or(reader_of(kind, self._decimal), missing)
+        self._missing = self._missing_strings()
+        self.absent = _absent(self._missing, self._decimal)
+        missing = ("", *self._missing) if form == "csv" else self._missing
+        of_types = {
+            name: reader_of(kind, self._decimal)
             for name, kind in format.types.items()
             if name not in gone and name not in self._texts
+        }
+        of_types |= {name: _or_as_written(of_types[name]) for name in moments if name in of_types}
+        self._typed = {
+            name: missing_or(_unless(each, self.absent), missing) for name, each in of_types.items()
         }
         self._numbers = {name for name in self._typed if format.types[name] == NUMBER}
         self.read_target = self._target_reader()
@@ -289,6 +352,25 @@ class Decoder:
             "parquet": self._no_bytes,
         }[form]
 
+    def _missing_strings(self) -> Sequence[str]:
+        """Return the strings that are no value: of CSV the usual ones, or those that are given."""
+        return self.format.missing if self.form == "csv" or tuple(self.format.missing) != MISSING else ()
+
+    @property
+    def absent_numbers(self) -> list[float]:
+        """The numbers that are no value."""
+        return [value for value in self.absent if isinstance(value, float)]
+
+    def is_missing(self, value: object) -> bool:
+        """Return whether a value that was not read yet, as :meth:`raw` returns it, counts as missing."""
+        if isinstance(value, str):
+            if not (text := value.strip()) and self.form == "csv":
+                return True
+            if not self.absent:
+                return text in self._missing
+            return text in self._missing or parse_number(text, self._decimal) in self.absent
+        return value is None or value != value or _is_absent(value, self.absent)
+
     def _check_columns(self) -> None:
         columns, target = self.format.columns, self.format.target
         if not columns:
@@ -302,20 +384,22 @@ class Decoder:
 
     def _target_reader(self) -> Read:
         """Return what reads a target: a number, or a label."""
-        format, decimal, name = self.format, self._decimal, self.format.target or ""
-        missing = format.missing if self.form == "csv" else ()
+        return _unless(self._plain_target_reader(), self.absent)
+
+    def _plain_target_reader(self) -> Read:
+        format, decimal, name, missing = self.format, self._decimal, self.format.target or "", self._missing
         if format.numbers:
             return missing_or(lambda value: target_number(value, name, decimal), missing)
         numeric = format.types.get(name) == NUMBER
         if self.form != "csv":
-            return _read_unit if numeric else label
+            return missing_or(_read_unit if numeric else label, missing)
         plain = value_reader(decimal, missing, labels=True)
         if not numeric:
             return plain
 
         def read(text: str) -> object:
-            number = parse_number(text, decimal)
-            return plain(text) if number is None else label_of(number)
+            number = plain_number(text, decimal)
+            return plain(text) if number is None else read_label(number)
 
         return missing_or(read, missing)
 
@@ -324,13 +408,13 @@ class Decoder:
         format = self.format
         if name == format.target:
             return self.read_target
-        if name == format.key or name in format.verbatim:
+        if name == format.key or name in self.verbatim:
             return lambda text: text or None
         if name in self._texts:
             return missing_or(str, format.missing)
         if name in self._typed:
             return self._typed[name]
-        return value_reader(self._decimal, format.missing)
+        return _unless(value_reader(self._decimal, format.missing), self.absent)
 
     def typed(self, name: str) -> Read | None:
         """Return what reads a value that is no string of CSV, None if it stays as it is."""
@@ -498,6 +582,10 @@ class Decoder:
 
     def _with_types(self, fields: Fields) -> Fields:
         """Read values by their types, and replace text by counts of its words; it changes the dict."""
+        if self._missing and self.form != "csv":
+            for name in [name for name, value in fields.items() if self.is_no_value(value)]:
+                if name not in self.verbatim:
+                    fields[name] = None
         if self._typed:
             self._type(fields, self.form == "csv")
         for name, words in self._texts.items():
@@ -521,6 +609,17 @@ class Decoder:
                 self.note_misfit(name, value)
                 found = None
             fields[name] = found
+
+    @property
+    def drops_values(self) -> bool:
+        """Whether there are values that are none, other than the usual strings of CSV."""
+        return bool(self.absent or (self._missing and self.form != "csv"))
+
+    def is_no_value(self, value: object) -> bool:
+        """Return whether a value that was read is none."""
+        if isinstance(value, str) and self.form != "csv":
+            return value.strip() in self._missing
+        return _is_absent(value, self.absent)
 
     def note_misfit(self, name: str, value: object, count: int = 1) -> None:
         """Count values that do not fit the type of their column."""
@@ -553,10 +652,10 @@ class Decoder:
         targets = [None if name is None else fields.pop(name, None) for fields in found]
         if self.form != "csv":
             found = list(map(self._without_ignored, found))
-        if self._typed or self._texts:
+        if self._typed or self._texts or (self._missing and self.form != "csv"):
             found = list(map(self._with_types, found))
         numeric = self.format.numbers or self.format.types.get(self.format.target or "") == NUMBER
-        if self.form != "csv" and (numeric or float in set(map(type, targets))):
+        if self.form != "csv" and (numeric or self._missing or {float, Decimal} & set(map(type, targets))):
             try:
                 targets = list(map(self.read_target, targets))
             except ValueError:
@@ -564,11 +663,53 @@ class Decoder:
         return found, targets
 
 
+def _base_of(format: EventFormat, name: str) -> str:
+    """Return the type of a field without what follows the colon."""
+    return format.types.get(name, "").partition(":")[0]
+
+
+def _absent(missing: Sequence[str], decimal: str) -> frozenset[float | str]:
+    """Return the numbers among strings that are no value, and the labels that they are."""
+    numbers = {text: parse_number(text, decimal) for text in missing}
+    labels = {
+        read_label(plain_number(text, decimal) or text) for text in missing if numbers[text] is not None
+    }
+    return frozenset({*numbers.values(), *labels} - {None})  # type: ignore[arg-type]
+
+
+def _is_absent(value: object, absent: frozenset[float | str]) -> bool:
+    """Return whether a value is one of those that are none; True is not 1."""
+    return type(value) in (int, float, str, Decimal) and value in absent
+
+
+def _unless(read: Read, absent: frozenset[float | str]) -> Read:
+    """Return a reader that returns None instead of values that are none."""
+    if not absent:
+        return read
+
+    def present(value: object) -> object:
+        found = read(value)
+        return None if _is_absent(found, absent) else found
+
+    return present
+
+
+def _or_as_written(read: Read) -> Read:
+    """Return a reader that returns a value that does not fit as it is."""
+
+    def kept(value: object) -> object:
+        found = read(value)
+        return value if found is MISFIT else found
+
+    return kept
+
+
 def _read_unit(value: Any) -> Any:
     """Return a target of JSON, which is a number also where it is a string with a unit, as ``"12.3 %"``."""
     if isinstance(value, str) and isinstance(read_value(value), str):
-        number = parse_number(value)
-        return value if number is None else label(number)
+        number = plain_number(value)
+        if number is not None:
+            return int(number) if number.lstrip("-").isdigit() else label(float(number))
     return label(value)
 
 
@@ -584,6 +725,8 @@ def target_number(value: object, name: str, decimal: str = ".") -> float | None:
         return number
     if value is None or value != value:
         return None
+    if isinstance(value, Decimal):
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"the target {name!r} is {str(value)[:_SHOWN]!r}, not a number")
     return value

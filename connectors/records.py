@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from connectors.decoding import Decoder, EventFormat, Record, skipped
 from connectors.files.batches import EXAMPLES, ROWS, Batch, Broken
 from streamk.arrays import Json
+from streamk.encoding.calendar_inputs import read_iso
 
 MOST = 2000  # records a poll
 PREDICTIONS, DEAD_LETTERS, SNAPSHOTS = "predictions", "dead_letters", "snapshots"
@@ -39,7 +40,7 @@ def read_bound(text: str) -> int | datetime:
     """
     if text.isdigit():
         return int(text)
-    moment = datetime.fromisoformat(text)
+    moment = read_iso(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -357,8 +358,8 @@ class Log:
         """Names of its files, or its own name."""
         return [self.name]
 
-    def place(self, line: int) -> str:
-        """Return how messages name a line that was read recently."""
+    def place(self, line: int) -> object:
+        """Return what names a line in messages that was read recently."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Record]:

@@ -22,13 +22,14 @@ import math
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from connectors.names import nearest
 from connectors.values import Fields, read_label
+from streamk.encoding.calendar_inputs import read_iso, without_zone
 
 NUMBER, BOOLEAN, DATETIME, CATEGORY = "number", "boolean", "datetime", "category"
 TEXT, IDENTIFIER, IGNORED = "text", "identifier", "ignored"
@@ -70,7 +71,11 @@ _TIME_NAME = re.compile(
     r"(^|[^a-z])(time|date|datetime|timestamp|ts|epoch|day|when|created|updated|modified|at)([^a-z]|$)|time$|date$|At$"
 )
 _ID_NAME = re.compile(r"(^|[^a-z])(id|uuid|guid|key|row|index|number|no|nr)$|Id$|ID$|^unnamed")
-_TOLERATED, _WORDS_OF_NONE = 0.9, 2  # share of numbers in a column of numbers, or words that stand for none
+_TOLERATED, _WORDS_OF_NONE = (
+    0.9,
+    2,
+)  # share of numbers or dates in their columns, or words that stand for none
+_TRIED, _LONGEST_DATE = 10, 40  # strings that each format is tried on first, and letters of a date
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,6 +91,21 @@ class Misfit:
 
 MISFIT = Misfit()
 Read = Callable[[Any], Any]
+
+
+def plain_number(text: str, decimal: str = ".") -> str | None:
+    """Return the number in a string as Python writes it, every digit of it; None if it is none.
+
+    >>> plain_number("$-1,234,567,890,123,456,789.50"), plain_number("(7 %)"), plain_number("seven")
+    ('-1234567890123456789.50', '-7', None)
+    """
+    found = _NUMBERS[decimal].fullmatch(text.strip())
+    if found is None or (found["open"] is None) != (found["close"] is None):
+        return None
+    whole = re.sub(r"\D", "", found["whole"]).lstrip("0") or "0"
+    signs = [found["sign"], found["inner"], found["open"] and "-"]
+    minus = "-" if sum(sign in ("-", "−") for sign in signs if sign) % 2 else ""
+    return f"{minus}{whole}{'.' if found['part'] else ''}{found['part'] or ''}{found['power'] or ''}"
 
 
 def parse_number(text: str, decimal: str = ".") -> float | None:
@@ -106,15 +126,11 @@ def parse_number(text: str, decimal: str = ".") -> float | None:
             pass
         else:
             return number if math.isfinite(number) else None
-    found = _NUMBERS[decimal].fullmatch(text)
-    if found is None or (found["open"] is None) != (found["close"] is None):
+    written = plain_number(text, decimal)
+    if written is None:
         return None
-    whole = re.sub(r"\D", "", found["whole"]) or "0"
-    number = float(f"{whole}.{found['part'] or 0}{found['power'] or ''}")
-    if not math.isfinite(number):
-        return None
-    signs = [found["sign"], found["inner"], found["open"] and "-"]
-    return -number if sum(sign in ("-", "−") for sign in signs if sign) % 2 else number
+    number = float(written)
+    return number if math.isfinite(number) else None
 
 
 def check_type(name: str, kind: str) -> str:
@@ -178,7 +194,14 @@ def _read_moment(form: str) -> Read:
             text = str(value).strip()
             if form == "%Y%m%d":
                 text = text.partition(".")[0]
-            return datetime.fromisoformat(text) if form == "iso" else datetime.strptime(text, form)
+            if form == "iso":
+                return read_iso(text)
+            bare, universal = without_zone(text)
+            if not universal:
+                return datetime.strptime(text, form)
+            if "%z" in form:
+                return datetime.strptime(f"{bare} +0000", form)
+            return datetime.strptime(bare, form).replace(tzinfo=UTC)
         except (ValueError, OverflowError, TypeError):
             return MISFIT
 
@@ -298,21 +321,17 @@ def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
     if kinds == {bool}:
         return BOOLEAN
     if kinds <= {int, float}:
-        return _of_numbers(name, cast(Sequence[float], values))
+        numbers_only = cast(Sequence[float], values)
+        return _of_numbers(name, numbers_only, numbers_only)
     if kinds & {bool} or not kinds <= {int, float, str}:
         return ""
     strings = [str(value) for value in values]
     numbers = [parse_number(text, decimal) for text in strings]
     found = [number for number in numbers if number is not None]
-    if found and _is_numeric(strings, numbers, found):
+    if found and _are_mostly(numbers, strings):
         if any(map(_CODE.fullmatch, strings)):
             return CATEGORY
-        plain = [
-            number
-            for number, text in zip(numbers, strings, strict=True)
-            if number is not None and "%" not in text
-        ]
-        return _of_numbers(name, plain) if len(plain) == len(strings) else NUMBER
+        return NUMBER if any("%" in text for text in strings) else _of_numbers(name, found, strings)
     if kinds != {str}:
         return ""
     words = {text.strip().lower() for text in strings}
@@ -323,23 +342,29 @@ def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
     return _of_strings(strings)
 
 
-def _is_numeric(strings: list[str], numbers: list[float | None], found: list[float]) -> bool:
+def _are_mostly(read: Sequence[object], strings: Sequence[str]) -> bool:
+    """Return whether strings are of a type: None is read where one does not fit.
+
+    Nine in ten must fit; or half of them, where all others are one or two words that stand for none.
+    """
+    found = [value for value in read if value is not None]
     if len(found) >= _TOLERATED * len(strings):
         return True
-    words = {text for text, number in zip(strings, numbers, strict=True) if number is None}
+    words = {text for text, value in zip(strings, read, strict=True) if value is None}
     return len(words) <= _WORDS_OF_NONE and len(set(found)) > _FEW and 2 * len(found) >= len(strings)
 
 
-def _of_numbers(name: str, values: Sequence[float]) -> str:
+def _of_numbers(name: str, values: Sequence[float], written: Sequence[object]) -> str:
     """Return number, or what numbers stand for where the name says so."""
     whole = all(float(value).is_integer() for value in values)
-    if whole and _TIME_NAME.search(name) and all(_DAY.fullmatch(f"{value:.0f}") for value in values):
-        return f"{DATETIME}:%Y%m%d"
     if _TIME_NAME.search(name):
+        least = _TOLERATED * len(values)
+        if whole and sum(_DAY.fullmatch(f"{value:.0f}") is not None for value in values) >= least:
+            return f"{DATETIME}:%Y%m%d"
         for form, unit in _EPOCHS.items():
-            if all(_FROM * unit <= value <= _UNTIL * unit for value in values):
+            if sum(_FROM * unit <= value <= _UNTIL * unit for value in values) >= least:
                 return f"{DATETIME}:{form}"
-    unique = len(set(values)) == len(values) >= _FEW
+    unique = len(set(written)) == len(written) >= _FEW  # several integers above 2**53 are one double
     return IDENTIFIER if whole and unique and _ID_NAME.search(name) else NUMBER
 
 
@@ -354,29 +379,47 @@ def _of_strings(strings: Sequence[str]) -> str:
 
 
 def _date_format(strings: Sequence[str]) -> str:
-    """Return the format that all strings have, empty if there is none.
+    """Return the format that most strings have, empty if there is none (:func:`_are_mostly`).
 
-    Where day and month can be either, that order is taken in which time does not run backwards, or the day
-    first.
+    Where day and month can be either, that order is taken that more strings fit, then in which time does not
+    run backwards, or the day first.
     """
     stripped = [text.strip() for text in strings]
-    if all(map(_ISO.fullmatch, stripped)) and _fits("iso", stripped):
-        return "iso"
-    first = stripped[0]
-    if not any(letter.isdigit() for letter in first) or len(first) > 40:
+    if 2 * sum(any(map(str.isdigit, text)) and len(text) <= _LONGEST_DATE for text in stripped) < len(
+        stripped
+    ):
         return ""
-    found = [form for form in _FORMATS if _fits(form, stripped[:1]) and _fits(form, stripped)]
-    if len(found) > 1:
-        for form in found:
-            moments = [datetime.strptime(text, form).replace(tzinfo=None) for text in stripped]
+    found: dict[str, list[datetime]] = {}
+    for form in ("iso", *_FORMATS):
+        moments = _moments(form, stripped)
+        if moments is None:
+            continue
+        if form == "iso":
+            return form
+        found[form] = moments
+    most = max(map(len, found.values()), default=0)
+    best = [form for form, moments in found.items() if len(moments) == most]
+    if len(best) > 1:
+        for form in best:
+            moments = found[form]
             if len(set(moments)) > 1 and all(a <= b for a, b in pairwise(moments)):
                 return form
-    return found[0] if found else ""
+    return best[0] if best else ""
 
 
-def _fits(form: str, strings: Iterable[str]) -> bool:
+def _moments(form: str, strings: Sequence[str]) -> list[datetime] | None:
+    """Return the times in strings by a format, without zones and misfits; None unless most are of it."""
     read = _read_moment(form)
-    return all(read(text) is not MISFIT for text in strings)
+
+    def parse(text: str) -> datetime | None:
+        found = read(text) if form != "iso" or _ISO.fullmatch(text) else MISFIT
+        return found.replace(tzinfo=None) if isinstance(found, datetime) else None
+
+    some = strings[:: max(1, len(strings) // _TRIED)]
+    if 2 * sum(parse(text) is not None for text in some) < len(some):
+        return None
+    moments = [parse(text) for text in strings]
+    return [moment for moment in moments if moment is not None] if _are_mostly(moments, strings) else None
 
 
 def describe(name: str, values: Sequence[object], records: int, kind: str = "", decimal: str = ".") -> Column:

@@ -90,15 +90,6 @@ def value_reader(decimal: str = ".", missing: Sequence[str] = (), labels: bool =
     return given
 
 
-def label_of(number: float) -> str:
-    """Return the label that a number of CSV is (:func:`read_label`).
-
-    >>> label_of(12.0), label_of(12.5)
-    ('12', '12.5')
-    """
-    return str(int(number)) if number.is_integer() else repr(number)
-
-
 def missing_or(read: Callable[[Any], T], missing: Sequence[str]) -> Callable[[Any], T | None]:
     """Return a reader that returns None for strings that are no value, but for spaces around them.
 
@@ -112,7 +103,13 @@ def missing_or(read: Callable[[Any], T], missing: Sequence[str]) -> Callable[[An
 
 
 def label(target: Any) -> Any:
-    """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class."""
+    """Return a target as a class label: whole numbers are integers, so ``1.0`` and ``1`` are one class.
+
+    >>> label(1.0), label(Decimal("2.00")), label("1.0")
+    (1, 2, '1.0')
+    """
+    if type(target) is Decimal and target.is_finite():
+        return int(target) if target == int(target) else float(target)
     return int(target) if type(target) is float and target.is_integer() else target
 
 

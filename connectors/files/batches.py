@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,23 +11,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from connectors.decoding import Event, EventFormat, Misfits, Record
+from connectors.decoding import Event, EventFormat, Misfits, Record, Rejected, rejected
 from connectors.values import Fields
 
 ROWS = 1000  # records of a batch, at most
 BYTES = 1 << 22  # of a batch, about, where records are large
 EXAMPLES = 5  # of broken records
-_LINE = re.compile(r", (?:line|row|record) (\d+)")
-
-
-def line_of(sentence: str) -> int:
-    """Return the line, row or record that a sentence names, 0 if it names none.
-
-    >>> line_of("log.csv, line 12: cannot be decoded: 1 values for 2 columns")
-    12
-    """
-    found = _LINE.search(sentence)
-    return 0 if found is None else int(found[1])
 
 
 @dataclass
@@ -50,8 +38,8 @@ class Broken:
     count: int = 0
     unlabelled: int = 0
     cut: bool = False
-    examples: list[str] = field(default_factory=list)
-    bare: list[str] = field(default_factory=list)
+    examples: list[Rejected] = field(default_factory=list)
+    bare: list[Rejected] = field(default_factory=list)
 
     def add(self, other: Broken) -> None:
         """Count what another counted after it."""
@@ -63,22 +51,22 @@ class Broken:
 
     def reasons(self) -> list[tuple[int, str]]:
         """Return a line and a sentence for each record, in order; the last ones share a sentence."""
-        known = sorted((line_of(sentence), sentence) for sentence in [*self.examples, *self.bare])
+        known = sorted((each.line, str(each)) for each in [*self.examples, *self.bare])
         more = self.count + self.unlabelled - len(known)
         return [*known, *[known[-1]] * more] if known else []
 
-    def note(self, place: str, reason: str) -> None:
-        """Count a record that cannot be decoded."""
-        self.count += 1
+    def note(self, place: object, reason: str, count: int = 1) -> None:
+        """Count a record that cannot be decoded, or several for one reason."""
+        self.count += count
         if len(self.examples) < EXAMPLES:
-            self.examples.append(f"{place}: {reason}")
+            self.examples.append(rejected(place, reason))
 
-    def miss(self, place: str, target: str, fields: Iterable[object]) -> None:
+    def miss(self, place: object, target: str, fields: Iterable[object]) -> None:
         """Count a record without a target."""
         self.unlabelled += 1
         if len(self.bare) < EXAMPLES:
             there = ", ".join(map(str, islice(fields, 20))) or "none"
-            self.bare.append(f"{place}: the target {target!r} is missing; there are {there}")
+            self.bare.append(rejected(place, f"the target {target!r} is missing; there are {there}"))
 
 
 @dataclass
@@ -100,7 +88,7 @@ class BatchBuilder:
     target: str
     labelled: bool
     timed: bool
-    place: Callable[[int], str]
+    place: Callable[[int], object]
     lines: list[int] = field(default_factory=list)
     targets: list[object] = field(default_factory=list)
     events: list[Fields] = field(default_factory=list)
@@ -109,7 +97,7 @@ class BatchBuilder:
     broken: Broken = field(default_factory=Broken)
 
     @classmethod
-    def of(cls, format: EventFormat, place: Callable[[int], str]) -> BatchBuilder:
+    def of(cls, format: EventFormat, place: Callable[[int], object]) -> BatchBuilder:
         """Return a builder for records of a format."""
         return cls(format.target or "", format.labelled, format.time is not None, place)
 
@@ -203,7 +191,7 @@ class Batch:
         return self._targets() if callable(self._targets) else self._targets
 
     @classmethod
-    def cut_off(cls, place: str, reason: str) -> Batch:
+    def cut_off(cls, place: object, reason: str) -> Batch:
         """Return an empty batch, after which the file cannot be read further."""
         batch = cls([], [], [])
         batch.broken.note(place, reason)
@@ -212,7 +200,7 @@ class Batch:
 
     def before_broken(self) -> Batch:
         """Return the records before the first that is broken."""
-        line = line_of(self.broken.examples[0])
+        line = self.broken.examples[0].line
         count = bisect_left(self.lines, line) if line else len(self)
         kept = Batch(self.lines[:count], self.targets[:count], self.events[:count])
         kept.name, kept.notes, kept.done = self.name, self.notes, self.done

@@ -111,6 +111,7 @@ class Assembler:
     def __init__(self, decode: Decoder, names: Sequence[str] | None) -> None:
         format = decode.format
         self._decode, self._csv, self._time = decode, decode.form == "csv", format.time
+        self._absent, self._none = decode.absent, decode.absent_numbers
         self._header = (format.delimiter or ",").join(format.columns or ()).encode() if self._csv else b""
         names = list(names or [])
         place = {name: j for j, name in enumerate(names)}
@@ -131,12 +132,12 @@ class Assembler:
     def _input(self, j: int, name: str, plain: _Memory) -> _Column:
         decode, words = self._decode, self._decode.text_names(name)
         kind = decode.format.types.get(name, "").partition(":")[0]
-        numbers = (kind in ("", NUMBER)) and name not in decode.format.verbatim and words is None
+        numbers = (kind in ("", NUMBER)) and name not in decode.verbatim and words is None
         strings = _Memory(decode.reader(name)) if self._csv else plain
         return _Column(j, name, strings, numbers, None if self._csv else decode.typed(name), words)
 
     def batch(
-        self, data: bytes, cells: Cells, count: int, lines: NDArray[np.int64], place: Callable[[int], str]
+        self, data: bytes, cells: Cells, count: int, lines: NDArray[np.int64], place: Callable[[int], object]
     ) -> Batch:
         """Return the batch of the first rows of cells; ``lines`` are theirs, and ``place`` names one."""
         begins, ends = cells.begins[:count], cells.ends[:count]
@@ -188,6 +189,8 @@ class Assembler:
         kinds = plain.kinds
         inner = kinds[:, taken]
         numbers = self._all_numbers and bool(((inner == FLOAT) | (inner == INT)).all())
+        if numbers and self._none:
+            numbers = not np.isin(cells.values[rows[:, None], taken], self._none).any()
         matrix = None
         if numbers and taken:
             every = self._every and len(rows) == len(cells.kinds)
@@ -209,6 +212,8 @@ class Assembler:
 
         j = self._target
         counted = j >= 0 and bool(((kinds[:, j] == FLOAT) | (kinds[:, j] == INT)).all())
+        if counted and self._none:
+            counted = not np.isin(cells.values[rows, j], self._none).any()
 
         def targets() -> list[Any]:
             if j < 0:
@@ -236,6 +241,8 @@ class Assembler:
             values = plain.strings(column.place, column.strings)
         else:
             values = plain.values(column.place, column.strings)
+            if self._decode.drops_values and column.name not in self._decode.verbatim:
+                values = [None if self._decode.is_no_value(value) else value for value in values]
             if column.typed is not None:
                 read = column.typed
                 values = [None if value is None else read(value) for value in values]

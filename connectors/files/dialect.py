@@ -7,17 +7,19 @@ import io
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from connectors.names import suggestion
+from connectors.schema import LOOK, parse_number
 
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
-_ROWS = 200  # looked at
-_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?", re.ASCII)
-_POINT = re.compile(r"[+-]?(\d*|\d{1,3}(,\d{3})+)\.\d+([eE][+-]?\d+)?", re.ASCII)
-_UNITS = " \t\u00a0%$€£¥()"  # next to a number
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+", re.ASCII)
+_CELLS = 200_000  # looked at, of as many rows as types are inferred from
+_TIME = re.compile(r"([01]?\d|2[0-3])\.[0-5]\d", re.ASCII)
+_VERSION = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
+_PLACE = re.compile(r"-?1?\d?\d\.\d{4,}", re.ASCII)  # latitudes and longitudes
+_FEW = 20  # different versions
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -46,14 +48,14 @@ def sniff(
     target: str | None = None,
     delimiter: str | None = None,
     decimal: str | None = None,
-    before: str = ".",
+    before: str | None = None,
 ) -> Dialect:
     r"""Return the dialect of CSV by its header and its first rows.
 
     The delimiter is the one that makes a column of the target, then the one by which most rows have as many
-    values as the header, then the one that makes most columns. Commas are decimal if more values read as
-    numbers by commas than by points; between commas, ``"1,234"`` in quotes counts for neither, as it may be
-    thousands.
+    values as the header, then the one that makes most columns. Commas are decimal if more columns have
+    numbers that are numbers by commas alone than by points alone; ``1,234`` and ``1.234`` may be thousands
+    and count for neither.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def sniff(
     delimiter, decimal
         What is known already.
     before
-        The decimal sign of the file before it, where no value here decides.
+        The decimal mark of the file before it, where no value here decides.
 
     Raises
     ------
@@ -85,8 +87,7 @@ def sniff(
     if delimiter is None:
         tables = {one: _rows(text, one) for one in DELIMITERS}
         delimiter = max(DELIMITERS, key=lambda one: _score(tables[one], target))  # the first of the best
-    rows = _rows(text, delimiter)[1:]
-    return Dialect(delimiter, decimal or _decimal(rows, delimiter, before))
+    return Dialect(delimiter, decimal or _decimal(_rows(text, delimiter)[1:], delimiter, before))
 
 
 def _rows(text: str, delimiter: str) -> list[list[str]]:
@@ -96,7 +97,7 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
         for row in reader:
             if row:
                 found.append(row)
-            if len(found) > _ROWS:
+            if len(found) > min(LOOK, _CELLS // max(len(found[0]) if found else 1, 1) + 1):
                 break
     except csv.Error:
         pass
@@ -111,15 +112,67 @@ def _score(rows: list[list[str]], target: str | None) -> tuple[bool, bool, float
     return target in rows[0], width > 1, same, width
 
 
-def _decimal(rows: list[list[str]], delimiter: str, before: str) -> str:
-    cells = [cell.strip(_UNITS) for row in rows for cell in row]
-    commas = [cell for cell in cells if _COMMA.fullmatch(cell)]
-    if delimiter == "," and all(map(_THOUSANDS.fullmatch, commas)):
-        commas = []
-    points = sum(_POINT.fullmatch(cell) is not None for cell in cells)
-    if not commas and not points:
+class _Votes(NamedTuple):
+    """Cells of a column: how many are numbers by one mark alone, and by both marks."""
+
+    commas: int
+    points: int
+    either: int
+    pointed: list[str]  # the numbers by points
+
+
+def _decimal(rows: list[list[str]], delimiter: str, before: str | None) -> str:
+    """Return the decimal mark that most columns have.
+
+    A column has one vote, whatever its number of cells; a cell with one mark and three digits after it fits
+    both marks. Next to columns with decimal commas, those that look like times (``12.30``), coordinates or
+    versions do not vote, and between semicolons, which separate values where commas are decimal, others need
+    three votes for one.
+    """
+    width = max(map(len, rows), default=0)
+    columns = [_votes([row[k] for row in rows if len(row) > k]) for k in range(width)]
+    commas = sum(each.commas > each.points for each in columns)
+    points = [each for each in columns if each.points > each.commas]
+    if commas:
+        against = sum(not _is_no_fraction(each.pointed) for each in points)
+        return "," if commas * (3 if delimiter == ";" else 1) >= against + (delimiter != ";") else "."
+    if points:
+        return "."
+    if before is not None:
         return before
-    return "," if len(commas) > points else "."
+    either = [cell for row in rows for cell in row if None not in _numbers(cell)]
+    return "," if delimiter != "," and 2 * sum("," in cell for cell in either) > len(either) else "."
+
+
+@lru_cache(1 << 14)
+def _numbers(cell: str) -> tuple[float | None, float | None]:
+    """Return what a cell is by commas, and by points; None where it is no number, or has no such mark."""
+    if "," not in cell and "." not in cell:
+        return None, None
+    return parse_number(cell, ","), parse_number(cell, ".")
+
+
+def _votes(cells: Sequence[str]) -> _Votes:
+    """Return the votes of a column; none if less than half of its values are numbers."""
+    found = [_numbers(cell) for cell in cells]
+    commas = sum(by_comma is not None and by_point is None for by_comma, by_point in found)
+    pointed = [
+        cell for cell, each in zip(cells, found, strict=True) if each[0] is None and each[1] is not None
+    ]
+    either = sum(by_comma is not None and by_point is not None for by_comma, by_point in found)
+    plain = sum(_NUMBER.fullmatch(cell) is not None for cell in cells if "," not in cell and "." not in cell)
+    values = sum(bool(cell.strip()) for cell in cells)
+    if 2 * (max(commas, len(pointed)) + either + plain) < values:
+        return _Votes(0, 0, 0, [])
+    return _Votes(commas, len(pointed), either, pointed)
+
+
+def _is_no_fraction(pointed: Sequence[str]) -> bool:
+    """Return whether what looks like fractions after a point may be times, versions, or coordinates."""
+    cells = [cell.strip() for cell in pointed]
+    times = all(map(_TIME.fullmatch, cells)) and len({cell.partition(".")[0] for cell in cells}) > 1
+    versions = all(map(_VERSION.fullmatch, cells)) and len(set(cells)) <= _FEW
+    return times or versions or all(map(_PLACE.fullmatch, cells))
 
 
 def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.decoding import Decoder, EventFormat
+from connectors.decoding import Decoder, EventFormat, Location
 from connectors.files.batches import BYTES, ROWS, Batch
-from connectors.files.cells import Cells, csv_cells, json_cells, names_of, room
+from connectors.files.cells import POINT, Cells, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
 from connectors.files.dialect import Dialect, check_header, sniff
 from connectors.files.open_file import DAMAGE, DamagedError, OpenFile, StoppedError, cut_short
@@ -30,7 +30,7 @@ _LONGEST = {
     "json": 1 << 24,
 }  # a record; of CSV, before a quote counts as one that never closes
 _ENDLESS = {"csv": "a quote opens and never closes", "json": "a line of more than 16 MiB"}
-_HEADER, _LOOK = 1 << 22, 200  # bytes of a header at most, and lines from which the dialect is detected
+_HEADER = 1 << 22  # bytes of a header at most
 _CELLS = 1 << 20  # of a batch
 _MOST_LOOKED_AT = 1 << 20  # bytes
 
@@ -77,7 +77,9 @@ class Lines:
         If the header is none, or has no such column.
     """
 
-    def __init__(self, file: OpenFile, format: EventFormat, before: str = ".", growing: bool = False) -> None:
+    def __init__(
+        self, file: OpenFile, format: EventFormat, before: str | None = None, growing: bool = False
+    ) -> None:
         self._file, self.form, self._growing = file, file.form, growing
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
         self._over = False
@@ -113,7 +115,7 @@ class Lines:
         self._width = len(known or [])
         self._made = Assembler(self.decoder, known)
 
-    def _header(self, format: EventFormat, before: str) -> Dialect:
+    def _header(self, format: EventFormat, before: str | None) -> Dialect:
         """Read the names of the columns; return the dialect of the file."""
         file = self._file
         while (
@@ -124,23 +126,17 @@ class Lines:
             pass
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
-        text = b"".join(islice(io.BytesIO(whole), _LOOK)).decode("utf-8", "replace")
+        text = b"".join(islice(io.BytesIO(whole), LOOK)).decode("utf-8", "replace")
         dialect = sniff(text, format.target, format.delimiter, format.decimal, before)
-        rows = csv.reader(io.StringIO(whole.decode("latin-1"), newline=""), delimiter=dialect.delimiter)
+        begin, end, self.line = _first_record(whole, dialect.delimiter.encode()[0])
         try:
-            row = next((row for row in rows if row), None)
-            if row is None:
-                raise ValueError("it is empty; the first line of CSV names the columns")
-            names = [name.encode("latin-1").decode() for name in row]
+            names = next(csv.reader([whole[begin:end].decode().rstrip("\r\n")], delimiter=dialect.delimiter))
         except UnicodeDecodeError:
             raise ValueError("the first line is not UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"the first line names no columns ({error})") from None
         check_header(names, format.required)
-        lines = io.BytesIO(whole)
-        self.line = rows.line_num
-        for _ in range(self.line):
-            self.begins += len(lines.readline())
+        self.begins += end
         self.columns = names
         return dialect
 
@@ -270,8 +266,8 @@ class Lines:
         batch.ends = np.array([self.position])
         return batch
 
-    def _place(self, line: int) -> str:
-        return f"{self._file.name}, line {line}"
+    def _place(self, line: int) -> Location:
+        return Location(self._file.name, line)
 
     def _fill(self, size: int) -> bool:
         """Read more bytes; return whether there were any."""
@@ -314,3 +310,24 @@ class Lines:
     def finish(self) -> None:
         """Take what is there for whole: nothing more is written."""
         self._growing = False
+
+
+def _first_record(data: bytes, between: int) -> tuple[int, int, int]:
+    """Return where the first record of CSV that is no blank line begins and ends, and which line ends it.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    cells, at, lines = room(1, 0), 0, 0
+    seen = np.frombuffer(data, np.uint8)
+    while at < len(data):
+        count, after = csv_cells(seen, at, True, between, POINT, tuple(cells))
+        lines += abs(int(cells.lines[0])) if count else 1
+        if not count:  # a quote opens and never closes
+            return at, data.find(b"\n", at) + 1 or len(data), lines
+        if cells.lines[0] > 0:
+            return at, after, lines
+        at = after
+    raise ValueError("it is empty; the first line of CSV names the columns")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 
-from connectors.decoding import EventFormat, Misfits
+from connectors.decoding import EventFormat, Location, Misfits
 from connectors.files.batches import Batch, Broken
 from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
@@ -142,7 +142,8 @@ class ReplayLog(Log):
         self._kind: list[str] = []  # of targets, and which file had it first
         self._file: OpenFile | None = None  # the thread's
         self._hashes: dict[str, tuple[int, str]] = {}
-        self._before, self._stopped = ".", False
+        self._before: str | None = None  # the decimal mark of the file before
+        self._stopped = False
 
     def batches(self) -> Generator[Batch, None, None]:
         """Yield the batches; a thread reads ahead until the iterator is closed.
@@ -272,9 +273,9 @@ class ReplayLog(Log):
         if self._file is not None:
             self._file.stop()
 
-    def place(self, line: int, name: str | None = None) -> str:
-        """Return how messages name a line of a file, or of the log if it is one file."""
-        return f"{name or self.name}, {'line' if line else 'before line'} {line}"
+    def place(self, line: int, name: str | None = None) -> Location:
+        """Return what names a line of a file in messages, or of the log if it is one file."""
+        return Location(name or self.name, line)
 
     def fingerprint(self) -> Fields:
         """Return names, sizes and SHA-256 of the files, and one of the log.

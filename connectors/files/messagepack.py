@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numba import njit
 
-from connectors.decoding import EventFormat
+from connectors.decoding import EventFormat, Location
 from connectors.files.batches import BYTES, ROWS, Batch, BatchBuilder
 from connectors.files.open_file import DAMAGE, DamagedError, OpenFile, StoppedError, cut_short
 from connectors.records import Raw
@@ -166,8 +166,8 @@ class MessagePackRecords:
         self.position, self._at = batch.ends[-1], ends[-1]
         return batch
 
-    def _place(self, line: int) -> str:
-        return f"{self._file.name}, record {line}"
+    def _place(self, line: int) -> Location:
+        return Location(self._file.name, line, "record")
 
     def _fill(self, size: int) -> bool:
         """Read more bytes; return whether there is a point in looking again."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from connectors.decoding import EventFormat
+from connectors.decoding import EventFormat, Location
 from connectors.files.batches import ROWS, Batch, BatchBuilder
 from connectors.files.open_file import OpenFile
 from connectors.schema import LOOK, NUMBER, flat
-from connectors.values import Fields
+from connectors.values import Fields, label
 
 
 class ParquetRecords:
@@ -65,7 +66,8 @@ class ParquetRecords:
         self.format, self.decoder = format, format.decoder("parquet")
         self._names = [name for name in self._parquet.schema_arrow.names if self._reads(name)]
         typed = {kind for name, kind in format.types.items() if self.decoder.takes(name)}
-        self._plain = typed <= {NUMBER} and self.decoder.simple and not format.verbatim
+        self._plain = typed <= {NUMBER} and self.decoder.simple and not self.decoder.verbatim
+        self._none = self.decoder.absent_numbers
 
     def _reads(self, name: str) -> bool:
         """Return whether a column, or a part of one of structs, is wanted."""
@@ -79,7 +81,7 @@ class ParquetRecords:
     def first(self) -> list[Fields]:
         """Return the first rows, as many as types are inferred from, without types; none is consumed."""
         for part in self._parquet.iter_batches(LOOK):
-            return [flat(_present(row)) for row in part.to_pylist()]
+            return [_present(flat(row)) for row in part.to_pylist()]
         return []
 
     def batches(self) -> Iterator[Batch]:
@@ -122,9 +124,13 @@ class ParquetRecords:
         values = part.column(target).to_pylist() if there else [None] * part.num_rows
         if np.isnan(matrix).any() or (self.format.labelled and any(y is None or y != y for y in values)):
             return None
+        if self._none and np.isin(matrix, self._none).any():
+            return None
         try:
             labels = [self.decoder.read_target(value) for value in values]
         except ValueError:
+            return None
+        if self.format.labelled and None in labels:
             return None
         lines: Sequence[int] = range(first, first + part.num_rows)
         batch = Batch(lines, labels, features.to_pylist, None, features.schema.names, matrix)
@@ -133,10 +139,10 @@ class ParquetRecords:
         return batch
 
     def _one_by_one(self, lines: Sequence[int], rows: list[Fields]) -> Batch:
-        builder = BatchBuilder.of(self.format, lambda line: f"{self._file.name}, row {line}")
+        builder = BatchBuilder.of(self.format, lambda line: Location(self._file.name, line, "row"))
         for ordinal, (line, row) in enumerate(zip(lines, rows, strict=True)):
             try:
-                builder.add(ordinal, line, self.decoder.event(flat(_present(row))))
+                builder.add(ordinal, line, self.decoder.event(_present(flat(row))))
             except (ValueError, TypeError) as error:
                 builder.add(ordinal, line, str(error))
         return builder.batch()
@@ -152,5 +158,8 @@ class ParquetRecords:
 
 
 def _present(row: Fields) -> Fields:
-    """Return a row in which NaN is missing."""
-    return {name: None if value != value else value for name, value in row.items()}
+    """Return a row in which NaN is missing, and a DECIMAL is the number that it is."""
+    return {
+        name: None if value != value else label(value) if type(value) is Decimal else value
+        for name, value in row.items()
+    }

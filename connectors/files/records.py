@@ -23,7 +23,7 @@ from connectors.schema import (
     Columns,
     describe,
 )
-from connectors.values import Fields, missing_or
+from connectors.values import Fields
 
 _NOTED = {
     DATETIME: "read as date or time",
@@ -67,7 +67,7 @@ class Records(Protocol):
         """Read from this position on, before which there are so many lines."""
 
 
-def records_of(file: OpenFile, format: EventFormat, before: str = ".") -> Records:
+def records_of(file: OpenFile, format: EventFormat, before: str | None = None) -> Records:
     """Return the records of a file that was looked at.
 
     Parameters
@@ -96,13 +96,12 @@ def columns_of(records: Records) -> Columns:
     """Return what the first records of a file say of each of its fields, the target last."""
     format, first = records.format, records.first()
     decimal = records.decoder.format.decimal or "."
-    present = missing_or(lambda value: value, format.missing if records.decoder.form == "csv" else ())
     values: dict[str, list[object]] = {}
     for fields in first:
         for name, value in fields.items():
             found = values.setdefault(name, [])
-            if (kept := present(value)) is not None and kept == kept:
-                found.append(kept)
+            if not records.decoder.is_missing(value):
+                found.append(value)
     order = sorted(values, key=lambda name: name == format.target)
     return Columns(
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order

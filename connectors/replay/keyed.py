@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from connectors.decoding import EventFormat, Record, skipped
+from connectors.decoding import EventFormat, Record, rejected, skipped
 from connectors.files.batches import EXAMPLES
 from connectors.files.log import ReplayLog
 from connectors.replay.reading import interpret
@@ -129,13 +129,13 @@ def _label(record: Record, log: KeyedLog, time: str | None, task: str | None) ->
     try:
         at = 0.0 if time is None else moment(record.fields.get(time))
     except ValueError as error:
-        return Label(place, wrong=f"{place}: field {time!r}: {error}")
+        return Label(str(place), wrong=rejected(place, f"field {time!r}: {error}"))
     try:
         key = key_text(record.fields.get(log.key))
     except ValueError as error:
-        return Label(place, wrong=f"{place}: the key {log.key!r} {error}")
+        return Label(str(place), wrong=rejected(place, f"the key {log.key!r} {error}"))
     try:
         label = record.target if task is None else interpret(record, log, task)[1]
     except ValueError as error:
-        return Label(place, wrong=str(error))
-    return Label(place, at, key, label)
+        return Label(str(place), wrong=str(error))
+    return Label(str(place), at, key, label)

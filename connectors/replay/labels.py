@@ -49,8 +49,8 @@ class Joined(Log):
         if not self._labels:
             raise ValueError(self._examples[0] if self._examples else f"{path} holds no labels")
 
-    def place(self, line: int) -> str:
-        """Return how messages name a line of the events."""
+    def place(self, line: int) -> object:
+        """Return what names a line of the events in messages."""
         return self._log.place(line)
 
     @property

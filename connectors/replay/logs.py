@@ -54,6 +54,11 @@ class Reading(NamedTuple):
         own = self.format if not labelled else EventFormat(self.format.target, missing=self.format.missing)
         return replace(own, verbatim=verbatim, labelled=labelled)
 
+    @property
+    def timed(self) -> EventFormat:
+        """The format of a log whose labels are in it, and come by a field of times."""
+        return self.format if self.time is None else replace(self.format, moments=(self.time,))
+
     def refuse(self, why: str, *names: str) -> None:
         """Refuse options that are given, and do not go with the log."""
         for name in names:
@@ -90,7 +95,7 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
     how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
     how.refuse("it is for a kafka:// address; the format of a file is detected from its first bytes", "form")
     if how.labels is None or how.key is None:
-        yield ReplayLog(list(files), how.format, strict=how.strict), Learner()
+        yield ReplayLog(list(files), how.timed, strict=how.strict), Learner()
         return
     yield KeyedLog(list(files), how.joined(labelled=False), how.strict), Learner()
 
@@ -114,7 +119,7 @@ def _of_topic(files: Sequence[str], how: Reading) -> Iterator[Any]:
     except Interruption as error:
         raise Interruption(f"{error}; it was requested in plain text and without a login: {more}") from None
     with contextlib.closing(records):
-        yield TopicLog(records, how.format.decoder(how.form or "json"), how.target or "")
+        yield TopicLog(records, how.timed.decoder(how.form or "json"), how.target or "")
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from connectors.decoding import Places, Record
+from connectors.decoding import Places, Record, rejected
 from connectors.files.batches import EXAMPLES, Batch
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
@@ -66,7 +66,7 @@ def pieces(
             whole, stopped = _piece(batch, slice(start, stop), log, run, refuse)
             wrong = None if inferred is None else inferred.first_wrong(whole.targets)
             if inferred is not None and wrong is not None:
-                stopped = f"{log.place(whole.lines[wrong])}: {inferred.sentence(whole.targets[wrong])}"
+                stopped = rejected(log.place(whole.lines[wrong]), inferred.sentence(whole.targets[wrong]))
                 whole = MicroBatch(whole.chunk[:wrong], whole.targets[:wrong], whole.lines[:wrong])
                 refuse.strict = True
             at, count = 0, len(whole.targets)

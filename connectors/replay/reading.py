@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date, time, timedelta
 from typing import Any, NamedTuple
 
-from connectors.decoding import Places, Record, target_number
+from connectors.decoding import Places, Record, rejected, target_number
 from connectors.names import suggestion
 from connectors.values import label
 from streamk.arrays import Json
@@ -13,6 +14,10 @@ from streamk.prequential import replaying
 
 LOOK = replaying.LOOK  # records from which the task is inferred
 _SHOWN = 3  # example values
+_KINDS = (
+    (str, "strings"), (bool, "booleans"), (date, "dates or times"), (time, "times of a day"),
+    (timedelta, "durations"), (bytes, "bytes"), (object, "values of no known type"),
+)  # fmt: skip
 _MOST_CLASSES = 100  # of whole numbers that were inferred to be labels
 
 
@@ -40,10 +45,13 @@ def decide_task(targets: Sequence[Any], name: str) -> Decision:
     try:
         numbers = {float("x" if isinstance(target, bool) else target) for target in targets}
     except (TypeError, ValueError):
-        why, whole = "strings" if any(isinstance(target, str) for target in targets) else "booleans", False
+        why, whole = (
+            next(what for kind, what in _KINDS if any(isinstance(each, kind) for each in targets)),
+            False,
+        )
     else:
         whole = all(number.is_integer() for number in numbers)
-        more = f"of {len(numbers)} values" if task == "classification" else "of more than 20 values"
+        more = f"of {len(set(targets))} values" if task == "classification" else "of more than 20 values"
         why = f"whole numbers {more}" if whole else "numbers with fractions"
         whole = whole and task == "classification"
     other = "regression" if task == "classification" else "classification"
@@ -94,10 +102,10 @@ from whole numbers; give --task regression, or --task classification if every nu
             "regression, or --task classification if every number is a class"
         )
 
-    def check(self, labels: Sequence[object], place: Callable[[int], str], lines: Sequence[int]) -> None:
+    def check(self, labels: Sequence[object], place: Callable[[int], object], lines: Sequence[int]) -> None:
         """Raise a TaskError that names the line of the first wrong label."""
         if (row := self.first_wrong(labels)) is not None:
-            raise TaskError(f"{place(lines[row])}: {self.sentence(labels[row])}")
+            raise TaskError(rejected(place(lines[row]), self.sentence(labels[row])))
 
 
 def _is_fraction(target: Any) -> bool:
@@ -127,7 +135,7 @@ def interpret(record: Record, log: Places, task: str) -> tuple[Json, Any]:
     try:
         number = target_number(record.target, log.target)
     except ValueError as error:
-        raise ValueError(f"{log.place(record.line)}: {error}") from None
+        raise ValueError(rejected(log.place(record.line), error)) from None
     if number is None:
-        raise ValueError(f"{log.place(record.line)}: the target {log.target!r} is missing")
+        raise ValueError(rejected(log.place(record.line), f"the target {log.target!r} is missing"))
     return record.fields, float(number)

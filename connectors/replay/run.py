@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from connectors.decoding import Places, Record
+from connectors.decoding import Places, Record, rejected
 from connectors.files.batches import Batch
 from connectors.learners import DEFAULT
 from connectors.records import Log
@@ -240,7 +240,7 @@ def _take(run: Replay, piece: MicroBatch, log: Places, refuse: Refusals, file: P
             run.contest.take(piece.chunk[start:], piece.targets[start:])
             return
         except RefusedError as error:
-            refuse(f"{log.place(piece.lines[start + error.row])}: {error.reason}")
+            refuse(rejected(log.place(piece.lines[start + error.row]), error.reason))
             if refuse.ended:
                 return
             start += error.row + 1
@@ -255,7 +255,7 @@ def _take_late(run: Replay, late: LabelDelay, piece: MicroBatch, log: Places, re
         except (
             ValueError
         ) as error:  # of the event; if a target has ended the replay, the first error is stored
-            refuse(f"{log.place(line)}: {getattr(error, 'reason', error)}")
+            refuse(rejected(log.place(line), getattr(error, "reason", error)))
             if refuse.ended:
                 return
         if not run.events & (run.events - 1):
@@ -271,7 +271,7 @@ def _of_targets(run: Replay, log: Places, refuse: Refusals) -> Refuse:
 
     def bad(error: ValueError) -> None:
         if isinstance(error, RefusedError):
-            refuse(f"{log.place(run.lines[error.key])}: {error.reason}")
+            refuse(rejected(log.place(run.lines[error.key]), error.reason))
         else:
             refuse.strict |= isinstance(error, TaskError)
             refuse(str(error))

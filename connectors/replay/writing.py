@@ -7,10 +7,10 @@ import importlib.metadata
 import io
 import json
 import platform
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from connectors.decoding import Rejected
 from connectors.records import Log
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
@@ -20,7 +20,6 @@ from streamk.arrays import Json
 from streamk.prequential import Results
 from streamk.prequential.results import Windows, finite
 
-_PLACED = re.compile(r"(.*?), line (\d+): (.*)", re.DOTALL)
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 
 
@@ -105,9 +104,10 @@ def about(run: Replay, results: Results, log: Log, command: Sequence[str], given
 
 def _placed(sentence: str) -> Json:
     """Return file, line and reason of a skipped record."""
-    if found := _PLACED.fullmatch(sentence):
-        return {"file": Path(found[1]).name, "line": int(found[2]), "reason": found[3]}
-    return {"reason": sentence}
+    place = sentence.place if isinstance(sentence, Rejected) else None
+    if place is None or not isinstance(sentence, Rejected):
+        return {"reason": sentence}
+    return {"file": Path(place.file).name, "line": place.line, "reason": sentence.reason}
 
 
 def _versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from connectors.decoding import EventFormat, Record
+from connectors.decoding import EventFormat, Location, Record
 from connectors.files.batches import Batch
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile
@@ -108,9 +108,9 @@ class LogShard:
         """The field to predict."""
         return self.format.target or ""
 
-    def place(self, line: int) -> str:
-        """Return how messages name a line."""
-        return f"{self.path}, line {line}"
+    def place(self, line: int) -> Location:
+        """Return what names a line in messages."""
+        return Location(self.path, line)
 
     def read(self, position: Position | None, count: int) -> Chunk:
         """Return at most ``count`` events from a position on.
@@ -252,7 +252,7 @@ def shards_of(
         raise ValueError("--by hash is for one log; use --by blocks")
     sizes = [Path(path).stat().st_size for path in paths]
     shards: list[LogShard] = []
-    before = "."
+    before: str | None = None
     for path, size in zip(paths, sizes, strict=True):
         share = max(1, round(count * size / max(sum(sizes), 1))) if by == "blocks" else 1
         with closing(OpenFile(path)) as file:

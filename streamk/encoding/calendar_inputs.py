@@ -13,8 +13,9 @@ truncated to whole microseconds.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
@@ -37,8 +38,38 @@ _EPOCH = date(1970, 1, 1).toordinal()
 _FIRST, _LAST = (
     int(np.datetime64(text, "us").astype(np.int64)) for text in ("0001-01-01", "9999-12-31T23:59:59.999999")
 )
+_ZONE = re.compile(r"(.*\d)\s*(?:UTC|GMT|Z)", re.IGNORECASE)
 _DATES = ("Y", "M", "W", "D")  # units of datetime64 that are no times of day
 Ints = Integers
+
+
+def without_zone(text: str) -> tuple[str, bool]:
+    """Return a time without ``UTC``, ``GMT`` or ``Z`` at its end, and whether it had one of them.
+
+    >>> without_zone("2024-01-05 10:00:00 UTC"), without_zone("5 Jan 2024")
+    (('2024-01-05 10:00:00', True), ('5 Jan 2024', False))
+    """
+    text = text.strip()
+    found = _ZONE.fullmatch(text) if text[-1:].isalpha() else None
+    return (text, False) if found is None else (found[1], True)
+
+
+def read_iso(text: str) -> datetime:
+    """Return the time that a string of ISO 8601 is, also with the name of universal time after a space.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+
+    Examples
+    --------
+    >>> print(read_iso("2024-01-05 10:00:00 UTC"), read_iso("2024-01-05T10:00+01:00"), read_iso("2024-01-05"))
+    2024-01-05 10:00:00+00:00 2024-01-05 10:00:00+01:00 2024-01-05 00:00:00
+    """
+    bare, universal = without_zone(text)
+    found = datetime.fromisoformat(bare)
+    return found.replace(tzinfo=UTC) if universal and found.tzinfo is None else found
 
 
 class Moment(NamedTuple):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
+from streamk.encoding.calendar_inputs import read_iso
+
 _DAY = re.compile(r"\s*(19|20)\d{6}(\.0*)?\s*", re.ASCII)  # 19000101 to 20991231
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # from so many on, they are nano-, micro-, milliseconds
 
@@ -14,9 +16,9 @@ _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))  # from so many on, they are
 def moment(value: Any) -> float:
     """Return a time as seconds since 1970 in UTC.
 
-    It is ISO 8601, in UTC where it names no zone, or a number: of seconds, or of milli-, micro- or
-    nanoseconds if seconds would be after the year 5138. Eight digits that are a day from 1900 to 2099, as
-    20240131, are that day; as seconds they would be a moment of August 1970.
+    It is ISO 8601, in UTC where it names no zone (``UTC`` and ``GMT`` may follow), or a number: of seconds,
+    or of milli-, micro- or nanoseconds if seconds would be after the year 5138. Eight digits that are a day
+    from 1900 to 2099, as 20240131, are that day; as seconds they would be a moment of August 1970.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def moment(value: Any) -> float:
             value = float(value)
         except ValueError:
             try:
-                value = datetime.fromisoformat(value.strip())
+                value = read_iso(value)
             except ValueError:
                 raise ValueError(f"{value!r} is no time: neither ISO 8601 nor a number") from None
     if isinstance(value, datetime):

@@ -163,4 +163,5 @@ def tell_task(targets: Sequence[Any]) -> str:
     except (TypeError, ValueError):
         return "classification"
     whole = all(number.is_integer() for number in numbers)
-    return "classification" if whole and len(set(numbers)) <= _CLASSES else "regression"
+    # several integers above 2**53 are one double
+    return "classification" if whole and len(set(targets)) <= _CLASSES else "regression"

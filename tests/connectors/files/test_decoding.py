@@ -197,6 +197,54 @@ def test_dialects(text, dialect):
     assert sniff(text, "y") == Dialect(*dialect)
 
 
+PRICES = [f"{k % 30},{k % 10}0" for k in range(300)]  # decimal commas alone
+THREE = [f"{k % 9 + 1}.{k * 37 % 900 + 100}" for k in range(300)]  # thousands, or fractions
+OTHERS = {
+    "times": [f"{k % 24}.{k % 6}{k % 10}" for k in range(300)],
+    "versions": [f"{k % 3}.{k % 12}" for k in range(300)],
+    "latitudes": [f"52.{5000 + k * 7}" for k in range(300)],
+    "dates": [f"{k % 28 + 1}.{k % 12 + 1}.2024" for k in range(300)],
+    "three digits": THREE,
+    "words": [f"Nr. {k}" for k in range(300)],
+}
+RATIOS = [f"0.{k % 90 + 10}" for k in range(300)]  # decimal points alone
+
+
+def table_of(delimiter, *columns):
+    rows = ["\t".join(cells).replace("\t", delimiter) for cells in zip(*columns, strict=True)]
+    return "\n".join([delimiter.join(f"c{k}" for k in range(len(columns))), *rows, ""])
+
+
+@pytest.mark.parametrize("delimiter", ";\t|")
+@pytest.mark.parametrize("other", OTHERS)
+def test_one_column_of_prices_decides_next_to_others(delimiter, other):
+    """Each column has one vote, and those whose points are no fractions, or may be thousands, have none."""
+    for columns in ([OTHERS[other], PRICES], [PRICES, OTHERS[other]]):
+        assert sniff(table_of(delimiter, *columns)) == Dialect(delimiter, ",")
+    assert sniff(table_of(delimiter, OTHERS[other], RATIOS)) == Dialect(delimiter, ".")
+
+
+def test_ties_of_columns_go_to_commas_between_semicolons():
+    floats = [f"{k}.{k % 10}5" for k in range(300)]
+    assert sniff(table_of(";", floats, PRICES)).decimal == ","
+    assert sniff(table_of("\t", floats, PRICES)).decimal == "."
+    assert sniff(table_of(";", floats, floats, floats, floats, PRICES)).decimal == "."
+
+
+def test_thousands_alone_are_read_as_in_the_file_before():
+    assert sniff(table_of(";", THREE), before=",").decimal == ","
+    assert sniff(table_of(";", THREE)).decimal == "."
+    commas = [cell.replace(".", ",") for cell in THREE]
+    assert sniff(table_of(";", commas), before=".").decimal == "."
+    assert sniff(table_of(";", commas)).decimal == ","
+    assert sniff(table_of("\t", commas, RATIOS)).decimal == "."
+
+
+def test_the_dialect_has_as_many_rows_as_types():
+    """Values that decide may come after the first hundreds."""
+    assert sniff(table_of(";", [*THREE, *THREE, *PRICES])).decimal == ","
+
+
 def test_what_is_given_is_taken():
     assert sniff("a;y\n1,5;2\n", "y", decimal=".") == Dialect(";", ".")
     assert sniff("a;y,z\n", "y", delimiter=",") == Dialect(",", ".")
