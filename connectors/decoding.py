@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
+from connectors.names import numbered
 from connectors.schema import (
     DATETIME,
     MISFIT,
@@ -43,6 +45,11 @@ from streamk.encoding.targets import check_weight
 _PLACES = (str, int, float, bytes, datetime, type(None))  # types of keys and times
 _MARK = "\ufeff"  # byte-order mark
 _KEPT = 1 << 16  # names of fields
+_TOTALS = re.compile(
+    r"(?:(?:grand|sub|overall)[ -]?)?totals?[ :]*|(?:sum|totaux|totale?s?|totaal|somme|suma)[ :]*"
+    r"|(?:(?:gesamt|zwischen|end)?summe|(?:ins)?gesamt)[ :]*",
+    re.IGNORECASE,
+)
 _SHOWN = 40  # characters of a value in a message
 
 
@@ -446,6 +453,14 @@ class Decoder:
                 self._known_names[name] = found
         return found
 
+    def is_whole(self, text: str) -> bool:
+        """Return whether a string is a line of CSV, with as many values as there are columns."""
+        try:
+            rows = list(csv.reader([text], delimiter=self.format.delimiter or ",", strict=True))
+        except csv.Error:
+            return False
+        return len(rows) == 1 and len(rows[0]) == len(self._names)
+
     def cells(self, value: bytes) -> list[str]:
         """Return the strings of a line of CSV.
 
@@ -460,9 +475,23 @@ class Decoder:
             found = len(rows[0]) if rows else 0
             raise ValueError(f"{found} values for {count} columns")
         cells = rows[0]
-        if cells[-1] == self._names[-1] and [cells[0].removeprefix(_MARK), *cells[1:]] == self._names:
+        first = cells[0].removeprefix(_MARK)
+        if first == self._names[0] and numbered([first, *cells[1:]])[0] == self._names:
             raise ValueError("the header again")
+        if (total := self.total_in(cells)) is not None:
+            raise ValueError(f"a row of totals ({total!r})")
         return cells
+
+    def total_in(self, cells: Sequence[str]) -> str | None:
+        """Return the word by which a row is no record but the totals of others, None if it has none.
+
+        It is the first value, where at least half of the values are empty or the column has no words.
+        """
+        place, word = next(((k, cell) for k, cell in enumerate(cells) if cell), (0, ""))
+        if not word[:1].isalpha() or not _TOTALS.fullmatch(word):
+            return None
+        alone = 2 * sum(map(bool, cells)) <= len(cells)
+        return word if alone or _base_of(self.format, self._names[place]) in (NUMBER, DATETIME) else None
 
     def _no_bytes(self, value: bytes) -> Fields:
         raise ValueError("rows of Parquet are no bytes")
@@ -670,11 +699,11 @@ def _base_of(format: EventFormat, name: str) -> str:
 
 def _absent(missing: Sequence[str], decimal: str) -> frozenset[float | str]:
     """Return the numbers among strings that are no value, and the labels that they are."""
-    numbers = {text: parse_number(text, decimal) for text in missing}
-    labels = {
-        read_label(plain_number(text, decimal) or text) for text in missing if numbers[text] is not None
-    }
-    return frozenset({*numbers.values(), *labels} - {None})  # type: ignore[arg-type]
+    found: set[float | str] = set()
+    for text in missing:
+        if (number := parse_number(text, decimal)) is not None:
+            found |= {number, read_label(plain_number(text, decimal) or text) or text}
+    return frozenset(found)
 
 
 def _is_absent(value: object, absent: frozenset[float | str]) -> bool:

@@ -6,7 +6,8 @@ Nothing of streamk is imported here, so that help and usage errors need no compi
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 
 TASKS = ("classification", "regression")
@@ -68,3 +69,40 @@ def near_file(path: str | Path) -> str:
         return ""
     meant = nearest(path.name, names)
     return f"; did you mean {path.with_name(meant)}?" if meant else ""
+
+
+def numbered(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return names of columns, each once, and a sentence for each name that several columns have.
+
+    >>> numbered(["v", "v", "y", "v.1"])
+    (['v', 'v.2', 'y', 'v.1'], ["2 columns are named 'v'; they are read as v and v.2"])
+    """
+    if len(set(names)) == len(names):
+        return list(names), []
+    taken, found, of = set(names), list[str](), dict[str, list[str]]()
+    for name in names:
+        free = name
+        if name in of:
+            free = next(new for k in count(1) if (new := f"{name}.{k}") not in taken)
+            taken.add(free)
+        of.setdefault(name, []).append(free)
+        found.append(free)
+    notes = [
+        f"{len(each)} columns are named {name!r}; they are read as {', '.join(each[:-1])} and {each[-1]}"
+        for name, each in of.items()
+        if name and len(each) > 1
+    ]
+    return found, notes
+
+
+def as_written(names: Sequence[str]) -> Sequence[str]:
+    """Return names of columns up to the first that may have a number instead of its name (:func:`numbered`).
+
+    >>> as_written(["v", "y", "v.1", "a"]), as_written(["a.1", "y"])
+    (['v', 'y'], ['a.1', 'y'])
+    """
+    for k, name in enumerate(names):
+        stem, dot, number = name.rpartition(".")
+        if dot and number.isdigit() and stem in names[:k]:
+            return names[:k]
+    return names

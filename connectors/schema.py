@@ -3,7 +3,7 @@
 ========== ============================================================== =================================
 type       values                                                         what a learner sees
 ========== ============================================================== =================================
-number     ``12``, ``-1.5e3``, ``$1,234.00``, ``12.3 %``, ``(7)``         one number
+number     ``12``, ``-1.5e3``, ``$1,234.00``, ``12.3 %``, ``(7)``, ``7-``  one number
 boolean    ``true``/``false``, ``yes``/``no``, ``on``/``off``, ``t``/``f`` a category of two values
 datetime   ISO 8601, seconds since 1970, or a format (``datetime:%d.%m.%y``) seven calendar inputs
 category   strings that come again                                        a category
@@ -22,7 +22,7 @@ import math
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
@@ -46,7 +46,7 @@ _NUMBERS = {
     decimal: re.compile(
         rf"(?P<open>\()?(?P<sign>[+\-−])?\s?{_CURRENCY}?\s?(?P<inner>[+\-−])?"
         rf"(?P<whole>[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+|(?={re.escape(decimal)}\d))"
-        rf"(?:{re.escape(decimal)}(?P<part>\d*))?(?P<power>[eE][+\-]?\d+)?\s?(?:{_CURRENCY}|%)?(?P<close>\))?",
+        rf"(?:{re.escape(decimal)}(?P<part>\d*))?(?P<power>[eE][+\-]?\d+)?\s?(?:{_CURRENCY}|%)?(?P<last>[\-−])?(?P<close>\))?",
         re.ASCII,
     )
     for decimal, group in _GROUPS.items()
@@ -76,6 +76,7 @@ _TOLERATED, _WORDS_OF_NONE = (
     2,
 )  # share of numbers or dates in their columns, or words that stand for none
 _TRIED, _LONGEST_DATE = 10, 40  # strings that each format is tried on first, and letters of a date
+_NINES = re.compile(r"-?9{2,}(\.9+)?")
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
 _START = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,7 +104,7 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
     if found is None or (found["open"] is None) != (found["close"] is None):
         return None
     whole = re.sub(r"\D", "", found["whole"]).lstrip("0") or "0"
-    signs = [found["sign"], found["inner"], found["open"] and "-"]
+    signs = [found["sign"], found["inner"], found["last"], found["open"] and "-"]
     minus = "-" if sum(sign in ("-", "−") for sign in signs if sign) % 2 else ""
     return f"{minus}{whole}{'.' if found['part'] else ''}{found['part'] or ''}{found['power'] or ''}"
 
@@ -111,12 +112,13 @@ def plain_number(text: str, decimal: str = ".") -> str | None:
 def parse_number(text: str, decimal: str = ".") -> float | None:
     """Return the number in a string, None if it is none or not finite.
 
-    Thousands may be grouped, a currency or ``%`` may stand next to it, and parentheses mean minus.
+    Thousands may be grouped, a currency or ``%`` may stand next to it, and parentheses or a minus at the end
+    mean minus.
 
     >>> [parse_number(text) for text in ("12", "$1,234.50", "12.3 %", "(7)", "-€5", "1,2", "1 000", "nan")]
     [12.0, 1234.5, 12.3, -7.0, -5.0, None, 1000.0, None]
-    >>> parse_number("1.234,50 €", ",")
-    1234.5
+    >>> parse_number("1.234,50 €", ","), parse_number("0.5-")
+    (1234.5, -0.5)
     """
     text = text.strip()
     if decimal == "." and "_" not in text:
@@ -271,6 +273,8 @@ class Column(NamedTuple):
         Values that do not fit the type.
     warning
         What a person should look at; empty if nothing.
+    stand_ins
+        Numbers that may stand for no value, as -999 far below all others.
     """
 
     name: str
@@ -281,10 +285,21 @@ class Column(NamedTuple):
     examples: tuple[object, ...]
     misfits: int
     warning: str
+    stand_ins: tuple[float, ...] = ()
 
 
 class Columns(list[Column]):
-    """The columns of a log, a table in a notebook."""
+    """The columns of a log, a table in a notebook.
+
+    Attributes
+    ----------
+    notes
+        Sentences about all of them.
+    """
+
+    def __init__(self, columns: Iterable[Column] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__(columns)
+        self.notes = list(notes)
 
     def _repr_html_(self) -> str:
         from streamk.html_tables import html_table  # streamk takes a second to import
@@ -433,11 +448,15 @@ def describe(name: str, values: Sequence[object], records: int, kind: str = "", 
     inferred = kind or infer(name, values, decimal)
     base = inferred.partition(":")[0]
     misfits: list[object] = []
+    numbers: list[float] = []
     if base in (NUMBER, BOOLEAN, DATETIME):
-        read = reader_of(inferred, decimal)
-        misfits = [value for value in values if read(value) is MISFIT]
+        read = [reader_of(inferred, decimal)(value) for value in values]
+        misfits = [value for value, found in zip(values, read, strict=True) if found is MISFIT]
+        numbers = [found for found in read if isinstance(found, int | float)] if base == NUMBER else []
+    none = stand_ins(numbers)
     distinct = list(dict.fromkeys(map(str, values)))
-    warning = "" if kind else _warning(base, inferred, values, misfits)
+    warnings = [] if kind else [_warning(base, inferred, values, misfits), _of_order(numbers, none)]
+    warnings += [f"{_shown(none)} may stand for no value; --missing={none[0]:g}"] if none else []
     return Column(
         name,
         inferred,
@@ -446,8 +465,40 @@ def describe(name: str, values: Sequence[object], records: int, kind: str = "", 
         len(distinct),
         tuple(distinct[:3]),
         len(misfits),
-        warning,
+        "; ".join(filter(None, warnings)),
+        none,
     )
+
+
+def stand_ins(numbers: Sequence[float]) -> tuple[float, ...]:
+    """Return the numbers of nines that lie far outside of all others, and so may stand for no value.
+
+    >>> stand_ins([20.5, -999.0, 21.0, 22.0]), stand_ins([1.0, 45.0, 99.0]), stand_ins([3, 4, 9999])
+    ((-999.0,), (), (9999,))
+    """
+    distinct = set(numbers)
+    nines = {number for number in distinct if _NINES.fullmatch(f"{number:g}")}
+    others = distinct - nines
+    if not nines or len(others) < 2:
+        return ()
+    low, high = min(others), max(others)
+    width = high - low
+    return tuple(sorted(n for n in nines if n < low - width or n > high + width or n < 0 <= low))
+
+
+def _of_order(numbers: Sequence[float], none: Sequence[float]) -> str:
+    """Return a warning about numbers that only rise or only fall, as those of a clock do."""
+    kept = [number for number in numbers if number not in none]
+    if len(kept) < _FEW or len(set(kept)) < _FEW // 2:
+        return ""
+    rises = all(a <= b for a, b in pairwise(kept))
+    if not rises and not all(a >= b for a, b in pairwise(kept)):
+        return ""
+    return f"never {'falls' if rises else 'rises'}: it may only say when an event was; --ignore removes it"
+
+
+def _shown(numbers: Sequence[float]) -> str:
+    return " and ".join(f"{number:g}" for number in numbers)
 
 
 def _warning(base: str, kind: str, values: Sequence[object], misfits: Sequence[object]) -> str:

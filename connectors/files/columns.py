@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from connectors.decoding import Decoder, Event
 from connectors.files.batches import Batch, BatchBuilder
-from connectors.files.cells import FALSE, FLOAT, INT, TEXT, TRUE, Cells
-from connectors.schema import MISFIT, NUMBER, words_of
+from connectors.files.cells import FALSE, FLOAT, INT, MISSING, TEXT, TRUE, Cells
+from connectors.names import as_written
+from connectors.schema import DATETIME, MISFIT, NUMBER, words_of
 from connectors.values import Fields
 
 _KEPT, _LONGEST = 1 << 15, 64  # strings whose values are cached, and their length
@@ -112,7 +113,10 @@ class Assembler:
         format = decode.format
         self._decode, self._csv, self._time = decode, decode.form == "csv", format.time
         self._absent, self._none = decode.absent, decode.absent_numbers
-        self._header = (format.delimiter or ",").join(format.columns or ()).encode() if self._csv else b""
+        heading = as_written(format.columns or ())
+        self._header = (format.delimiter or ",").join(heading).encode() if self._csv else b""
+        first = format.types.get(format.columns[0] if format.columns else "", "").partition(":")[0]
+        self._first_counts = first in (NUMBER, DATETIME)  # a word there is no value
         names = list(names or [])
         place = {name: j for j, name in enumerate(names)}
         self._target = place.get(format.target or "", -1) if format.target is not None else -1
@@ -147,6 +151,8 @@ class Assembler:
             plain[:] = False
         for row in self._headers(data, begins, int(ends[-1])):
             plain[row] = False
+        if self._csv and plain.any():
+            plain &= ~self._perhaps_totals(data, cells, count)
         rows = np.flatnonzero(plain & real)
         others: dict[int, Event | str] = {}
         for row in np.flatnonzero(real & ~plain).tolist():
@@ -180,6 +186,22 @@ class Assembler:
         while self._header and (at := data.find(self._header, at, end)) >= 0:
             yield int(np.searchsorted(begins, at, "right")) - 1
             at += len(self._header)
+
+    def _perhaps_totals(self, data: bytes, cells: Cells, count: int) -> NDArray[np.bool_]:
+        """Return which plain rows may be totals, by their first letter (:meth:`Decoder.total_in`)."""
+        kinds = cells.kinds[:count]
+        words = (kinds[:, 0] == TEXT) if self._first_counts else np.zeros(count, bool)
+        missing = kinds == MISSING
+        if 2 * np.count_nonzero(missing) >= missing.shape[1]:
+            words |= 2 * missing.sum(axis=1) >= missing.shape[1]
+        rows = np.flatnonzero(words & cells.plain[:count])
+        if not len(rows):
+            return words
+        first = cells.starts[rows, (~missing[rows]).argmax(axis=1)]
+        letters = np.frombuffer(data, np.uint8)[np.minimum(first, len(data) - 1)] | 32
+        words[:] = False
+        words[rows] = (letters >= ord("a")) & (letters <= ord("z"))
+        return words
 
     def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:
         """Return the batch of rows that are plain."""

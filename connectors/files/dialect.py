@@ -20,6 +20,8 @@ _TIME = re.compile(r"([01]?\d|2[0-3])\.[0-5]\d", re.ASCII)
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
 _PLACE = re.compile(r"-?1?\d?\d\.\d{4,}", re.ASCII)  # latitudes and longitudes
 _FEW = 20  # different versions
+_PREAMBLE = 50  # rows among which the header is
+_BELOW = 0.3  # share of rows by which a header below others counts less
 _NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
@@ -87,17 +89,46 @@ def sniff(
     if delimiter is None:
         tables = {one: _rows(text, one) for one in DELIMITERS}
         delimiter = max(DELIMITERS, key=lambda one: _score(tables[one], target))  # the first of the best
-    return Dialect(delimiter, decimal or _decimal(_rows(text, delimiter)[1:], delimiter, before))
+    if decimal is None:
+        rows = _rows(text, delimiter)
+        decimal = _decimal(rows[header_row(rows, [target] if target else []) + 1 :], delimiter, before)
+    return Dialect(delimiter, decimal)
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
+def header_row(rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> int:
+    """Return which row names the columns: the first that names those wanted, or that is no preamble.
+
+    A preamble is rows of which less than half of the values are there, as titles above a table, and comments.
+
+    >>> header_row([["Sales", ""], ["# of 2024"], ["day", "sales"], ["1", "7"]], [])
+    2
+    """
+    first = rows[:_PREAMBLE]
+    if wanted:
+        for k, row in enumerate(first):
+            if set(wanted) <= set(row):
+                return k
+    width = Counter(map(len, rows)).most_common(1)[0][0] if rows else 0
+    for k, row in enumerate(first):
+        comment = row[0].startswith("#") and len(row) != width
+        if not comment and 2 * sum(map(bool, row)) >= width and (len(row) > 1 or width == 1):
+            return 0 if any(map(_NUMBER.fullmatch, row)) else k
+    return 0
+
+
+def rows_of(text: str, delimiter: str) -> list[list[str]]:
+    """Return the first rows of a text, those in which its header is looked for and some more."""
+    return _rows(text, delimiter, 2 * _PREAMBLE)
+
+
+def _rows(text: str, delimiter: str, most: int = LOOK) -> list[list[str]]:
     found: list[list[str]] = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         for row in reader:
             if row:
                 found.append(row)
-            if len(found) > min(LOOK, _CELLS // max(len(found[0]) if found else 1, 1) + 1):
+            if len(found) > min(most, _CELLS // max(len(found[0]) if found else 1, 1) + 1):
                 break
     except csv.Error:
         pass
@@ -107,9 +138,10 @@ def _rows(text: str, delimiter: str) -> list[list[str]]:
 def _score(rows: list[list[str]], target: str | None) -> tuple[bool, bool, float, int]:
     if not rows:
         return False, False, 0.0, 0
-    width, body = len(rows[0]), rows[1:]
+    at = header_row(rows, [] if target is None else [target])
+    width, body = len(rows[at]), rows[at + 1 :]
     same = sum(len(row) == width for row in body) / len(body) if body else 1.0
-    return target in rows[0], width > 1, same, width
+    return target in rows[at], width > 1, same - (_BELOW if at else 0.0), width
 
 
 class _Votes(NamedTuple):
@@ -176,7 +208,7 @@ def _is_no_fraction(pointed: Sequence[str]) -> bool:
 
 
 def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise a ValueError if names are none, one of them comes twice, or one that is wanted is missing.
+    """Raise a ValueError if names are none, or one that is wanted is missing.
 
     >>> check_header(["1", "2.5"], ["y"])
     Traceback (most recent call last):
@@ -187,9 +219,6 @@ def check_header(names: Sequence[str], wanted: Sequence[str]) -> None:
         raise ValueError(
             f"the first line holds only numbers ({_some(names)}); the first line of CSV must name the columns"
         )
-    if len(set(names)) != len(names):
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        raise ValueError(f"two columns are named {_some([repr(name) for name in twice])}")
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}{suggestion(missing[0], names)}")
 

@@ -5,6 +5,8 @@ A position is a byte of the file, uncompressed and in UTF-8, at the start of a r
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
 import io
 from collections.abc import Iterator, Mapping
@@ -18,8 +20,9 @@ from connectors.decoding import Decoder, EventFormat, Location
 from connectors.files.batches import BYTES, ROWS, Batch
 from connectors.files.cells import POINT, Cells, csv_cells, json_cells, names_of, room
 from connectors.files.columns import Assembler, written
-from connectors.files.dialect import Dialect, check_header, sniff
-from connectors.files.open_file import DAMAGE, DamagedError, OpenFile, StoppedError, cut_short
+from connectors.files.dialect import Dialect, check_header, header_row, rows_of, sniff
+from connectors.files.open_file import DAMAGE, WINDOWS, DamagedError, OpenFile, StoppedError, cut_short
+from connectors.names import numbered
 from connectors.records import Raw
 from connectors.schema import LOOK
 from connectors.values import Fields
@@ -29,6 +32,9 @@ _LONGEST = {
     "csv": 1 << 20,
     "json": 1 << 24,
 }  # a record; of CSV, before a quote counts as one that never closes
+_FEW = 16  # rows that are looked at after a broken one
+_MANY_LINES = 100  # of a value, which is then noted
+_UNCLOSED = "a quote opens, and the lines up to the next one are no record"
 _ENDLESS = {"csv": "a quote opens and never closes", "json": "a line of more than 16 MiB"}
 _HEADER = 1 << 22  # bytes of a header at most
 _CELLS = 1 << 20  # of a batch
@@ -70,6 +76,8 @@ class Lines:
         Of the next record, and how many lines are before it.
     cut
         Why there is no more, if not because the file ends.
+    notes
+        Sentences about what was read so far.
 
     Raises
     ------
@@ -82,6 +90,9 @@ class Lines:
     ) -> None:
         self._file, self.form, self._growing = file, file.form, growing
         self._csv, self.dialect, self.cut = file.form == "csv", Dialect(), ""
+        self.notes: list[str] = []
+        self._most = ROWS  # rows that are looked at once
+        self.encode_by(file.encoding)
         self._over = False
         self.columns: list[str] | None = None
         self.begins, self.line = file.begins, 0
@@ -126,18 +137,27 @@ class Lines:
             pass
         head = file.head[file.begins :]
         whole = head[: head.rfind(b"\n") + 1] or head
-        text = b"".join(islice(io.BytesIO(whole), LOOK)).decode("utf-8", "replace")
+        text = self._utf8(b"".join(islice(io.BytesIO(whole), LOOK))).decode("utf-8", "replace")
         dialect = sniff(text, format.target, format.delimiter, format.decimal, before)
-        begin, end, self.line = _first_record(whole, dialect.delimiter.encode()[0])
+        between, end = dialect.delimiter.encode()[0], 0
+        wanted = [*format.required, *([] if format.target is None else [format.target])]
+        skipped = header_row(rows_of(text, dialect.delimiter), wanted)
+        for _ in range(skipped + 1):
+            begin, end, lines = _next_record(whole, end, between)
+            self.line += lines
         try:
-            names = next(csv.reader([whole[begin:end].decode().rstrip("\r\n")], delimiter=dialect.delimiter))
+            heading = self._utf8(whole[begin:end]).decode().rstrip("\r\n")
+            names = next(csv.reader([heading], delimiter=dialect.delimiter))
         except UnicodeDecodeError:
             raise ValueError("the first line is not UTF-8") from None
         except csv.Error as error:
             raise ValueError(f"the first line names no columns ({error})") from None
-        check_header(names, format.required)
+        self.columns, self.notes = numbered(names)
+        if skipped:
+            at = self.line - heading.count("\n")
+            self.notes.append(f"{file.name}: line {at} names the columns, and the {at - 1} above are skipped")
+        check_header(self.columns, format.required)
         self.begins += end
-        self.columns = names
         return dialect
 
     # ---- what comes next
@@ -147,20 +167,24 @@ class Lines:
         while self._data.count(b"\n") <= LOOK and len(self._data) < _MOST_LOOKED_AT and self._fill(_PART):
             pass
         data = np.frombuffer(self._data, np.uint8)[:_MOST_LOOKED_AT]
-        last = len(data) == len(self._data)
-        cells, found = room(LOOK, 0), []
-        if self._csv:
-            count, _ = csv_cells(data, 0, last, self._between, self._point, tuple(cells))
-        else:
-            count, _ = json_cells(data, 0, last, *names_of([]), tuple(cells))
-        for begin, end, lines in zip(
-            cells.begins[:count], cells.ends[:count], cells.lines[:count], strict=True
-        ):
-            if lines > 0:
-                try:
-                    found.append(self.decoder.raw(self._data[begin:end].rstrip(b"\r\n")))
-                except ValueError:
-                    continue
+        last, at, found, seen = len(data) == len(self._data), 0, list[Fields](), 0
+        while seen < LOOK:
+            cells = room(LOOK - seen, 0)
+            if self._csv:
+                count, _ = csv_cells(data, at, last, self._between, self._point, tuple(cells))
+            else:
+                count, _ = json_cells(data, at, last, *names_of([]), tuple(cells))
+            whole = count if (broken := self._not_whole(count, cells)) is None else broken
+            for begin, end, lines in zip(
+                cells.begins[:whole], cells.ends[:whole], cells.lines[:whole], strict=True
+            ):
+                if lines > 0:
+                    with contextlib.suppress(ValueError):
+                        found.append(self.decoder.raw(self._value(begin, end)))
+            seen += whole + 1
+            if broken is None:
+                break
+            at = self._data.find(b"\n", cells.begins[broken]) + 1
         return found
 
     def frame(self, most: int = ROWS, assemble: bool = True) -> Frame | None:
@@ -179,7 +203,15 @@ class Lines:
         while True:
             rest = len(self._data) - self._at
             last = eof and not self.cut and not self._growing
-            count, after, cells = self._scan(last, most, assemble) if rest else (0, self._at, None)
+            count, after, cells = (
+                self._scan(last, min(most, self._most), assemble) if rest else (0, self._at, None)
+            )
+            if cells is not None and (broken := self._not_whole(count, cells)) is not None:
+                self._most = _FEW
+                if not broken:
+                    return self._first_line(_UNCLOSED)
+                return self._frame(broken, int(cells.begins[broken]), cells)
+            self._most = min(ROWS, 2 * self._most)
             if cells is not None and 0 < count < len(cells.plain) and not eof and rest < BYTES:
                 eof = not self._fill(max(_PART, rest))  # more fit
             elif cells is not None and count:
@@ -188,22 +220,44 @@ class Lines:
             elif not eof and rest < longest:
                 eof = not self._fill(max(_PART, rest))
             elif rest and not self.cut and (rest >= longest or not self._growing):
-                return self._endless()
+                return self._first_line(_ENDLESS[self.form])
             else:
                 return None
 
     def _frame(self, count: int, after: int, cells: Cells) -> Frame:
         lines = self.line + np.cumsum(np.abs(cells.lines[:count]))
+        for k in np.flatnonzero(cells.lines[:count] > _MANY_LINES):
+            number = int(cells.lines[k])
+            note = f"a value of {number:,} lines begins in line {lines[k] - number + 1}"
+            self.notes.append(f"{self._file.name}: {note}; a quote may have opened it that is none")
         self.position += after - self._at
         self._at, self.line = after, int(lines[-1])
         return Frame(count, cells, lines)
 
-    def _endless(self) -> Frame:
+    def _not_whole(self, count: int, cells: Cells) -> int | None:
+        """Return the first row that has several lines, and not as many cells as there are columns."""
+        if not self._csv:
+            return None
+        for k in np.flatnonzero(cells.lines[:count] > 1).tolist():
+            text = self._value(cells.begins[k], cells.ends[k]).decode("utf-8", "replace")
+            if not self.decoder.is_whole(text):
+                return k
+        return None
+
+    def _value(self, begin: int, end: int) -> bytes:
+        """Return the bytes of a record in UTF-8, without the end of its line."""
+        return self._utf8(self._data[begin:end].rstrip(b"\r\n"))
+
+    def encode_by(self, encoding: str) -> None:
+        """Read by this encoding a log that grows: one of a byte a letter, or UTF-8."""
+        self._utf8 = _from_windows if self._growing and _is_windows(encoding) else bytes
+
+    def _first_line(self, reason: str) -> Frame:
         """Return the current line as a broken record."""
         end = self._data.find(b"\n", self._at) + 1 or len(self._data)
         cells = room(1, 0)
         cells.begins[0], cells.ends[0], cells.lines[0], cells.plain[0] = self._at, end, 1, False
-        return self._frame(1, end, cells)._replace(reason=_ENDLESS[self.form])
+        return self._frame(1, end, cells)._replace(reason=reason)
 
     def _scan(self, last: bool, most: int, assemble: bool) -> tuple[int, int, Cells]:
         data, at = self._data, self._at
@@ -236,7 +290,7 @@ class Lines:
             lines = frame.cells.lines.tolist()
             for k in range(frame.rows):
                 if lines[k] > 0:
-                    found.append(Raw(base + begins[k], self._data[begins[k] : ends[k]].rstrip(b"\r\n")))
+                    found.append(Raw(base + begins[k], self._value(begins[k], ends[k])))
         if not found and self.cut:
             raise DamagedError(f"the compressed data is cut short or damaged ({self.cut})")
         return found
@@ -312,15 +366,15 @@ class Lines:
         self._growing = False
 
 
-def _first_record(data: bytes, between: int) -> tuple[int, int, int]:
-    """Return where the first record of CSV that is no blank line begins and ends, and which line ends it.
+def _next_record(data: bytes, at: int, between: int) -> tuple[int, int, int]:
+    """Return where the next record of CSV that is no blank line begins and ends, and the lines up to there.
 
     Raises
     ------
     ValueError
         If there is none.
     """
-    cells, at, lines = room(1, 0), 0, 0
+    cells, lines = room(1, 0), 0
     seen = np.frombuffer(data, np.uint8)
     while at < len(data):
         count, after = csv_cells(seen, at, True, between, POINT, tuple(cells))
@@ -331,3 +385,12 @@ def _first_record(data: bytes, between: int) -> tuple[int, int, int]:
             return at, after, lines
         at = after
     raise ValueError("it is empty; the first line of CSV names the columns")
+
+
+def _from_windows(data: bytes) -> bytes:
+    """Return text of Windows-1252 in UTF-8."""
+    return data.decode(WINDOWS, "replace").encode()
+
+
+def _is_windows(encoding: str) -> bool:
+    return codecs.lookup(encoding).name == codecs.lookup(WINDOWS).name

@@ -19,6 +19,7 @@ from connectors.files.records import columns_of, missing_fields, noted, records_
 from connectors.names import near_file
 from connectors.records import Log
 from connectors.schema import LOOK, Columns
+from connectors.target_runs import sentence_about
 from connectors.values import Fields, kind_of
 
 
@@ -221,7 +222,7 @@ class ReplayLog(Log):
             notes += missing_fields(self.columns, self.format)
             self.format = self.format.with_types(types_of(self.columns, self.format))
             source.use(self.format)
-            notes += noted(self.columns, self.format)
+            notes += [*noted(self.columns, self.format), *self.columns.notes]
         if isinstance(source, Lines) and file.form == "csv":
             notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
@@ -229,7 +230,8 @@ class ReplayLog(Log):
         if file.encoding != "utf-8":
             notes.append(f"{file.name} is {file.encoding}")
         for batch in source.batches():
-            batch.name, batch.form, batch.notes, notes = file.name, file.form, notes, []
+            batch.name, batch.form, batch.notes, notes = file.name, file.form, notes + source.notes, []
+            source.notes = []
             read = file.size if file.form == "parquet" else min(file.position(), file.size)
             batch.done = done + int(read * source.share)
             batch.misfits = source.decoder.take_misfits()
@@ -248,13 +250,16 @@ class ReplayLog(Log):
         with contextlib.closing(log.batches()) as batches:
             for batch in batches:
                 found += batch.targets
-                if len(found) >= LOOK:
+                if len(found) > LOOK:
                     break
         self.format, self.columns, self.notes, self.dialect = log.format, log.columns, log.notes, log.dialect
         if not found:
             raise ValueError(
                 f"{self.name} holds no events" + (f": {log.examples[0]}" if log.examples else "")
             )
+        known = [target for target in found[:LOOK] if target is not None]
+        if sentence := sentence_about(known, self.target, more=len(found) > LOOK):
+            self.notes = [*self.notes, sentence]
         return found[:LOOK]
 
     def takes(self, name: str) -> bool:

@@ -88,7 +88,7 @@ class MessagePackRecords:
     def __init__(self, file: OpenFile, format: EventFormat, growing: bool = False) -> None:
         self._file, self._growing, self._none = file, growing, False
         self._data, self._at, self._ended, self._error = file.head, 0, False, ""
-        self.position = self.line = 0
+        self.position, self.line, self.notes = 0, 0, list[str]()
         self.use(format)
 
     def use(self, format: EventFormat) -> None:

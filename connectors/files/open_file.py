@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import select
 import shutil
 import stat
@@ -31,6 +32,12 @@ _MOST = 1 << 20  # bytes looked at
 PARQUET = b"PAR1"  # its first bytes
 _BINARY = ("parquet", "msgpack")
 _UTF8 = codecs.BOM_UTF8
+WINDOWS = "windows-1252"
+_LETTERS = re.compile(  # of several bytes in UTF-8, or the first bytes of a symbol that was cut
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|\xf0[\x90-\xbf]{1,3}|[\xf1-\xf4][\x80-\xbf]{2,3}"
+)
+_CUT = re.compile(rb"[\xc2-\xf4][\x80-\xbf]{1,3}")
+_OTHERS = re.compile(rb"[\x80-\xff]")
 _UTF16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -238,6 +245,9 @@ class _Transcoded(_Forward):
 def encoding_of(text: bytes) -> str:
     r"""Return the encoding of the first bytes of a text: UTF-8, UTF-16 or Windows-1252.
 
+    A text is UTF-8 if it has more letters of several bytes than bytes that belong to none: the rows of
+    these are then broken, and the others are what they are.
+
     >>> [encoding_of("é,b\n".encode(name)) for name in ("utf-8", "latin-1", "utf-16", "utf-16-be")]
     ['utf-8', 'windows-1252', 'utf-16-le', 'utf-16-be']
     """
@@ -253,7 +263,8 @@ def encoding_of(text: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(text)
     except UnicodeDecodeError:
-        return "windows-1252"
+        whole, others = len(_LETTERS.findall(text)), len(_OTHERS.findall(_CUT.sub(b"", text)))
+        return "utf-8" if whole > others or (whole and not others) else WINDOWS
     return "utf-8"
 
 
@@ -313,7 +324,8 @@ class OpenFile:
         form, encoding
             What it holds, if that is known.
         growing
-            Whether lines may still be added; the encoding is then UTF-8 unless a byte-order mark differs.
+            Whether lines may still be added. Windows-1252 is then not recoded, so that positions are bytes of
+            the file.
 
         Raises
         ------
@@ -344,10 +356,9 @@ class OpenFile:
             pass
         lines = self.head[:_MOST].split(b"\n", LOOK + 1)
         known = encoding_of(b"\n".join(lines[: LOOK + 1]))
-        if growing and known == "windows-1252":
-            known = "utf-8"
         self.encoding = encoding or known
-        if codecs.lookup(self.encoding).name != "utf-8":
+        name = codecs.lookup(self.encoding).name
+        if name != "utf-8" and not (growing and name == codecs.lookup(WINDOWS).name):
             self.plain = io.BufferedReader(_Transcoded(self.plain, self.encoding, self.head))
             self.head, self.compressed = self._first(len(self.head)), True
         self.begins = len(_UTF8) if self.head.startswith(_UTF8) else 0

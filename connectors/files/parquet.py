@@ -11,6 +11,7 @@ import numpy as np
 from connectors.decoding import EventFormat, Location
 from connectors.files.batches import ROWS, Batch, BatchBuilder
 from connectors.files.open_file import OpenFile
+from connectors.names import numbered
 from connectors.schema import LOOK, NUMBER, flat
 from connectors.values import Fields, label
 
@@ -49,7 +50,8 @@ class ParquetRecords:
             self._parquet = parquet.ParquetFile(file.plain)
         except (ArrowException, OSError) as error:
             raise ValueError(f"it is no Parquet file: {error}") from None
-        names = self._parquet.schema_arrow.names
+        self._every, self.notes = numbered(self._parquet.schema_arrow.names)
+        names = self._every
         # a dot is a path into a column of structs
         there = {*names, *(name for name in format.required if name.partition(".")[0] in names)}
         if missing := [name for name in format.required if name not in there]:
@@ -64,7 +66,7 @@ class ParquetRecords:
     def use(self, format: EventFormat) -> None:
         """Decode by this format from here on."""
         self.format, self.decoder = format, format.decoder("parquet")
-        self._names = [name for name in self._parquet.schema_arrow.names if self._reads(name)]
+        self._names = [name for name in self._every if self._reads(name)]
         typed = {kind for name, kind in format.types.items() if self.decoder.takes(name)}
         self._plain = typed <= {NUMBER} and self.decoder.simple and not self.decoder.verbatim
         self._none = self.decoder.absent_numbers
@@ -80,9 +82,22 @@ class ParquetRecords:
 
     def first(self) -> list[Fields]:
         """Return the first rows, as many as types are inferred from, without types; none is consumed."""
-        for part in self._parquet.iter_batches(LOOK):
+        for part in self._parts(LOOK):
             return [_present(flat(row)) for row in part.to_pylist()]
         return []
+
+    def _parts(
+        self, size: int, groups: Sequence[int] | None = None, names: Sequence[str] | None = None
+    ) -> Iterator[Any]:
+        """Yield record batches of Arrow; columns of one name are read all, and are numbered."""
+        if self._every == self._parquet.schema_arrow.names:
+            yield from self._parquet.iter_batches(size, groups, columns=names)
+            return
+        from pyarrow import RecordBatch
+
+        for part in self._parquet.iter_batches(size, groups):
+            whole = RecordBatch.from_arrays(part.columns, names=self._every)
+            yield whole if names is None else whole.select(names)
 
     def batches(self) -> Iterator[Batch]:
         """Yield batches."""
@@ -90,7 +105,7 @@ class ParquetRecords:
             if end <= self.position:
                 continue
             try:
-                for part in self._parquet.iter_batches(ROWS, [group], columns=self._names):
+                for part in self._parts(ROWS, [group], self._names):
                     skipped = min(max(self.position - start, 0), part.num_rows)
                     start += part.num_rows
                     if skipped < part.num_rows:

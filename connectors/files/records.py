@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from connectors.decoding import Decoder, EventFormat
@@ -16,6 +18,7 @@ from connectors.schema import (
     DATETIME,
     FEW_WORDS,
     IDENTIFIER,
+    IGNORED,
     NO_INPUT,
     NUMBER,
     TEXT,
@@ -25,6 +28,8 @@ from connectors.schema import (
 )
 from connectors.values import Fields
 
+_CODE = re.compile(r"[A-Z]{2}")
+_REPEATED, _DIFFERENT = 3, 0.9  # records that repeat the one before, and share of different ones
 _NOTED = {
     DATETIME: "read as date or time",
     TEXT: "read as words",
@@ -41,6 +46,8 @@ class Records(Protocol):
         How they are read.
     position, line
         Of the next record; a position is a byte, or of Parquet a row.
+    notes
+        Sentences about what was read.
     share
         Which part of what was read of the file has been yielded; of Parquet, of the file.
     """
@@ -49,6 +56,7 @@ class Records(Protocol):
     decoder: Decoder
     position: int
     line: int
+    notes: list[str]
 
     @property
     def share(self) -> float:
@@ -103,9 +111,43 @@ def columns_of(records: Records) -> Columns:
             if not records.decoder.is_missing(value):
                 found.append(value)
     order = sorted(values, key=lambda name: name == format.target)
-    return Columns(
+    columns = [
         describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
-    )
+    ]
+    return Columns(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
+
+
+def _none(columns: Sequence[Column]) -> list[str]:
+    """Return a sentence for each number that may stand for no value."""
+    found: dict[float, list[str]] = {}
+    for column in columns:
+        for number in column.stand_ins:
+            found.setdefault(number, []).append(column.name)
+    return [
+        f"{number:g} may stand for no value in {', '.join(names)}; --missing={number:g} reads it as missing"
+        for number, names in found.items()
+    ]
+
+
+def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> list[str]:
+    """Return a sentence for each column of two capital letters in which NA is missing."""
+    names = [
+        name
+        for name, kept in values.items()
+        if kept and all(isinstance(each, str) and _CODE.fullmatch(each) for each in kept)
+        if "NA" not in kept and any(fields.get(name) == "NA" for fields in first)
+    ]
+    return [f"NA of {name} is read as missing; if it is a code, --missing=N/A keeps it" for name in names]
+
+
+def _repeated(first: Sequence[Fields]) -> list[str]:
+    """Return a sentence if records repeat the one before, among records that are mostly different."""
+    count = sum(a == b for a, b in pairwise(first))
+    different = len({str(fields) for fields in first})
+    if count < max(_REPEATED, len(first) / 100) or different < _DIFFERENT * (len(first) - count):
+        return []
+    what = f"{count:,} of the first {len(first):,} records repeat the one before"
+    return [f"{what}; such a record is predicted just after it was learned"]
 
 
 def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
@@ -116,9 +158,15 @@ def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
     inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
     if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
         found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
+    found |= {column.name: IGNORED for column in columns if _is_nothing(column) and column.name not in gone}
     if any(column.name == format.target and column.type == NUMBER for column in columns):
         found[format.target or ""] = NUMBER
     return {name: kind for name, kind in found.items() if name not in format.types}
+
+
+def _is_nothing(column: Column) -> bool:
+    """Return whether a column has neither a name nor values, as one after a delimiter at the end of lines."""
+    return not column.values and not column.name.strip().lstrip(".0123456789")
 
 
 def with_inferred_types(records: Records) -> EventFormat:
@@ -161,4 +209,7 @@ def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
         given = column.name in format.ignore or column.name in format.roles
         if base in _NOTED and not given:
             found.setdefault(base, []).append(column.name)
-    return [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+    notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+    if empty := sum(map(_is_nothing, columns)):
+        notes.append(f"ignored, since they have neither a name nor values: {empty} columns")
+    return notes

@@ -295,6 +295,8 @@ class FileSource(Source):
         types = {**found.get("types", {}), **self._given.types}
         self._format = replace(self._format, **{**known, "types": types})
         self._reader.use(self._format)
+        if isinstance(self._reader, Lines) and self._format.encoding is not None:
+            self._reader.encode_by(self._format.encoding)
 
     def _family(self, after: int = 0) -> list[Path]:
         """Return what the log was renamed to, as ``log.1`` or ``log-20261122.gz``, the oldest first.

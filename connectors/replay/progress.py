@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from connectors.target_runs import TargetRuns
 from streamk.arrays import Json
 from streamk.prequential import Contest, Results
 from streamk.prequential.label_delay import LabelDelay
 
-_VERSION = 3
+_VERSION = 4
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
@@ -50,6 +51,8 @@ class Replay:
         How late targets come, None for at once.
     doublings
         Lines at powers of two.
+    runs
+        Of equal targets.
     read
         The number of finished records.
     refused, examples
@@ -66,6 +69,7 @@ class Replay:
     contest: Contest
     late: LabelDelay | None
     doublings: list[Point] = field(default_factory=list)
+    runs: TargetRuns = field(default_factory=TargetRuns)
     read: int = 0
     refused: int = 0
     examples: list[str] = field(default_factory=list)

@@ -104,8 +104,7 @@ def replay(
             raise ValueError(reading.error or _nothing(log))
         check_by(scoring.by, records)
         targets = late.look() if isinstance(late, ByLabels) else [record.target for record in records]
-        for sentence in log.notes:
-            announce(sentence)
+        announced = _announce(log, announce)
         inferred = None
         if task is None:
             task, inferred = _infer_task(targets, log, announce)
@@ -129,6 +128,9 @@ def replay(
         if not refuse.ended and not (reading.interrupted and checkpoint is not None):
             whole = limit is None and not reading.interrupted and not reading.error
             _end_late(run, log, refuse, whole)
+        _announce(log, announce, announced)
+        if sentence := run.runs.sentence(log.target):
+            announce(sentence)
         run.contest.score()
         run.mark(last=not reading.interrupted)
         watch(run)
@@ -138,6 +140,13 @@ def replay(
     if not run.events and not run.interrupted:
         raise ValueError(run.error or (run.refused and run.examples[0]) or _nothing(log))
     return run
+
+
+def _announce(log: Log, announce: Callable[[str], None], start: int = 0) -> int:
+    """Announce the sentences about a log from one on; return how many there are."""
+    for sentence in log.notes[start:]:
+        announce(sentence)
+    return len(log.notes)
 
 
 def _save(run: Replay, file: PredictionFile | None, checkpoint: Checkpoint | None) -> None:
@@ -189,6 +198,7 @@ def _taken(
         _take(run, piece, log, refuse, file)
         if refuse.ended:
             return
+        run.runs.add(piece.targets)
         run.read += piece.read
         if piece.read:
             run.share = _share(log, run, limit)

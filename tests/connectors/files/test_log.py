@@ -79,7 +79,6 @@ def test_position_reaches_the_end(tmp_path):
         ("", "is empty"),
         ("\n\n", "is empty"),
         ("a,b\n1,2\n", "there is no column 'y'; use a or b"),
-        ("a,a,y\n1,2,3\n", "two columns are named 'a'"),
         ("a,y\n1,2\n1,2,3\n", "line 3: cannot be decoded: 3 values for 2 columns"),
         ("a,y\n1,2\n1\n", "line 3: cannot be decoded: 1 values for 2 columns"),
         ('a,y\n3,4\n"1,2\n', "line 3: a quote opens and never closes"),

@@ -255,7 +255,6 @@ def test_what_is_whole_of_a_file_cut_short_is_read(tmp_path, form, pack):
     [
         ("", "is empty"),
         ("1,2\n3,4\n", r"holds only numbers \(1, 2\); the first line of CSV must name the columns"),
-        ("a,b,a,b,y\n1,2,3,4,5\n", "two columns are named 'a', 'b'"),
         ("a,b\n1,2\n", "there is no column 'y'; use a or b"),
         ('[{"y": 1}]', "is a JSON array"),
         ('{"a": 1}\n', "the target 'y' is missing; there are a"),

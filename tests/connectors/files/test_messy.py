@@ -1,0 +1,242 @@
+"""Files with faults: quotes, bytes, names and lines that do not belong lose no more than their own row."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from connectors.decoding import EventFormat
+from connectors.files.lines import Lines
+from connectors.files.open_file import OpenFile, encoding_of
+from connectors.files.source import FileSource
+from tests.connectors.reading import decoder_of, log_of
+from tests.connectors.test_equal_events import of_daemon, of_replay, of_train, require_equal
+
+
+def written(tmp_path, data, name="log.csv"):
+    path = tmp_path / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def read(path, target="y", **options):
+    log = log_of(path, target, **options)
+    return log, [(line, fields, y) for line, fields, y in log]
+
+
+# ---- quotes
+
+
+def with_quotes(rows, *places, delimiter="\t"):
+    """Rows of which some cells begin with a quote that is a letter."""
+    cells = [[str(k), "red", "ab"[k % 2]] for k in range(rows)]
+    for k in places:
+        cells[k][1] = '"red'
+    return "\n".join(map(delimiter.join, [["id", "c", "y"], *cells])) + "\n"
+
+
+@pytest.mark.parametrize("places", [(10, 2400), (0, 1), (10, 11, 12), (999, 1001, 2999), (5, 6, 7, 8, 2990)])
+def test_quotes_that_are_letters_lose_only_their_own_rows(tmp_path, places):
+    path = written(tmp_path, with_quotes(3000, *places))
+    log, found = read(path)
+    assert [line for line, _, _ in found] == [k + 2 for k in range(3000) if k not in places]
+    assert log.unreadable == len(places)
+    assert [each.line for each in log.examples] == [k + 2 for k in places]
+    assert of_daemon(path, "csv")[1] == of_train(path, "csv", step=100)[1] == len(places)
+
+
+def test_many_quotes_that_are_letters_are_read_at_once(tmp_path):
+    places = range(0, 4_000, 2)
+    log, found = read(written(tmp_path, with_quotes(4_000, *places)))
+    assert (len(found), log.unreadable) == (2_000, 2_000)
+
+
+def test_values_of_several_lines_next_to_such_quotes(tmp_path):
+    rows = [[str(k), f'two\n"lines" {k}', "ab"[k % 2]] for k in range(50)]
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["id", "c", "y"], *rows])
+    text = path.read_text()
+    path.write_text(text.replace('\n20,"two', '\n20,"two" and\n20,"two', 1))
+    log, found = read(path, types={"c": "category"})
+    assert [fields["c"] for _, fields, _ in found] == [row[1] for row in rows]
+    assert log.unreadable == 1
+    require_equal(path, "csv")
+
+
+def test_a_value_of_very_many_lines_is_noted(tmp_path):
+    lines = ["size,y", *["1 mm,a", "2 mm,b"] * 50, '"3 mm,a', *["1 mm,b"] * 999, '3 mm",a', *["2 mm,b"] * 50]
+    log, found = read(written(tmp_path, "\n".join(lines)))
+    assert len(found) == 151
+    assert [note for note in log.notes if "a value of 1,001 lines begins in line 102" in note]
+    assert not log.unreadable
+
+
+# ---- bytes
+
+CITIES = "".join(f"{k},{('München', 'Köln')[k % 2]},{'ab'[k % 2]}\n" for k in range(100))
+
+
+@pytest.mark.parametrize("row", [0, 10, 99])
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_one_byte_that_is_not_utf8_breaks_its_row_alone(tmp_path, form, row):
+    if form == "csv":
+        lines = ["größe,stadt,y", *CITIES.splitlines()]
+    else:
+        cells = [line.split(",") for line in CITIES.splitlines()]
+        names = ("größe", "stadt", "y")
+        lines = [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in cells]
+    data = [line.encode() for line in lines]
+    at = row + (form == "csv")
+    data[at] = data[at].replace("ü".encode(), b"\xfc").replace("ö".encode() + b"ln", b"\xf6ln")
+    path = written(tmp_path, b"\n".join(data), f"log.{form}")
+    log, found = read(path, "größe")
+    assert log.unreadable == 1
+    assert log.examples[0].line == at + 1
+    assert {fields["stadt"] for _, fields, _ in found} == {"München", "Köln"}
+    assert of_daemon(path, form, "größe")[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ("«donné» coûté\n".encode("cp1252"), "windows-1252"),
+        ("«DONNÉ»\n".encode("cp1252"), "windows-1252"),
+        ("Müller\n".encode("cp1252"), "windows-1252"),
+        ("größe\n".encode() + b"\xfc\n", "utf-8"),
+        ('{"a": "😀'.encode()[:-1] + b'"}\n', "utf-8"),
+        ('{"a": "😀'.encode()[:-2] + b'"}\n', "utf-8"),
+        ("größe".encode()[:-1] + b"\n", "utf-8"),
+    ],
+)
+def test_the_encoding_is_that_of_most_letters(data, encoding):
+    assert encoding_of(data) == encoding
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252"])
+def test_a_log_that_grows_is_read_as_one_that_does_not(tmp_path, encoding):
+    text = "größe,stadt,y\n" + CITIES
+    path = written(tmp_path, text.encode(encoding))
+    found = []
+    for follow in (False, True):
+        source = FileSource(path, "csv", follow, EventFormat("y"))
+        source.poll(0)
+        source.begin(source.name, source.begins)
+        raws = [raw for batch in source.poll(0, 1000).batches.values() for raw in batch.records]
+        found.append([(event.fields, event.target) for event in map(source.decoder, [r.value for r in raws])])
+        if follow:  # positions are bytes of the file
+            ends = path.read_bytes().splitlines(keepends=True)
+            assert [raw.offset for raw in raws[:2]] == [len(ends[0]), len(ends[0]) + len(ends[1])]
+            assert source.mark({source.name: 0})["format"]["encoding"] == source._file.encoding
+        source.close(True)
+    assert found[0] == found[1]
+    assert found[0][0][0] == {"größe": 0, "stadt": "München"}
+
+
+# ---- names
+
+
+def test_columns_of_one_name_are_numbered(tmp_path):
+    log, found = read(written(tmp_path, "v,v,v.1,y\n1,2,3,a\n4,5,6,b\nv,v,v.1,y\n"))
+    assert [fields for _, fields, _ in found] == [{"v": 1, "v.2": 2, "v.1": 3}, {"v": 4, "v.2": 5, "v.1": 6}]
+    assert "2 columns are named 'v'; they are read as v and v.2" in log.notes
+    assert log.examples[0].reason == "cannot be decoded: the header again"
+    _, found = read(written(tmp_path, "v,v,w,y\n1,2,3,a\n"), ignore=("v",))
+    assert found[0][1] == {"w": 3}
+    require_equal(written(tmp_path, "v,v,y\n" + "1,2,a\nv,v,y\n" * 20), "csv")
+
+
+def test_columns_of_one_name_are_numbered_in_parquet(tmp_path):
+    columns = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4]), pa.array([0, 1])], ["a", "a", "y"])
+    parquet.write_table(columns, tmp_path / "log.parquet")
+    log, found = read(tmp_path / "log.parquet")
+    assert [(fields, y) for _, fields, y in found] == [({"a": 1, "a.1": 3}, 0), ({"a": 2, "a.1": 4}, 1)]
+    assert log.notes == ["2 columns are named 'a'; they are read as a and a.1"]
+    assert [column.name for column in log.columns] == ["a", "a.1", "y"]
+    events = [(fields, y) for _, fields, y in read(tmp_path / "log.parquet", types={"a": "category"})[1]]
+    assert events[0] == ({"a": "1", "a.1": 3}, 0)
+
+
+def test_columns_without_name_and_values_are_ignored(tmp_path):
+    log, found = read(written(tmp_path, "v,w,y,,\n1,2,a,,\n2,3,b,,\n"))
+    assert [fields for _, fields, _ in found] == [{"v": 1, "w": 2}, {"v": 2, "w": 3}]
+    assert "ignored, since they have neither a name nor values: 2 columns" in log.notes
+    _, found = read(written(tmp_path, ",y,\n1,a,7\n"))
+    assert found[0][1] == {"": 1, ".1": 7}
+
+
+# ---- lines that are no records
+
+PREAMBLES = {
+    "title": "Report of sales,,\nAs of: 03.12.2025,,\n,,\n",
+    "title without delimiters": "Report of sales\nAs of 03.12.2025\n\n",
+    "comments": "# made by hand, 2024\n# do not edit\n",
+    "comment": "# units: mm, kg; see a;b;c;d\n",
+    "keys": "station,7\nunit,mm\n",
+}
+
+
+@pytest.mark.parametrize("preamble", PREAMBLES)
+@pytest.mark.parametrize("target", ["y", None])
+def test_lines_above_the_header_are_skipped_and_noted(tmp_path, preamble, target):
+    if target is None and preamble == "keys":
+        return  # only the name of the target shows that they are none
+    above = PREAMBLES[preamble]
+    path = written(
+        tmp_path, above + "day,n,y\n" + "".join(f"2024-01-{k:02},{k},{k % 3}.5\n" for k in range(1, 29))
+    )
+    log = log_of(path, target, labelled=target is not None)
+    found = [(line, fields) for line, fields, _ in log]
+    lines = above.count("\n")
+    assert [line for line, _ in found] == [lines + 2 + k for k in range(28)]
+    assert found[0][1]["n"] == 1
+    assert not log.unreadable
+    assert f"{path}: line {lines + 1} names the columns, and the {lines} above are skipped" in log.notes
+    if target is not None:
+        require_equal(path, "csv")
+
+
+@pytest.mark.parametrize("header", ["#id,n,y", "day,n,y", " ,n,y", '"# day",n,y'])
+def test_a_first_line_that_names_the_columns_stays(tmp_path, header):
+    log, found = read(written(tmp_path, f"{header}\n1,2,a\n2,3,b\n"))
+    assert (len(found), log.unreadable) == (2, 0)
+    assert not any("above are skipped" in note for note in log.notes)
+
+
+@pytest.mark.parametrize("word", ["Total", "Summe", "GRAND TOTAL", "total:", "Gesamt"])
+@pytest.mark.parametrize("rest", [",,,900", ",,450,900", ",7,450,900"])
+def test_a_row_of_totals_is_skipped_and_counted(tmp_path, word, rest):
+    """Its first value is a word for totals, and the others are empty, or the word is none of its column."""
+    rows = "".join(f"2024-01-{k % 28 + 1:02},{k % 5},{k},{k}\n" for k in range(40))
+    path = written(tmp_path, f"day,shop,n,y\n{rows}{word}{rest}\n{rows}{word}{rest}\n")
+    log, found = read(path)
+    assert (len(found), log.unreadable) == (80, 2)
+    assert log.examples[0].reason == f"cannot be decoded: a row of totals ({word!r})"
+    require_equal(path, "csv")
+
+
+def test_words_for_totals_may_be_values(tmp_path):
+    rows = [f"{('Total', 'Sum', 'red')[k % 3]},{k},{k}" for k in range(100)]
+    log, found = read(written(tmp_path, "\n".join(["kind,n,y", *rows])))
+    assert (len(found), log.unreadable) == (100, 0)
+    assert decoder_of("csv", "y", columns=["a", "b", "y"]).total_in(["Totally", "", ""]) is None
+
+
+def test_a_compressed_file_with_all_of_this(tmp_path):
+    text = PREAMBLES["title"] + 'day,n,n\n2024-01-02,1,7\n2024-01-03,"2,8\n2024-01-04,3,9\nTotal,,24\n'
+    path = written(tmp_path, gzip.compress(text.encode()), "log.csv.gz")
+    found, skipped = of_replay(path, None, "n")
+    assert ([fields["n.1"] for fields, _ in found], skipped) == ([7, 9], 2)
+
+
+def test_the_header_of_a_file_that_grows_is_found_once(tmp_path):
+    path = written(tmp_path, PREAMBLES["title"] + "day,n,y\n")
+    file = OpenFile(str(path))
+    file.look("csv", growing=True)
+    lines = Lines(file, EventFormat("y"), growing=True)
+    assert (lines.columns, lines.begins) == (["day", "n", "y"], Path(path).stat().st_size)
+    file.close()
