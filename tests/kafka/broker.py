@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-VERSION = "4.1.0"
+VERSION = os.environ.get("STREAMK_TEST_KAFKA_VERSION", "4.1.0")
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "kafka" / VERSION
 POM = f"""\
@@ -35,6 +35,15 @@ POM = f"""\
 </project>
 """
 USER, PASSWORD = "streamk", "correct horse"
+COMMON = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1000,
+    "auto.create.topics.enable": "false",
+    "message.max.bytes": 1 << 25,
+    "replica.fetch.max.bytes": 1 << 25,
+    "log.retention.check.interval.ms": 1000,
+    "log.cleaner.enable": "false",
+}
 
 
 def lacking() -> str:
@@ -130,10 +139,12 @@ class Broker:
     finds it there.
     """
 
+    memory = "-Xms256m", "-Xmx512m"
+
     def __init__(
         self,
         directory: Path,
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, object] | None = None,
         owner: int | None = None,
         port: int | None = None,
     ) -> None:
@@ -155,7 +166,7 @@ class Broker:
 
     def _format(self) -> None:
         self._certify()
-        self._configure()
+        self._write(self._lines())
         self._java(
             "kafka.tools.StorageTool", "format", "--standalone", "--cluster-id", "c3RyZWFtay10ZXN0LTAwMQ",
             "--config", str(self.directory / "server.properties"),
@@ -178,10 +189,11 @@ class Broker:
         authority.cert_pem.write_to_path(str(self.authority))
         trustme.CA().cert_pem.write_to_path(str(self.stranger))
 
-    def _configure(self) -> None:
+    def _lines(self) -> dict[str, object]:
         plain, secure, controller = self._ports
         listeners = f"PLAIN://127.0.0.1:{plain},SECURE://127.0.0.1:{secure}"
-        lines = {
+        return {
+            **COMMON,
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
@@ -207,20 +219,15 @@ class Broker:
             "transaction.state.log.num.partitions": 2,
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            "group.min.session.timeout.ms": 1000,
-            "auto.create.topics.enable": "false",
-            "message.max.bytes": 1 << 25,
-            "replica.fetch.max.bytes": 1 << 25,
-            "log.retention.check.interval.ms": 1000,
-            "log.cleaner.enable": "false",
-            **self._properties,
         }
+
+    def _write(self, lines: Mapping[str, object]) -> None:
+        lines = {**lines, **self._properties}
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (self.directory / "server.properties").write_text(text)
 
     def _command(self, *arguments: str) -> list[str]:
-        memory = ["-Xmx512m", "-Xms256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        memory = [*self.memory, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return ["java", *memory, quiet, "-cp", f"{jars()}/*", *arguments]
 
@@ -231,15 +238,23 @@ class Broker:
 
     def start(self) -> None:
         """Start the node and wait until it answers."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the node."""
         with (self.directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self.directory / "server.properties")),
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self._watch(self._process.pid)
+
+    def wait(self) -> None:
+        """Wait until the node answers."""
         deadline = time.monotonic() + 90
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
                 log_text = (self.directory / "server.log").read_text()[-3000:]
                 raise RuntimeError(f"Kafka did not start: {log_text}")
             time.sleep(0.1)

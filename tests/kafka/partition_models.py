@@ -17,7 +17,7 @@ from streamk.distributed.merging import Tree
 from streamk.learners.loading import loads
 from tests.processes import run as command
 
-from .stand import SESSION
+from .stand import SHORT
 
 COMPACTED = {"cleanup.policy": "compact"}
 
@@ -35,7 +35,8 @@ def topics(stand, partitions, models=None, names=("in", "out", "dead")):
 
 
 def settings(stand, name="daemon", **changes):
-    changes = {"checkpoints__events": 300, "checkpoints__seconds": 0.3, **changes}
+    often = {"checkpoints__events": 300, "checkpoints__seconds": 0.3}
+    changes = {**often, "kafka__session_seconds": SHORT, **changes}
     return stand.settings(name, snapshots={"topic": stand.topic("models")}, **changes)
 
 
@@ -108,7 +109,7 @@ def churn(stand, names, traffic, changes, kills, seed=8):
         else:
             assert daemon.stop() == 0, daemon.text()[-3000:]
         done[trouble] += 1
-        time.sleep(rng.choice([0.0, 1.5 * SESSION]) if trouble == "kill" else rng.uniform(0.0, 1.0))
+        time.sleep(rng.choice([0.0, 1.5 * SHORT]) if trouble == "kill" else rng.uniform(0.0, 1.0))
         running[name] = stand.start(paths[name])
         done["join"] += 1
     traffic.stop()
@@ -119,7 +120,7 @@ def check(stand, running, sent, partitions):
     """Raise unless every event is in one model once, predicted once, and the published one is their merge."""
     one = next(iter(running.values()))
     with reading(stand) as newest:
-        one.until(lambda: learned(newest, partitions) >= len(sent), 180)
+        one.until(lambda: learned(newest, partitions) >= len(sent))
         for daemon in running.values():
             assert daemon.stop() == 0, daemon.text()[-3000:]
         found = newest(partitions)

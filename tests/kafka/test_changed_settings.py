@@ -16,7 +16,7 @@ from connectors.kafka.group import committed_positions
 from connectors.settings_file import load
 
 from .partition_models import command, run_to, settings, topics
-from .stand import events
+from .stand import LIMIT, events
 
 
 def twofold(count, seed=1):
@@ -65,14 +65,14 @@ def test_changed_settings_stop_the_daemon_until_they_are_adopted(stand, changes,
     stand.send(twofold(100, 2))
     path = stand.settings(**changes)
     daemon = stand.start(path)
-    assert daemon.wait(30) == 4
+    assert daemon.wait() == 4
     assert words in daemon.text()
     assert "streamk adopt" in daemon.text()
     assert stand.checkpoint().parts == before.parts
     checked = command("check", path)
     assert (checked.returncode, words in checked.stderr) == (4, True)
     assert "nothing was written" in command("adopt", path, "--dry-run").stdout
-    assert stand.start(path).wait(30) == 4
+    assert stand.start(path).wait() == 4
     done = command("adopt", path)
     assert done.returncode == 0, done.stderr
     assert "adopted 1 changed settings" in done.stdout
@@ -115,7 +115,7 @@ def test_a_second_model_in_the_group_stops(stand):
     first = stand.start(stand.settings("a"))
     first.until(lambda: learned(stand, "a") == 200)
     second = stand.start(stand.settings("b", events__target="z", source__blank=True))
-    assert second.wait(60) == 4
+    assert second.wait() == 4
     assert "a model with other settings (events or learner) reads it in the group" in second.text()
     checked = command("check", stand.settings("c", events__target="z"))
     assert checked.returncode == 4
@@ -132,7 +132,7 @@ def test_two_models_that_start_together_do_not_share_a_topic(stand):
         stand.start(stand.settings(name, events__target=target, source__blank=True))
         for name, target in (("a", "y"), ("b", "z"))
     ]
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + LIMIT
     while all(daemon.process.poll() is None for daemon in daemons) and time.monotonic() < deadline:
         time.sleep(0.1)
     ends = [daemon.process.poll() for daemon in daemons]
@@ -150,7 +150,7 @@ def test_another_program_in_the_group_stops_the_daemon(stand):
     with contextlib.closing(foreign):
         foreign.poll(3000)
         daemon = stand.start(stand.settings())
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LIMIT
         while daemon.process.poll() is None and time.monotonic() < deadline:
             foreign.poll(200)
         assert daemon.process.poll() == 2
@@ -171,7 +171,7 @@ def test_a_group_that_was_deleted_stops_the_daemon(stand, to):
         admin.delete_groups([stand.name])
     stand.send(events(50, 2))
     daemon = stand.start(path)
-    assert daemon.wait(30) == 7
+    assert daemon.wait() == 7
     assert f"the group '{stand.name}' has no position" in daemon.text()
     assert "reset SETTINGS --to checkpoint" in daemon.text()
     checked = command("check", path)
@@ -189,7 +189,7 @@ def test_changed_settings_and_a_model_for_every_partition(stand):
     run_to(stand, 200, 2, path)
     changed = settings(stand, events__target="z")
     daemon = stand.start(changed)
-    assert daemon.wait(30) == 4
+    assert daemon.wait() == 4
     assert "events.target = 'y', and the settings have events.target = 'z'" in daemon.text()
     done = command("adopt", changed)
     assert done.returncode == 0, done.stderr
@@ -198,7 +198,7 @@ def test_changed_settings_and_a_model_for_every_partition(stand):
     found = run_to(stand, 300, 2, changed)
     assert {snapshot.training["events.target"] for snapshot in found.values()} == {"z"}
     assert all(len(snapshot.adopted) == 1 for snapshot in found.values())
-    assert stand.start(settings(stand)).wait(30) == 4  # the settings from before
+    assert stand.start(settings(stand)).wait() == 4  # the settings from before
 
 
 def test_no_group_by_default(stand, tmp_path):

@@ -29,7 +29,7 @@ from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 from connectors.settings_file import load
 
 from .broker import lacking
-from .stand import events
+from .stand import LIMIT, events
 from .test_daemon import learned
 
 PRODUCERS = ["kafka-python", "confluent-kafka"]
@@ -50,7 +50,7 @@ def opened(path):
         yield start_session(settings, store, source, sinks, telemetry), source, sinks["topics"]
 
 
-def go_on(session, position, seconds=30):
+def go_on(session, position, seconds=LIMIT):
     """Let a session work up to a position, and make its outputs visible."""
     deadline = time.monotonic() + seconds
     while not session.positions or min(session.positions.values()) < position:
@@ -133,7 +133,7 @@ def test_a_key_goes_where_all_clients_put_it(stand):
     )
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(stand.topic("in"), p) for p in range(7)])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LIMIT
         while sum(map(len, places.values())) < 200 and time.monotonic() < deadline:
             for place, records in consumer.poll(500).items():
                 for record in records:
@@ -194,7 +194,7 @@ def test_a_layout_that_is_the_librarys_own(stand):
         consumer = Consumer(options | ({"group.instance.id": instance} if instance else {}))
         with contextlib.closing(consumer):
             consumer.subscribe([stand.topic("in")])
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + LIMIT
             while not consumer.assignment() and time.monotonic() < deadline:
                 consumer.poll(0.1)
             theirs = bytes(consumer.consumer_group_metadata())
@@ -273,7 +273,7 @@ def test_what_was_not_committed_is_undone(stand, producer):
                 sink.commit({"log": Committed(100)})
     assert [int(dict(r.headers)["streamk-offset"]) for r in stand.read("dead")] == list(range(100))
     assert stand.end("dead") <= 100 + 100 + 2
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + LIMIT
     while (threading.active_count(), len(list(_tasks()))) > before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert threading.active_count() <= before[0]
@@ -322,7 +322,7 @@ def test_a_lost_broker(own_broker, own, monkeypatch):
             sink.commit({"log": Committed(200)})
         assert time.monotonic() - began < 10
     assert time.monotonic() - began < 25
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LIMIT
     while (threading.active_count(), len(list(_tasks()))) > before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert threading.active_count() <= before[0]

@@ -162,7 +162,7 @@ def test_a_copy_of_a_directory_is_found_out(stand):
     second = stand.start(stand.settings("b"))
     second.until(lambda: "from 0" in second.text())
     stand.send(events(1000))
-    assert first.wait(30) == 4
+    assert first.wait() == 4
     assert "another process has this one's identity" in first.text()
     second.until(learned(stand, 1000, "b"))
     assert second.stop() == 0
@@ -174,7 +174,7 @@ def test_too_many_bad_events_in_a_row_stop_it(stand):
     stand.topics()
     stand.send([*events(50), *[b"bad"] * 30])
     daemon = stand.start(stand.settings(limits={"consecutive": 20}))
-    assert daemon.wait(30) == 3
+    assert daemon.wait() == 3
     assert "20 events in a row were refused (limits.consecutive)" in daemon.text()
     assert stand.checkpoint().learner().events == 50
     assert len(stand.read("dead")) == 30
@@ -186,7 +186,7 @@ def test_without_dead_letters_the_first_bad_event_stops_it(stand):
     path = stand.settings(dead_letters=None)
     for _ in range(2):  # it is still there at the next start
         daemon = stand.start(path)
-        assert daemon.wait(30) == 3
+        assert daemon.wait() == 3
         assert f"{stand.topic('in')}-0, offset 50: cannot be decoded" in daemon.text()
     assert stand.checkpoint().learner().events == 50
     assert len(stand.read()) == 50
@@ -199,10 +199,10 @@ def test_without_dead_letters_the_first_bad_event_stops_it(stand):
 def test_a_missing_topic_is_named(stand):
     stand.topics(names=("in", "out"))
     daemon = stand.start(stand.settings())
-    assert daemon.wait(30) == 2
+    assert daemon.wait() == 2
     assert f"dead_letters.topic: there is no topic '{stand.topic('dead')}'" in daemon.text()
     daemon = stand.start(stand.settings(source__topic="nowhere", predictions=None, dead_letters=None))
-    assert daemon.wait(30) == 2
+    assert daemon.wait() == 2
     assert "source.topic: there is no topic 'nowhere'" in daemon.text()
 
 
@@ -219,7 +219,7 @@ def test_events_deleted_before_they_were_read(stand, policy):
         admin.delete_records({TopicPartition(stand.topic("in"), 0): 150})
     daemon = stand.start(path)
     if policy == "fail":
-        assert daemon.wait(30) == 7
+        assert daemon.wait() == 7
         assert "holds 150 to 299, and the next event to read is 100" in daemon.text()
         return
     expected = 250 if policy == "earliest" else 110
@@ -238,7 +238,7 @@ def test_settings_that_do_not_fit_the_checkpoint(stand):
     daemon.until(learned(stand, 100))
     assert daemon.stop() == 0
     daemon = stand.start(stand.settings(learner={"name": "kaczmarz", "parameters": {"features": 128}}))
-    assert daemon.wait(30) == 4
+    assert daemon.wait() == 4
     assert "holds a learner with features=64, and the settings ask for 128" in daemon.text()
     assert stand.checkpoint().learner().events == 100
 

@@ -122,7 +122,7 @@ def test_a_prediction_that_does_not_fit_ends_the_run(stand, producer):
     stand.topics(names=("out",), configs={"max.message.bytes": "150"})
     stand.send(events(10))
     daemon = stand.start(stand.settings(kafka__producer=producer))
-    assert daemon.wait(60) == 8
+    assert daemon.wait() == 8
     assert "raise the topic's max.message.bytes" in daemon.text()
     assert stand.checkpoint().learner().events == 0
     assert stand.read() == []

@@ -19,7 +19,7 @@ from connectors.daemon.start_position import (
 )
 from connectors.records import Committed
 
-from .stand import Stand, events, newest
+from .stand import SHORT, Stand, events, newest
 
 KILLS = 50
 FEWER = [8, pytest.param(KILLS, marks=pytest.mark.long)]
@@ -171,7 +171,7 @@ def test_four_partitions_and_two_daemons(stand, count):
     stand.topics(partitions=4)
     traffic = Traffic(lambda part, at: stand.send_often(part, lambda i: (at + i) % 4), 2000)
     names = ("a", "b")
-    often = {"checkpoints__events": 200, "checkpoints__seconds": 0.2}
+    often = {"checkpoints__events": 200, "checkpoints__seconds": 0.2, "kafka__session_seconds": SHORT}
     # a killed daemon may leave the other alone with a partition that it has never had
     paths = {n: stand.settings(n, source__blank=True, **often) for n in names}
     directories = {n: stand.directory / f"{n}-checkpoints" for n in names}
@@ -199,7 +199,7 @@ def test_four_partitions_and_two_daemons(stand, count):
                 found[partition] += progress.learned
         return found
 
-    running["a"].until(lambda: sum(learned().values()) >= traffic.count, 90)
+    running["a"].until(lambda: sum(learned().values()) >= traffic.count)
     assert running["a"].stop() == 0
     assert running["b"].stop() == 0
     assert learned() == {f"{stand.topic('in')}-{p}": traffic.count // 4 for p in range(4)}
@@ -248,7 +248,7 @@ def test_a_log_on_disk(tmp_path, count):
         predictions=None,
         dead_letters=None,
     )
-    assert stand.start(undisturbed).wait(60) == 0
+    assert stand.start(undisturbed).wait() == 0
     other = newest(tmp_path / "undisturbed-checkpoints")
     assert newest(directory).learner().to_bytes() == other.learner().to_bytes()
     offsets = [json.loads(line)["offset"] for line in out.read_text().splitlines()]

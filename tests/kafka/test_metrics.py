@@ -56,7 +56,7 @@ def test_an_interruption_counts_no_event_twice(own_broker, own, outputs):
     assert scraped(port)["streamk_partitions"] == 0
     own_broker.start()
     own.send([*events(1000, 2), *bad], lambda i: i % 2)
-    daemon.until(lambda: results(port) == {"learned": 4000, "refused": 2 * len(bad)}, 90)
+    daemon.until(lambda: results(port) == {"learned": 4000, "refused": 2 * len(bad)})
     found = scraped(port)
     assert found["streamk_replayed_events_total"] >= 3000 + len(bad)
     assert found["streamk_model_events"] == 4000

@@ -34,7 +34,7 @@ from .partition_models import (
     settings,
     topics,
 )
-from .stand import SESSION, events
+from .stand import LIMIT, SHORT, events
 from .test_kills import Traffic
 
 
@@ -81,7 +81,7 @@ def test_model_and_position_move_together(stand, producer, models):
         third.until(third.begun)
         stand.send(sent[2000:], lambda i: (2000 + i) % 3)
         third.kill()
-        second.until(lambda: learned(newest, 3) == 3000, 90)
+        second.until(lambda: learned(newest, 3) == 3000)
         assert second.stop() == 0
         found = newest(3)
     for p in range(3):
@@ -156,7 +156,7 @@ def test_what_an_open_transaction_hides_is_waited_for(stand):
         stranger.send(stand.topic("models"), b"?", key=b"other/0", partition=0).get(10)
         stand.send(sent[500:])
         daemon = stand.start(settings(stand))  # whose snapshots nobody can see
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LIMIT
         while len(offsets(stand, 0)) < 1000 and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(1.0)
@@ -183,13 +183,13 @@ def test_snapshots_that_are_lost(stand):
     run_to(stand, 400, 1, path)
     with stand.admin() as admin:
         admin.delete_topics([stand.topic("models"), stand.topic("published")])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LIMIT
         while stand.topic("models") in admin.list_topics() and time.monotonic() < deadline:
             time.sleep(0.1)
-    assert stand.start(path).wait(30) == 2  # there is no such topic
+    assert stand.start(path).wait() == 2  # there is no such topic
     topics(stand, 1, names=())
     daemon = stand.start(path)
-    assert daemon.wait(30) == 4
+    assert daemon.wait() == 4
     assert "up to 400, and none is there. Put the topic back" in daemon.text()
     stand.send(sent[400:])
     found = run_to(stand, 200, 1, settings(stand, source__blank=True))
@@ -225,7 +225,7 @@ def test_a_position_set_from_outside(stand):
             stand.name, {TopicPartition(stand.topic("in"), 0): OffsetAndMetadata(100, "", -1)}
         )
     daemon = stand.start(path)
-    assert daemon.wait(30) == 7
+    assert daemon.wait() == 7
     assert "was set to 100 from outside, and this model has read up to 300" in daemon.text()
     assert command("reset", path, "--to", "group").returncode == 0
     run_to(stand, 500, 1, path)
@@ -240,7 +240,7 @@ def test_the_topic_of_events_recreated(stand):
     assert command("publish", path, "--to", stand.topic("published")).returncode == 0
     with stand.admin() as admin:
         admin.delete_topics([stand.topic("in")])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LIMIT
         while stand.topic("in") in admin.list_topics() and time.monotonic() < deadline:
             time.sleep(0.1)
     stand.topics(1, names=("in",))
@@ -288,7 +288,7 @@ def test_daemons_that_return_after_an_eviction(stand):
         daemon.until(daemon.begun)
     for name in "aba":
         running[name].process.send_signal(signal.SIGSTOP)
-        time.sleep(2 * SESSION)
+        time.sleep(2 * SHORT)
         running[name].process.send_signal(signal.SIGCONT)
         time.sleep(1.5)
     traffic.stop()
@@ -313,11 +313,11 @@ def test_a_mistyped_target_loses_no_event(stand):
         daemon = stand.start(settings(stand, events__target="labl", limits__without_target=1500))
         daemon.until(lambda: newest(1))
         stand.send(events(2000)[1000:])
-        assert daemon.wait(30) == 3
+        assert daemon.wait() == 3
         for _ in range(2):  # the second time after a session that began again and saved nothing
             slow = {"checkpoints__events": 100_000, "checkpoints__seconds": 60}
             daemon = stand.start(settings(stand, events__target="yy", limits__without_target=1500, **slow))
-            assert daemon.wait(30) == 3, daemon.text()
+            assert daemon.wait() == 3, daemon.text()
         daemon = stand.start(settings(stand))
         daemon.until(lambda: learned(newest, 1) == 2000)
         assert daemon.stop() == 0

@@ -26,7 +26,7 @@ from connectors.settings_file import load
 from tests.processes import ROOT, run
 
 from .broker import PASSWORD, USER, Broker, lacking
-from .stand import Stand, events
+from .stand import SHORT, Stand, events
 
 PRINCIPAL = f"User:{USER}"
 ANY = ACLFilter(
@@ -75,7 +75,7 @@ class Guarded(Stand):
     def __init__(self, broker, directory):
         super().__init__(broker.servers, directory)
         self.secure = {
-            "servers": [broker.secure], "session_seconds": 2.0, "tls": True, "ca": broker.authority,
+            "servers": [broker.secure], "session_seconds": SHORT, "tls": True, "ca": broker.authority,
             "mechanism": "PLAIN", "username": USER, "password": PASSWORD,
         }  # fmt: skip
 
@@ -165,7 +165,7 @@ def test_the_permissions_of_the_documentation_suffice(guarded, kind):
     assert "permissions: the broker denies nothing that a run needs" in done.stdout
     daemon = guarded.start(path)
     if kind == "log":
-        assert daemon.wait(60) == 0, daemon.text()
+        assert daemon.wait() == 0, daemon.text()
         assert len(guarded.read()) == 1
     else:
         daemon.until(lambda: len(guarded.read()) == 200)

@@ -25,7 +25,7 @@ from streamk.learners.loading import loads, loads_with_extra
 from tests.processes import Command
 
 from .partition_models import command, kafka, partition, reading, run_to, settings, topics, tree
-from .stand import events
+from .stand import LIMIT, events
 
 
 def test_publish_and_fetch(stand):
@@ -75,7 +75,7 @@ def test_who_reads_while_models_are_published_gets_whole_ones(stand):
     """Large ones, of several chunks; a reader never sees a mixture."""
     topics(stand, 1, names=())
     to, seen, ended = stand.topic("published"), [], threading.Event()
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + LIMIT
 
     def bodies():  # until the reader has read some while others were written
         for number in itertools.takewhile(
@@ -130,7 +130,7 @@ def test_a_fenced_producer_reports_it_at_any_time(stand):
         first.begin()
         second.open()
         first.send(to, b"1", None, [])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LIMIT
         while not first._producer._transaction_manager.has_error():
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -157,7 +157,7 @@ def test_publishing_again_and_again(stand):
             for number in range(3):
                 if number:
                     stand.send(events(200, number), lambda i: i % 2)
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + LIMIT
                 while time.monotonic() < deadline:
                     with contextlib.suppress(Failure):
                         if fetch(to, kafka(stand)).about["events"] == 200 * (number + 1):

@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 
 from ..kafka.conftest import broker  # noqa: F401 (a fixture)
-from ..kafka.stand import SESSION, Stand, events
+from ..kafka.stand import SHORT, Stand, events
 
 pytestmark = pytest.mark.long
 EVENTS, SESSIONS = int(os.environ.get("STREAMK_TEST_EVENTS", 10_000_000)), 24
@@ -90,7 +90,7 @@ def trouble(kind, stand, broker, twin, path):  # noqa: F811
         assert twin.stop() == 0
     elif kind == "pause":  # longer than the group waits: it comes back evicted
         twin.process.send_signal(signal.SIGSTOP)
-        time.sleep(2 * SESSION)
+        time.sleep(2 * SHORT)
         twin.process.send_signal(signal.SIGCONT)
         return twin
     elif kind == "broker killed":
@@ -103,7 +103,7 @@ def trouble(kind, stand, broker, twin, path):  # noqa: F811
         broker.start()
     if twin.process.poll() is None:
         return twin
-    time.sleep(random.Random(stand.name).uniform(0.0, 2 * SESSION))
+    time.sleep(random.Random(stand.name).uniform(0.0, 2 * SHORT))
     return stand.start(path)
 
 
@@ -124,6 +124,7 @@ def test_ten_million_events_and_twenty_four_sessions(collected, broker, tmp_path
     with Stand(broker.servers, tmp_path) as stand:
         stand.topics(partitions=PARTITIONS)
         bare = {"predictions": None, "source__blank": True, "checkpoints__events": 50_000}
+        bare["kafka__session_seconds"] = SHORT
         paths = {name: stand.settings(name, **bare) for name in ("steady", "twin")}
         log = tmp_path / "log.jsonl"
         log.touch()
@@ -157,7 +158,7 @@ def test_ten_million_events_and_twenty_four_sessions(collected, broker, tmp_path
             for one in health:
                 one.look()
         traffic.stop()
-        follower.until(lambda: learned(stand, "follower") >= written, 120)
+        follower.until(lambda: learned(stand, "follower") >= written)
         assert [one.stop() for one in (steady, twin, follower)] == [0, 0, 0]
         assert traffic.sent == EVENTS // SESSIONS // 1000 * 1000 * SESSIONS
         assert learned(stand, "steady", "twin") == traffic.sent
