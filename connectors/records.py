@@ -141,8 +141,11 @@ class Source(Protocol):
         """Raise Failure if a program that is no daemon reads a part of the source."""
         return
 
-    def ends(self) -> Mapping[str, int]:
-        """Return where each partition ends now, by a new request; Interruption if no broker answers."""
+    def ends(self) -> Mapping[str, int] | None:
+        """Return where each partition ends now, by a new request.
+
+        None if no broker answers at once; Interruption if none has answered for a while.
+        """
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:
         """Return how many offsets after these ends are hidden by open transactions, where that is known."""

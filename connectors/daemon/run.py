@@ -207,7 +207,9 @@ def run(live: LiveSettings) -> None:
     """
     settings = live.current
     classes = settings.learner.task == "classification"
-    telemetry = Telemetry(settings.telemetry.window, settings.telemetry.stall_seconds, classes)
+    telemetry = Telemetry(
+        settings.telemetry.window, settings.telemetry.stall_seconds, classes, settings.kafka.session_seconds
+    )
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
     daemon = _Daemon(live, store, telemetry)
     with daemon_signals(daemon.requests), store.locked(), _served(telemetry, settings):
@@ -266,6 +268,7 @@ class _Daemon:
                         frozen = True
                 session.finish()
             finally:
+                self._telemetry.ready = False  # to close may take a while
                 session.close()
 
     def _reload(self, session: Session | None = None) -> None:

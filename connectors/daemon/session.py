@@ -37,7 +37,7 @@ _COMMIT = 0.1  # seconds after which outputs become visible
 _FIRST = 64  # records by which the pace is found
 _WORK = 0.5  # seconds of work after which it is time to look at the clock
 _POLLED = 20.0  # seconds of work that one poll may bring
-_ASK = 5.0  # seconds between two requests for the ends of the partitions
+_ASK = 5.0  # seconds between two requests for the ends of the partitions, at most
 _CHECK = 60.0  # seconds between two checks of the other members of the group
 _REPORT = 10.0  # seconds between two log lines of the progress
 
@@ -102,11 +102,13 @@ class Session:
         self._telemetry.beat()
         most = MOST if self._pace * MOST < _POLLED else max(1, int(_POLLED / self._pace))
         try:
-            polled = self._source.poll(_POLL, most)
+            with self._telemetry.awaits("poll"):
+                polled = self._source.poll(_POLL, most)
         except (Failure, UnreadableRecords):  # what came before it is good
             self.finish()
             raise
-        changes = [self._assign(assigned) for assigned in polled.assigned]
+        with self._telemetry.awaits("request about partitions"):
+            changes = [self._assign(assigned) for assigned in polled.assigned]
         if polled.revoked:
             changes.append(self._revoke(polled.revoked))
         if any(changes):
@@ -119,16 +121,24 @@ class Session:
                 self._take(partition, batch)
         self._commit_if_due()  # also where nothing came
         now = self._clock()
-        if now - self._asked_at >= _ASK:
+        if now - self._asked_at >= min(_ASK, self._telemetry.silence / 2):
             self._asked_at = now
-            self._check_group(now)
-            ends = self._source.ends()
-            self._telemetry.waiting(lag(ends, self._owned()), self._source.uncommitted(ends))
-            if not self._unsaved:
-                self._telemetry.caught_up()
+            with self._telemetry.awaits("request about the group"):
+                self._ask(now)
         if now - self._reported_at >= _REPORT:
             self._report(now)
         return polled.finished
+
+    def _ask(self, now: float) -> None:
+        """Ask the brokers about the group and the ends of the partitions."""
+        self._check_group(now)
+        ends = self._source.ends()
+        if ends is None:
+            self._telemetry.unanswered()
+            return
+        self._telemetry.waiting(lag(ends, self._owned()), self._source.uncommitted(ends))
+        if not self._unsaved:
+            self._telemetry.caught_up()
 
     def _commit_if_due(self) -> None:
         """Make outputs visible, and store the state, if that is due."""
@@ -232,8 +242,9 @@ class Session:
         progress.position = after if done == len(records) else records[done].offset
         # before a sink can interrupt: the operator has scored these records, and they would be scored twice
         self._telemetry.count(partition, progress.position, processed)
-        for sink in self._sinks.values():
-            self._truncated += sink.write(processed.outputs)
+        with self._telemetry.awaits("write"):
+            for sink in self._sinks.values():
+                self._truncated += sink.write(processed.outputs)
         progress.learned += tally.learned
         progress.predicted += tally.predicted
         progress.refused += tally.refused
@@ -273,9 +284,10 @@ class Session:
 
     def _commit(self) -> None:
         """Make the outputs visible, together with the positions."""
-        self._confirm()
-        started, positions = self._clock(), self._committable()
-        committed = [sink.commit(positions) for sink in self._sinks.values()]
+        with self._telemetry.awaits("commit"):
+            self._confirm()
+            started, positions = self._clock(), self._committable()
+            committed = [sink.commit(positions) for sink in self._sinks.values()]
         if any(committed):
             self._count_commit("outputs", started)
             self._advance(positions)
@@ -293,9 +305,11 @@ class Session:
 
     def save(self) -> bool:
         """Make the outputs visible and store the state; return whether the positions were committed."""
-        self._confirm()
-        started = self._clock()
-        size, committed = self._backend.save(self._committable)
+        with self._telemetry.awaits("commit"):
+            self._confirm()
+            started = self._clock()
+            size, committed = self._backend.save(self._committable)
+        self._telemetry.granted(committed)
         self._unsaved, self._saved_at = 0, self._clock()
         self._count_commit("checkpoint", started)
         self._telemetry.checkpointed(size)

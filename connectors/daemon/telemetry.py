@@ -6,9 +6,11 @@ docs/daemon.md shows the same table, and a test compares the two.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import socket
 from types import MappingProxyType
@@ -37,6 +39,7 @@ from streamk.metrics.metric import loss_and_error
 
 Request = socket | tuple[bytes, socket]
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once
+_LATE = 0.75  # share of the time for an answer after which there is none: what asks notices later
 _NONE: Mapping[str, int] = MappingProxyType({})
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # upper bounds of the histograms' buckets
 
@@ -70,7 +73,9 @@ SERIES = (
     ),
     Series("streamk_dead_letters_total", "counter", "Dead letters by cause", {"cause": CAUSES}),
     Series("streamk_truncated_dead_letters_total", "counter", "Dead letters written as stubs"),
-    Series("streamk_lag", "gauge", "Records (bytes of a log) not read yet", {"partition": ()}),
+    Series(
+        "streamk_lag", "gauge", "Records (bytes of a log) not read yet, NaN if unknown", {"partition": ()}
+    ),
     Series(
         "streamk_lag_uncommitted", "gauge",
         "Offsets that open transactions hide: end of the partition minus its last stable offset",
@@ -121,6 +126,7 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
+        self._lock = threading.Lock()  # of what follows: a scrape has a thread of its own
         self._shown: dict[str, set[str]] = {}  # values of labels that are not known in advance
         made: Counter | Gauge | Histogram
         for name, kind, text, labels in SERIES:
@@ -148,11 +154,18 @@ class Metrics:
 
     def replace(self, name: str, label: str, values: Mapping[str, float]) -> None:
         """Set a gauge for these values of its label, and remove all others."""
-        for value in self._shown.get(name, set()) - values.keys():
-            self._gauges[name].remove(value)
-        self._shown[name] = set(values)
-        for value, number in values.items():
-            self.set(name, number, **{label: value})
+        with self._lock:
+            for value in self._shown.get(name, set()) - values.keys():
+                self._gauges[name].remove(value)
+            self._shown[name] = set(values)
+            for value, number in values.items():
+                self.set(name, number, **{label: value})
+
+    def forget(self, name: str, label: str) -> None:
+        """Set a gauge to NaN for the values that its label has now."""
+        with self._lock:
+            for value in self._shown.get(name, set()):
+                self.set(name, math.nan, **{label: value})
 
     def follow(self, name: str, value: Callable[[], float]) -> None:
         """Set a gauge at each scrape."""
@@ -179,10 +192,15 @@ class Telemetry:
         Seconds without an advance, while events wait, after which the run is not healthy.
     classes
         Whether targets are labels, whose errors are 0 or 1.
+    silence
+        Seconds without an answer of the brokers within which the run is not ready any more, and the lag is
+        not known.
     """
 
-    def __init__(self, window: int = 1000, stall: float = 60.0, classes: bool = True) -> None:
-        self._stall = stall
+    def __init__(
+        self, window: int = 1000, stall: float = 60.0, classes: bool = True, silence: float = 10.0
+    ) -> None:
+        self._stall, self.silence = stall, silence
         self._losses = np.full((2, window), np.nan)
         self._scored = 0
         self._means: list[float] = []
@@ -190,6 +208,10 @@ class Telemetry:
         self._beaten = self._advanced = time.monotonic()
         self._waiting = 0
         self._waited_since = 0.0
+        self._awaited: tuple[float, str] | None = None  # since when the loop waits for an answer, and to what
+        self._answered = self._beaten  # when the ends of the partitions were last known
+        self._unanswered = False
+        self._refused_since: float | None = None  # since when the group takes no positions
         self._unsaved_since: float | None = None  # when the first event was read that no checkpoint holds
         self._counted: dict[str, tuple[str, int]] = {}  # identity and position, by partition
         self._replaying = False
@@ -221,6 +243,24 @@ class Telemetry:
     def beat(self) -> None:
         """Say that the loop goes round."""
         self._beaten = time.monotonic()
+
+    @contextmanager
+    def awaits(self, what: str) -> Iterator[None]:
+        """Say that the loop waits for an answer of the brokers."""
+        before = self._awaited
+        self._awaited = before or (time.monotonic(), what)
+        try:
+            yield
+        finally:
+            self._awaited = before
+
+    def unanswered(self) -> None:
+        """Note that the brokers do not say where the partitions end."""
+        self._unanswered = True
+
+    def granted(self, committed: bool) -> None:
+        """Note whether the group has taken the positions of a checkpoint."""
+        self._refused_since = None if committed else self._refused_since or time.monotonic()
 
     def begin(self, partition: str, emitted: int, end: int, identity: str = "") -> None:
         """Note that a session begins to read a partition.
@@ -333,8 +373,9 @@ class Telemetry:
 
     def waiting(self, lag: Mapping[str, int], uncommitted: Mapping[str, int] = _NONE) -> None:
         """Take the lag of every partition, and how many offsets after its end open transactions hide."""
+        self._answered, self._unanswered = time.monotonic(), False
         if not self._waiting:
-            self._waited_since = time.monotonic()
+            self._waited_since = self._answered
         self._waiting = sum(lag.values())
         self._metrics.replace("streamk_lag", "partition", lag)
         self._metrics.replace("streamk_lag_uncommitted", "partition", uncommitted)
@@ -364,6 +405,7 @@ class Telemetry:
         lost = len(self._assigned)
         self._assigned.clear()
         self._changed("lost", lost)
+        self._unanswered, self._refused_since = False, None
         self.ready, self._waiting = False, 0  # what waits is not known until the source is open again
 
     def progressed(self) -> None:
@@ -390,6 +432,30 @@ class Telemetry:
         if self._waiting and now - since > self._stall:
             return f"{self._waiting} wait, and none has been read for {now - since:.0f} seconds"
         return ""
+
+    def unanswered_problem(self) -> str:
+        """Return what the brokers do not answer, empty if they do."""
+        now = time.monotonic()
+        waited, refused = self._awaited, self._refused_since
+        if waited is not None and now - waited[0] > _LATE * self.silence:
+            return f"a {waited[1]} has taken {now - waited[0]:.0f} seconds so far"
+        if self._unanswered and self._stale(now):
+            return (
+                f"the brokers have not answered a request for the lag for {now - self._answered:.0f} seconds"
+            )
+        if refused is not None and now - refused > _LATE * self.silence:
+            return f"the group has not accepted a position for {now - refused:.0f} seconds"
+        return ""
+
+    def _stale(self, now: float) -> bool:
+        return now - self._answered > _LATE * self.silence
+
+    def _exposition(self) -> bytes:
+        """Return the metrics; a lag that is not known by now is NaN."""
+        if self._stale(time.monotonic()):
+            for name in ("streamk_lag", "streamk_lag_uncommitted"):
+                self._metrics.forget(name, "partition")
+        return generate_latest(self.registry)
 
     def serve(self, host: str, port: int) -> ThreadingHTTPServer:
         """Answer ``/metrics``, ``/healthz`` and ``/ready`` on a thread.
@@ -426,11 +492,13 @@ class Telemetry:
     def _answer(self, path: str) -> tuple[int, str, bytes]:
         text = "text/plain; charset=utf-8"
         if path == "/metrics":
-            return 200, CONTENT_TYPE_LATEST, generate_latest(self.registry)
+            return 200, CONTENT_TYPE_LATEST, self._exposition()
         if path in ("/healthz", "/ready"):
             problem = self.problem()
-            if path == "/ready" and not self.ready:
-                problem = problem or "the checkpoint is not loaded yet, or the source is not open"
+            if path == "/ready":
+                problem = problem or self.unanswered_problem()
+                if not self.ready:
+                    problem = problem or "the checkpoint is not loaded yet, or the source is not open"
             return (503 if problem else 200), text, (problem or "ok").encode() + b"\n"
         return 404, text, b"there are /metrics, /healthz and /ready\n"
 

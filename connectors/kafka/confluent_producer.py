@@ -37,8 +37,10 @@ from connectors.kafka.producer import (
 )
 from connectors.kafka.sections import Kafka
 
+_log = logging.getLogger("kafka.librdkafka")
 _WAIT = 0.1  # seconds between two attempts to send where too much waits
 _CLOSING = 2.0  # seconds
+_CONNECTED = "in state UP"  # in the log line of a connection over which requests were sent
 KNOWN = "2.16."  # versions of confluent-kafka whose bytes of a membership are known
 _LOCAL: dict[str, type[kafka_errors.KafkaError]] = {  # errors that no broker sent, by librdkafka's names
     "_TIMED_OUT": kafka_errors.KafkaTimeoutError,
@@ -160,6 +162,7 @@ class ConfluentProducer:
 
     def __init__(self, kafka: Kafka, name: str, largest: int) -> None:
         self._library = load_library()
+        self._lost = False
         self._failed: list[int] = []  # codes of messages that were not delivered
         with self._translated():
             self._producer = self._library.Producer(
@@ -178,12 +181,26 @@ class ConfluentProducer:
                     "delivery.report.only.error": True,
                     "on_delivery": self._delivered,
                 },
-                logger=logging.getLogger("kafka.librdkafka"),
+                logger=self,
             )
 
     def _delivered(self, error: Any, message: object) -> None:
         if error is not None:
             self._failed.append(error.code())
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """Take a line of the library's log, the only place where it reports a lost connection.
+
+        It repeats requests over another one. The line names the state of the connection, since failed
+        attempts to connect are reported, too, as long as a broker is down.
+        """
+        self._lost |= _CONNECTED in message % arguments
+        _log.log(level, message, *arguments)
+
+    def unclear(self) -> bool:
+        """Return whether a connection was lost."""
+        self._serve(0.0)
+        return self._lost
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._library)
@@ -197,6 +214,8 @@ class ConfluentProducer:
         """Abort what a process of the same name has left open, and fence that process."""
         with self._translated():
             self._producer.init_transactions(LONGEST)
+        self._serve(0.0)
+        self._lost = False
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -265,3 +284,6 @@ class ConfluentProducer:
             self._producer.purge()
             self._producer.flush(_CLOSING)
         del self._producer  # which ends its threads
+
+    def discard(self) -> None:
+        """Do nothing: every call of the library has a limit."""

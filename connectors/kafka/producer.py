@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,18 +17,25 @@ import numpy as np
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import ConsumerGroupMetadata
 
-from connectors.errors import BrokerUnavailable, Interruption
+from connectors.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka.batch_building import append, parts
 from connectors.kafka.client import PATIENCE, Options
+from connectors.kafka.coordination import follow
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 LONGEST = 60.0  # seconds for the end of a transaction
 BATCH, LINGER = 1 << 17, 5  # bytes that travel together, and milliseconds that they wait for each other
 LARGEST = 1_000_000_000  # bytes of a message, and no client lets more pass: the topic has the say
 _WAKE = 100  # milliseconds
 _CLOSING = 5.0  # seconds
+_LOOK = 3.0  # seconds of a wait for the end of a transaction after which its topics are looked for
+_LOST = (
+    20.0  # seconds for the end of a transaction after a coordinator was lost: a new producer finds another
+)
 COMPRESSION = "zstd"  # of all that is written; both clients bring it
 Content = bytes | None  # of a value or a key
 Headers = list[tuple[str, str | bytes | None]]
@@ -66,8 +75,17 @@ class Producer(Protocol):
     def abort(self) -> None:
         """Abort the transaction."""
 
+    def unclear(self) -> bool:
+        """Return whether a request may have been repeated, so that this epoch must have no more transactions.
+
+        A request that arrives late would end the next transaction of the epoch in its midst.
+        """
+
     def close(self) -> None:
         """Close the connections at once."""
+
+    def discard(self) -> None:
+        """Let all calls and threads end that wait for a broker."""
 
 
 class StandardProducer:
@@ -95,10 +113,12 @@ class StandardProducer:
             linger_ms=LINGER,
             batch_size=BATCH,
         )
+        self._coordination = follow(self._producer)
 
     def open(self) -> None:
         """Abort what a process of the same name has left open, and fence that process."""
         self._producer.init_transactions()
+        self._coordination.lost = False
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -144,23 +164,25 @@ class StandardProducer:
 
     def commit(self, offsets: Offsets, member: Member) -> None:
         """End the transaction, the positions in it."""
+        manager = self._producer._transaction_manager
         with self._cause():
             if offsets:
-                self._producer.send_offsets_to_transaction(offsets, member)
-            self._commit()
+                self._wait(manager.send_offsets_to_transaction(offsets, member))
+            self._wait(manager.begin_commit())
         self._sent.clear()
 
-    def _commit(self) -> None:
-        """Commit the transaction.
+    def _wait(self, result: TransactionalRequestResult) -> None:
+        """Wait for an answer to a transactional request.
 
-        The library's own ``commit_transaction`` never returns where a message is refused after its begin: the
-        thread that would end the wait sleeps until it is woken.
+        The library's own waits never end where a message is refused after they began, since the thread that
+        would end them sleeps until it is woken, and where that thread has ended.
         """
-        result = self._producer._transaction_manager.begin_commit()
-        done = False
-        while not done:
-            self._producer._sender.wakeup()
-            done = result.wait(timeout_ms=_WAKE)
+        sender = self._producer._sender
+        sender.wakeup()
+        while not result.wait(timeout_ms=_WAKE):
+            if not sender.is_alive():
+                raise kafka_errors.KafkaConnectionError("the producer was closed")
+            sender.wakeup()
 
     @contextlib.contextmanager
     def _cause(self) -> Iterator[None]:
@@ -182,12 +204,22 @@ class StandardProducer:
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._producer.abort_transaction()
+        self._wait(self._producer._transaction_manager.begin_abort())
+
+    def unclear(self) -> bool:
+        """Return whether a coordinator was lost."""
+        return self._coordination.lost
 
     def close(self) -> None:
         """Close the connections, two seconds after the last request."""
         with contextlib.suppress(kafka_errors.KafkaError):
             self._producer.close(timeout=2.0)
+        self.discard()
+
+    def discard(self) -> None:
+        """Let the thread of the library end, whatever it waits for, and its handler at the process's end."""
+        self._producer._sender.force_close()
+        self._producer._unregister_cleanup()
 
 
 class _Worker:
@@ -205,14 +237,8 @@ class _Worker:
         while (call := self._calls.get()) is not None:
             call()
 
-    def do(self, call: Callable[[], T], seconds: float) -> T:
-        """Return what the call returns.
-
-        Raises
-        ------
-        BrokerUnavailable
-            If it takes longer.
-        """
+    def start(self, call: Callable[[], T]) -> Future[T]:
+        """Make a call after those before it."""
         answer: Future[T] = Future()
 
         def answered() -> None:
@@ -222,12 +248,33 @@ class _Worker:
                 answer.set_exception(error)
 
         self._calls.put(answered)
-        try:
-            return answer.result(seconds)
-        except TimeoutError:
-            if answer.done():
-                raise
-            raise BrokerUnavailable(f"the broker has not answered for {seconds:.0f} seconds") from None
+        return answer
+
+    def do(self, call: Callable[[], T], seconds: float, meanwhile: Callable[[], object] | None = None) -> T:
+        """Return what the call returns.
+
+        Parameters
+        ----------
+        seconds
+            For which to wait.
+        meanwhile
+            Called now and then during the wait, which ends with the error that it raises.
+
+        Raises
+        ------
+        BrokerUnavailable
+            If it takes longer.
+        """
+        answer, deadline = self.start(call), time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 or answer.done():
+            try:
+                return answer.result(left if meanwhile is None else min(_WAKE / 1000, left))
+            except TimeoutError:
+                if answer.done():
+                    raise
+            if meanwhile is not None:
+                meanwhile()
+        raise BrokerUnavailable(f"the broker has not answered for {seconds:.0f} seconds")
 
     def stop(self) -> None:
         """Let the thread end when it can."""
@@ -235,20 +282,25 @@ class _Worker:
 
 
 class Transactions:
-    """The transactions of a producer, one after the other, each call with a time limit.
+    """The transactions of producers, one after the other, each call with a time limit.
 
-    From now on, no other producer of this name can commit anything.
+    From now on, no other producer of this name can commit anything. After an end that is not clear, a new
+    producer makes the next ones, and so begins a new epoch.
 
     Parameters
     ----------
-    producer
-        New, so that no transaction is open.
+    make
+        Makes a producer.
+    look
+        Raises Failure if a transaction cannot end, whatever time it is given; called during a long wait, in a
+        thread.
     """
 
-    def __init__(self, producer: Producer) -> None:
-        self.producer, self._worker, self.open = producer, _Worker(), False
+    def __init__(self, make: Callable[[], Producer], look: Callable[[], None] = lambda: None) -> None:
+        self._make, self._look, self.producer = make, look, make()
+        self._worker, self._looker, self.open, self._stuck = _Worker(), _Worker(), False, False
         try:
-            self._worker.do(producer.open, LONGEST)
+            self._worker.do(self.producer.open, LONGEST)
         except BaseException:
             self.close()
             raise
@@ -259,21 +311,64 @@ class Transactions:
             self.producer.begin()
             self.open = True
 
-    def commit(self, offsets: Offsets, member: Member) -> None:
-        """End the transaction, the positions in it."""
-        self._worker.do(lambda: self.producer.commit(offsets, member), LONGEST)
+    def commit(self, offsets: Offsets, member: Member) -> bool:
+        """End the transaction, the positions in it; return whether all was clear.
+
+        If not, no request can change any more what has become of it: the caller has to look at it.
+        """
+        try:
+            self._worker.do(lambda: self.producer.commit(offsets, member), LONGEST, self._watching())
+        except (BrokerUnavailable, Failure):
+            self._stuck = True
+            raise
         self.open = False
+        if not self.producer.unclear():
+            return True
+        log.info("the coordinator was lost during a transaction: the next one has a new epoch")
+        before, self.producer = self.producer, self._make()
+        self._close(before)
+        self._worker.do(self.producer.open, LONGEST)
+        return False
+
+    def _watching(self) -> Callable[[], None]:
+        """Return what ends the wait for the end of a transaction, by an error, if it will not come."""
+        looked, lost, looks = time.monotonic(), 0.0, list[Future[None]]()
+
+        def watch() -> None:
+            nonlocal looked, lost
+            now = time.monotonic()
+            if looks and looks[-1].done() and isinstance(error := looks.pop().exception(), Failure):
+                raise error
+            if not looks and now - looked > _LOOK:
+                looked = now
+                looks.append(self._looker.start(self._look))
+            if self.producer.unclear():
+                lost = lost or now
+                if now - lost > _LOST:
+                    raise BrokerUnavailable("a transaction has not ended since its coordinator was lost")
+
+        return watch
 
     def abort(self) -> None:
         """Abort the transaction that is open, if the broker answers."""
-        if self.open:
+        if self.open and not self._stuck:
             with contextlib.suppress(kafka_errors.KafkaError, Interruption):
                 self._worker.do(self.producer.abort, _CLOSING)
         self.open = False
 
+    def _close(self, producer: Producer) -> None:
+        if self._stuck:  # in a call, behind which this one waits
+            producer.discard()
+            self._worker.start(producer.close)
+            return
+        try:
+            self._worker.do(producer.close, _CLOSING)
+        except (kafka_errors.KafkaError, Interruption):
+            producer.discard()
+
     def close(self) -> None:
         """Abort what is open, and close the connections."""
         self.abort()
-        with contextlib.suppress(kafka_errors.KafkaError, Interruption):
-            self._worker.do(self.producer.close, _CLOSING)
+        self._close(self.producer)
         self._worker.stop()
+        self._looker.stop()

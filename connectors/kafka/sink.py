@@ -13,7 +13,7 @@ from typing import Literal
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.errors import SINK, USAGE, Failure
+from connectors.errors import SINK, USAGE, Failure, Interruption
 from connectors.kafka.client import READING, explained, member_name, options, require_topics
 from connectors.kafka.compacted import Message
 from connectors.kafka.dead_letters import letter, topic_limits
@@ -31,6 +31,7 @@ from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
 from connectors.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
 
+_SOON = 3000  # milliseconds
 _FENCED = (kafka_errors.ProducerFencedError, kafka_errors.InvalidProducerEpochError)
 
 
@@ -80,8 +81,11 @@ class TopicSink(Sink):
         self._check()
         with explained("predictions"):
             self._limits = topic_limits(self._options, self._topics.values())
-            self._transactions = Transactions(self._make_producer(kafka))
-        self._producer = self._transactions.producer
+            self._transactions = Transactions(lambda: self._make_producer(kafka), self._require_topics)
+
+    @property
+    def _producer(self) -> Producer:
+        return self._transactions.producer
 
     def _make_producer(self, kafka: Kafka) -> Producer:
         if kafka.producer == "kafka-python":
@@ -99,7 +103,21 @@ class TopicSink(Sink):
 
     def _check(self) -> None:
         with self._looking() as consumer:
-            require_topics(consumer, {f"{kind}.topic": topic for kind, topic in self._topics.items()})
+            require_topics(consumer, self._named)
+
+    @property
+    def _named(self) -> dict[str, str]:
+        """The topics by the settings that name them."""
+        return {f"{kind}.topic": topic for kind, topic in self._topics.items()}
+
+    def _require_topics(self) -> None:
+        """Raise Failure if a topic is not there any more; say nothing if no broker answers soon."""
+        soon = {"bootstrap_timeout_ms": _SOON, "request_timeout_ms": _SOON}
+        with (
+            contextlib.suppress(kafka_errors.KafkaError),
+            contextlib.closing(KafkaConsumer(**{**self._options, **soon})) as consumer,
+        ):
+            require_topics(consumer, self._named)
 
     def begin(self, partition: str, emitted: int, recreated: bool = False) -> None:
         """Write nothing below this offset."""
@@ -169,8 +187,20 @@ class TopicSink(Sink):
             furthest = max(position.position for position in positions.values())
             offsets, member = {self._place: OffsetAndMetadata(furthest, "", -1)}, self._group
         with self._diagnosed("predictions"):
-            self._transactions.commit(offsets, member)
+            clear = self._transactions.commit(offsets, member)
+        if not clear:
+            self._require_committed(positions)
         return True
+
+    def _require_committed(self, positions: Mapping[str, Committed]) -> None:
+        """Raise Interruption unless the positions are committed, so that the next start reads them."""
+        if isinstance(self._source, TopicSource):
+            found = {name: at.position for name, at in self._source.committed(list(positions)).items()}
+            same = all(found.get(name) == at.position for name, at in positions.items())
+        else:
+            same = self._emitted_of_log() == max(at.position for at in positions.values())
+        if not same:
+            raise Interruption("predictions: their transaction was lost together with its coordinator")
 
     @contextlib.contextmanager
     def _diagnosed(self, what: str) -> Iterator[None]:
@@ -185,6 +215,7 @@ class TopicSink(Sink):
                         f"{', '.join(self._topics)}: a message is larger than its topic takes; raise the "
                         "topic's max.message.bytes",
                     ) from None
+                self._require_topics()
                 if isinstance(self._source, TopicSource):
                     self._source.require_identity()
                 raise
@@ -218,7 +249,8 @@ class TransactionalWriter:
     def __init__(self, kafka: Kafka, name: str, what: str) -> None:
         self._what = what
         with explained(what):
-            self._transactions = Transactions(StandardProducer(options(kafka), name))
+            found = options(kafka)
+            self._transactions = Transactions(lambda: StandardProducer(found, name))
 
     def write(
         self, topic: str, messages: Sequence[Message], offsets: Offsets | None = None, group: str = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -24,6 +25,7 @@ from connectors.kafka.client import (
     READING,
     explained,
     identify,
+    keep_refreshing,
     member_name,
     options,
     partition_name,
@@ -119,7 +121,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
-_MS = int(PATIENCE * 1000)
+_MS, _SOON = int(PATIENCE * 1000), 500  # milliseconds for an answer, and for one that learning waits for
 _GIVEN = "the group has given the partitions to others"
 
 
@@ -161,6 +163,7 @@ class TopicSource(Source):
         self._unstarted: set[TopicPartition] = set()
         self._polled: dict[TopicPartition, int] = {}  # positions that polls have given
         self._identity = ""
+        self._silent_since: float | None = None  # since when brokers do not say where partitions end
         self._orphaned = 0  # times in a row that partitions were found without an owner
         session = int(kafka.session_seconds * 1000)
         with explained("kafka"):
@@ -198,6 +201,7 @@ class TopicSource(Source):
             read.
         """
         polled: Mapping[TopicPartition, Sequence[Raw]] = {}
+        keep_refreshing(self._consumer)
         with explained("source.topic"), _readable(self.name):
             try:
                 polled = self._consumer.poll(int(seconds * 1000), max_records=most)
@@ -353,18 +357,32 @@ class TopicSource(Source):
         """Return whether this is the only member of the group."""
         return self._group.alone()
 
-    def ends(self) -> Mapping[str, int]:
-        """Return where each partition ends now.
+    def _ends_of(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if not partitions and self._consumer._coordinator.coordinator_unknown():
+            raise kafka_errors.CoordinatorNotAvailableError("the group has no coordinator")
+        return dict(self._consumer.end_offsets(partitions, _SOON)) if partitions else {}
+
+    def ends(self) -> Mapping[str, int] | None:
+        """Return where each partition ends now; None if the brokers do not say so at once.
 
         Raises
         ------
         Interruption
-            If some partitions have no owner: the group may then wait forever.
+            If some partitions have no owner: the group may then wait forever. Or if the brokers have not
+            answered for a while.
         """
         partitions = sorted(self._consumer.assignment())
-        self._require_owners(len(partitions))
         with explained("source.topic"):
-            found = self._consumer.end_offsets(partitions, _MS) if partitions else {}
+            try:
+                found = self._ends_of(partitions)
+            except kafka_errors.KafkaError as error:
+                now = time.monotonic()
+                self._silent_since = since = self._silent_since or now
+                if not error.retriable or now - since > PATIENCE:
+                    raise
+                return None
+        self._silent_since = None
+        self._require_owners(len(partitions))
         return {partition_name(partition): end for partition, end in found.items()}
 
     def uncommitted(self, ends: Mapping[str, int]) -> Mapping[str, int]:

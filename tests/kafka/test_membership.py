@@ -7,6 +7,8 @@ from contextlib import closing
 
 import pytest
 from kafka import TopicPartition
+from kafka import errors as kafka_errors
+from kafka.future import Future
 from kafka.structs import ConsumerGroupMetadata
 
 from connectors.errors import Interruption
@@ -14,7 +16,7 @@ from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.source import Assignor, RemovedError, TopicSource
 from connectors.records import Committed
 
-from .stand import SESSION, events
+from .stand import LIMIT, SESSION, events
 
 GIVEN = "the group has given the partitions to others"
 
@@ -39,7 +41,7 @@ class Member:
         self.source.close(leaving=True)
 
 
-def poll_until(members, done, seconds=30.0):
+def poll_until(members, done, seconds=LIMIT):
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, [member.owned for member in members]
@@ -105,7 +107,7 @@ def test_a_member_that_was_removed_while_it_joined(stand, two):
     a, b = two
     remove_in_a_rebalance(stand, a)
     with polling(b), pytest.raises(Interruption, match=GIVEN):
-        poll_until([a], lambda: False, 10)
+        poll_until([a], lambda: False)
     poll_until([b], lambda: len(b.owned) == 2)
 
 
@@ -120,7 +122,7 @@ def test_a_member_that_was_removed_commits_nothing(stand, two, rebalance):
         a.source._group.leave()
     with polling(b):
         with contextlib.suppress(Interruption):
-            for _ in range(int(20 * SESSION)):
+            for _ in range(40):
                 a.poll()
         with pytest.raises(Interruption):
             a.source.commit({name: Committed(5, "")})
@@ -160,3 +162,22 @@ class Consumer:
 
     def group_metadata(self):
         return ConsumerGroupMetadata("group", self._generation, "member", None)
+
+
+def test_requests_for_metadata_that_have_ended_are_resumed(stand):
+    """A request of ours that fails ends the client's own: it would never find another leader."""
+    stand.topics()
+    with closing(Member(stand, "a")) as member:
+        poll_until([member], lambda: member.owned)
+        cluster, net = member.source._consumer._cluster, member.source._consumer._net
+        before = cluster._refresh_loop_future
+        cluster._refresh_future = ours = Future()
+        cluster.request_update()
+        net.call_later(0.5, lambda: ours.failure(kafka_errors.KafkaConnectionError()))
+        deadline = time.monotonic() + LIMIT
+        while not before.is_done and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert before.is_done, "the client has become better: keep_refreshing is not needed any more"
+        member.poll()
+        assert cluster._refresh_loop_future is not before
+        poll_until([member], lambda: not cluster.need_update)

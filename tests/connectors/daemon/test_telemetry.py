@@ -89,7 +89,7 @@ def test_metrics(clock):
     telemetry.waiting({"clicks-0": 7, "clicks-1": 0}, {"clicks-1": 12})
     telemetry.checkpointed(4096)
     telemetry.restarted()
-    clock.now += 12.5
+    clock.now += 2.5
     found = metrics(telemetry)
     assert found['streamk_events_total{result="learned"}'] == 2
     assert found['streamk_events_total{result="predicted"}'] == 1
@@ -105,6 +105,17 @@ def test_metrics(clock):
     assert found["streamk_restarts_total"] == 1
     telemetry.waiting({"clicks-1": 3})
     assert [name for name in metrics(telemetry) if "lag" in name] == ['streamk_lag{partition="clicks-1"}']
+
+
+def test_a_lag_that_is_not_known_any_more_is_nan(clock):
+    telemetry = Telemetry(silence=4.0)
+    telemetry.waiting({"clicks-0": 7}, {"clicks-0": 12})
+    clock.now += 3.5
+    found = metrics(telemetry)
+    assert np.isnan(found['streamk_lag{partition="clicks-0"}'])
+    assert np.isnan(found['streamk_lag_uncommitted{partition="clicks-0"}'])
+    telemetry.waiting({"clicks-0": 9})
+    assert metrics(telemetry)['streamk_lag{partition="clicks-0"}'] == 9
 
 
 def test_every_metric_has_a_help_text():
@@ -607,6 +618,37 @@ def test_readiness():
     telemetry.restarted()
     assert answer(telemetry, "/ready")[0] == 503
     assert answer(telemetry)[0] == 200
+
+
+def test_it_is_not_ready_while_brokers_do_not_answer(clock):
+    telemetry = Telemetry(silence=4.0)
+    telemetry.ready = True
+
+    def ready():
+        return answer(telemetry, "/ready")
+
+    with telemetry.awaits("commit"):
+        clock.now += 2.0
+        with telemetry.awaits("write"):  # of which the commit has to wait
+            assert ready()[0] == 200
+        clock.now += 2.0
+        assert ready() == (503, "a commit has taken 4 seconds so far\n")
+    telemetry.waiting({"p-0": 0})
+    assert ready()[0] == 200
+    telemetry.unanswered()
+    assert ready()[0] == 200
+    clock.now += 4.0
+    assert ready() == (503, "the brokers have not answered a request for the lag for 4 seconds\n")
+    telemetry.waiting({"p-0": 0})
+    telemetry.granted(False)
+    clock.now += 4.0
+    telemetry.granted(False)
+    assert ready() == (503, "the group has not accepted a position for 4 seconds\n")
+    telemetry.granted(True)
+    assert ready()[0] == 200
+    telemetry.beat()
+    clock.now += 50.0  # of work: the loop does not wait for the brokers
+    assert ready()[0] == 200
 
 
 # ---- the port
