@@ -116,6 +116,8 @@ class StandIn:
             time.sleep(0.1)
         raise RuntimeError("the stand-in did not start")
 
+    launch = start
+
     @property
     def running(self) -> bool:
         """Whether it has been started and not ended."""
