@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -55,9 +56,10 @@ class Watch(threading.Thread):
             at = time.monotonic()
             metrics, ready, healthy = (answer(self._port, p) for p in ("metrics", "ready", "healthz"))
             if metrics and ready and healthy:
-                learned, lag = LEARNED.search(metrics[1]), map(float, LAG.findall(metrics[1]))
+                learned, lags = LEARNED.search(metrics[1]), LAG.findall(metrics[1])
+                lag = sum(map(float, lags)) if lags else math.nan  # without partitions there is none
                 found = Sample(
-                    at, float(learned[1]), sum(lag), ready[0] == 200, healthy[0] == 200, ready[1].strip()
+                    at, float(learned[1]), lag, ready[0] == 200, healthy[0] == 200, ready[1].strip()
                 )
                 self.samples.append(found)
 
@@ -76,7 +78,7 @@ class Events(threading.Thread):
     Attributes
     ----------
     taken : list of (float, int)
-        When the brokers had taken all that was sent, and how many events that were.
+        When the fate of all that was sent was known, and how many events the brokers had taken.
     """
 
     def __init__(self, stand, rate=500):
@@ -84,7 +86,7 @@ class Events(threading.Thread):
 
         super().__init__(daemon=True)
         self._topic, self._rate, self._ended = stand.topic("in"), rate, threading.Event()
-        self.count, self.taken = 0, []
+        self.taken, self._count, self._delivered = [], 0, 0
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": stand.servers, "enable.idempotence": True, "linger.ms": 5,
@@ -97,12 +99,16 @@ class Events(threading.Thread):
         made = events(5000)
         while not self._ended.wait(STEP):
             for _ in range(int(self._rate * STEP)):
-                event = {**made[self.count % len(made)], "id": self.count}
-                self._producer.produce(self._topic, json.dumps(event), partition=0)
-                self.count += 1
+                event = {**made[self._count % len(made)], "id": self._count}
+                self._producer.produce(self._topic, json.dumps(event), partition=0, on_delivery=self._note)
+                self._count += 1
             while self._producer.flush(1.0) and not self._ended.is_set():
                 pass
-            self.taken.append((time.monotonic(), self.count))
+            self.taken.append((time.monotonic(), self._delivered))
+
+    def _note(self, error, message):
+        """Count a message, unless the brokers lost it with its producer's identity."""
+        self._delivered += error is None
 
     def stop(self):
         self._ended.set()
