@@ -21,10 +21,6 @@ from .watching import Events, Watch, silences, untrue
 pytestmark = [
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
     pytest.mark.xdist_group("cluster"),
-    # clients leave sockets to the garbage collector while a broker is away
-    pytest.mark.filterwarnings(
-        "ignore:.*unclosed <socket", "ignore::pytest.PytestUnraisableExceptionWarning"
-    ),
 ]
 SESSION = 6.0  # seconds
 RESUMED = 20.0  # seconds after which learning has resumed once there are coordinators
