@@ -488,7 +488,7 @@ class Decoder:
         It is the first value, where at least half of the values are empty or the column has no words.
         """
         place, word = next(((k, cell) for k, cell in enumerate(cells) if cell), (0, ""))
-        if not word[:1].isalpha() or not _TOTALS.fullmatch(word):
+        if not is_total(word):
             return None
         alone = 2 * sum(map(bool, cells)) <= len(cells)
         return word if alone or _base_of(self.format, self._names[place]) in (NUMBER, DATETIME) else None
@@ -690,6 +690,15 @@ class Decoder:
             except ValueError:
                 return None
         return found, targets
+
+
+def is_total(word: str) -> bool:
+    """Return whether a value is a word for totals.
+
+    >>> is_total("Grand total:"), is_total("Summe"), is_total("Totally")
+    (True, True, False)
+    """
+    return word[:1].isalpha() and _TOTALS.fullmatch(word) is not None
 
 
 def _base_of(format: EventFormat, name: str) -> str:

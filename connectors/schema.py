@@ -456,7 +456,7 @@ def describe(name: str, values: Sequence[object], records: int, kind: str = "", 
     none = stand_ins(numbers)
     distinct = list(dict.fromkeys(map(str, values)))
     warnings = [] if kind else [_warning(base, inferred, values, misfits), _of_order(numbers, none)]
-    warnings += [f"{_shown(none)} may stand for no value; --missing={none[0]:g}"] if none else []
+    warnings += [f"{number:.10g} may stand for no value; --missing={number:.10g}" for number in none]
     return Column(
         name,
         inferred,
@@ -477,7 +477,7 @@ def stand_ins(numbers: Sequence[float]) -> tuple[float, ...]:
     ((-999.0,), (), (9999,))
     """
     distinct = set(numbers)
-    nines = {number for number in distinct if _NINES.fullmatch(f"{number:g}")}
+    nines = {number for number in distinct if _NINES.fullmatch(f"{number:.10g}")}
     others = distinct - nines
     if not nines or len(others) < 2:
         return ()
@@ -495,10 +495,6 @@ def _of_order(numbers: Sequence[float], none: Sequence[float]) -> str:
     if not rises and not all(a >= b for a, b in pairwise(kept)):
         return ""
     return f"never {'falls' if rises else 'rises'}: it may only say when an event was; --ignore removes it"
-
-
-def _shown(numbers: Sequence[float]) -> str:
-    return " and ".join(f"{number:g}" for number in numbers)
 
 
 def _warning(base: str, kind: str, values: Sequence[object], misfits: Sequence[object]) -> str:

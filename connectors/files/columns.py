@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.decoding import Decoder, Event
+from connectors.decoding import Decoder, Event, is_total
 from connectors.files.batches import Batch, BatchBuilder
 from connectors.files.cells import FALSE, FLOAT, INT, MISSING, TEXT, TRUE, Cells
 from connectors.names import as_written
@@ -188,7 +188,7 @@ class Assembler:
             at += len(self._header)
 
     def _perhaps_totals(self, data: bytes, cells: Cells, count: int) -> NDArray[np.bool_]:
-        """Return which plain rows may be totals, by their first letter (:meth:`Decoder.total_in`)."""
+        """Return which plain rows may be totals, by their first value (:meth:`Decoder.total_in`)."""
         kinds = cells.kinds[:count]
         words = (kinds[:, 0] == TEXT) if self._first_counts else np.zeros(count, bool)
         missing = kinds == MISSING
@@ -200,7 +200,10 @@ class Assembler:
         first = cells.starts[rows, (~missing[rows]).argmax(axis=1)]
         letters = np.frombuffer(data, np.uint8)[np.minimum(first, len(data) - 1)] | 32
         words[:] = False
-        words[rows] = (letters >= ord("a")) & (letters <= ord("z"))
+        for at in np.flatnonzero((letters >= ord("a")) & (letters <= ord("z"))).tolist():
+            row, begin = rows[at], first[at]
+            stop = cells.stops[row][cells.starts[row] == begin].max()
+            words[row] = is_total(data[begin:stop].decode("utf-8", "replace"))
         return words
 
     def _columns(self, data: bytes, cells: Cells, rows: NDArray[np.int64]) -> Batch:

@@ -124,7 +124,8 @@ def _none(columns: Sequence[Column]) -> list[str]:
         for number in column.stand_ins:
             found.setdefault(number, []).append(column.name)
     return [
-        f"{number:g} may stand for no value in {', '.join(names)}; --missing={number:g} reads it as missing"
+        f"{number:.10g} may stand for no value in {', '.join(names)}; "
+        f"--missing={number:.10g} makes it missing"
         for number, names in found.items()
     ]
 

@@ -13,6 +13,7 @@ from connectors.decoding import EventFormat
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile, encoding_of
 from connectors.files.source import FileSource
+from connectors.replay.run import replay
 from tests.connectors.reading import decoder_of, log_of
 from tests.connectors.test_equal_events import of_daemon, of_replay, of_train, require_equal
 
@@ -240,3 +241,92 @@ def test_the_header_of_a_file_that_grows_is_found_once(tmp_path):
     lines = Lines(file, EventFormat("y"), growing=True)
     assert (lines.columns, lines.begins) == (["day", "n", "y"], Path(path).stat().st_size)
     file.close()
+
+
+# ---- what a person should look at
+
+
+def notes_of(tmp_path, text, target="y", **options):
+    log, _ = read(written(tmp_path, text), target, **options)
+    return log, " | ".join(log.notes)
+
+
+@pytest.mark.parametrize("number", ["-999", "-9999", "-99.0", "9999", "99999.99"])
+def test_numbers_that_may_stand_for_no_value_are_named(tmp_path, number):
+    rows = [f"{20 + k % 9}.5,{k % 7},{number if k == 60 else k % 5}.0" for k in range(100)]
+    rows[50] = f"{number},3,1.5"
+    text = "t,n,y\n" + "\n".join(rows).replace(f"{number}.0", number)
+    log, notes = notes_of(tmp_path, text)
+    shown = f"{float(number):.10g}"
+    assert f"{shown} may stand for no value in t, y; --missing={shown} makes it missing" in notes
+    assert f"{shown} may stand for no value" in log.columns[0].warning
+    log, notes = notes_of(tmp_path, text, missing=(shown,))
+    assert "may stand" not in notes
+    assert log.unlabelled == 1
+
+
+def test_numbers_within_the_range_of_others_stand_for_themselves(tmp_path):
+    ages = "\n".join(f"{k},{k % 2}" for k in range(100))
+    assert "may stand" not in notes_of(tmp_path, f"age,y\n{ages}\n")[1]
+
+
+def test_repeated_records_are_named(tmp_path):
+    rows = [f"{k},{k % 7},{'ab'[k % 2]}\n" for k in range(300)]
+    twice = "".join(row * (2 if k % 20 == 0 else 1) for k, row in enumerate(rows))
+    assert "15 of the first 315 records repeat the one before" in notes_of(tmp_path, "a,b,y\n" + twice)[1]
+    assert "repeat" not in notes_of(tmp_path, "a,b,y\n" + "".join(rows))[1]
+    few = "".join(
+        f"{k // 2 % 2},{'ab'[k % 3 > 0]}\n" for k in range(300)
+    )  # few different values repeat anyway
+    assert "repeat" not in notes_of(tmp_path, "a,y\n" + few)[1]
+
+
+def test_codes_that_are_read_as_missing_are_named(tmp_path):
+    text = "land,y\n" + "".join(f"{('NA', 'DE', 'FR')[k % 3]},{'ab'[k % 2]}\n" for k in range(60))
+    assert (
+        "NA of land is read as missing; if it is a code, --missing=N/A keeps it"
+        in notes_of(tmp_path, text)[1]
+    )
+    log, notes = notes_of(tmp_path, text, missing=("N/A",))
+    assert "NA of" not in notes
+    assert log.columns[0].missing == 0
+
+
+def test_a_clock_in_disguise_is_named(tmp_path):
+    text = "battery,n,y\n" + "".join(f"{100 - k // 5}%,{k % 7},{'ab'[k % 2]}\n" for k in range(200))
+    log, _ = notes_of(tmp_path, text)
+    warnings = {column.name: column.warning for column in log.columns}
+    assert "never rises" in warnings["battery"]
+    assert not warnings["n"]
+
+
+SORTED = ["p"] * 40 + ["q"] * 40 + ["z"] * 40
+
+
+@pytest.mark.parametrize(
+    ("targets", "sentence"),
+    [
+        (SORTED, "the targets come in runs: `y` changes 2 times in 120 events"),
+        ([*SORTED[:39], "q", "p", *SORTED[41:]], "the targets come in runs: `y` changes 4 times"),
+        (SORTED[::3] + SORTED[1::3] + SORTED[2::3], ""),
+        (["p", "q"] * 60, ""),
+        (["p"] * 120, ""),
+        (sorted(k * 0.37 for k in range(120)), "the log is sorted by its target `y`"),
+        ([k * 37 % 120 * 0.37 for k in range(120)], ""),
+    ],
+)
+def test_a_log_that_is_sorted_by_its_target_is_named_after_the_last_event(tmp_path, targets, sentence):
+    path = written(tmp_path, "a,y\n" + "".join(f"{k % 7},{y}\n" for k, y in enumerate(targets)))
+    announced = []
+    replay(log_of(path), "kaczmarz:features=64", baseline="none", announce=announced.append)
+    assert sentence in announced[-1]
+    assert bool(sentence) == ("shuffle" in announced[-1])
+    log = log_of(path)
+    log.look()
+    assert ("come in runs" in " ".join(log.notes)) == ("come in runs" in sentence)
+
+
+def test_first_targets_of_one_class_are_named(tmp_path):
+    log = log_of(written(tmp_path, "a,y\n" + "1,u\n" * 1500 + "1,v\n"))
+    log.look()
+    assert "the first 1,000 events all have the target u of `y`" in log.notes[-1]
