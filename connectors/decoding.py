@@ -25,6 +25,7 @@ from connectors.schema import (
     parse_number,
     plain_number,
     reader_of,
+    without_unit,
     word_names,
     words_of,
 )
@@ -395,17 +396,25 @@ class Decoder:
 
     def _plain_target_reader(self) -> Read:
         format, decimal, name, missing = self.format, self._decimal, self.format.target or "", self._missing
+        base, _, unit = format.types.get(name, "").partition(":")
+        numeric = base == NUMBER
+        unit = unit if numeric else ""
         if format.numbers:
-            return missing_or(lambda value: target_number(value, name, decimal), missing)
-        numeric = format.types.get(name) == NUMBER
+
+            def read_number(value: object) -> object:
+                return target_number(
+                    without_unit(value, unit) if isinstance(value, str) else value, name, decimal
+                )
+
+            return missing_or(read_number, missing)
         if self.form != "csv":
-            return missing_or(_read_unit if numeric else label, missing)
+            return missing_or((lambda value: _read_unit(value, unit)) if numeric else label, missing)
         plain = value_reader(decimal, missing, labels=True)
         if not numeric:
             return plain
 
         def read(text: str) -> object:
-            number = plain_number(text, decimal)
+            number = plain_number(without_unit(text, unit), decimal)
             return plain(text) if number is None else read_label(number)
 
         return missing_or(read, missing)
@@ -683,7 +692,7 @@ class Decoder:
             found = list(map(self._without_ignored, found))
         if self._typed or self._texts or (self._missing and self.form != "csv"):
             found = list(map(self._with_types, found))
-        numeric = self.format.numbers or self.format.types.get(self.format.target or "") == NUMBER
+        numeric = self.format.numbers or _base_of(self.format, self.format.target or "") == NUMBER
         if self.form != "csv" and (numeric or self._missing or {float, Decimal} & set(map(type, targets))):
             try:
                 targets = list(map(self.read_target, targets))
@@ -742,10 +751,10 @@ def _or_as_written(read: Read) -> Read:
     return kept
 
 
-def _read_unit(value: Any) -> Any:
+def _read_unit(value: Any, unit: str) -> Any:
     """Return a target of JSON, which is a number also where it is a string with a unit, as ``"12.3 %"``."""
     if isinstance(value, str) and isinstance(read_value(value), str):
-        number = plain_number(value)
+        number = plain_number(without_unit(value, unit))
         if number is not None:
             return int(number) if number.lstrip("-").isdigit() else label(float(number))
     return label(value)

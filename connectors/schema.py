@@ -22,6 +22,7 @@ import math
 import re
 import zlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -76,6 +77,7 @@ _TOLERATED, _WORDS_OF_NONE = (
     2,
 )  # share of numbers or dates in their columns, or words that stand for none
 _TRIED, _LONGEST_DATE = 10, 40  # strings that each format is tried on first, and letters of a date
+_UNIT = re.compile(r".*\d\s?(?P<unit>[^\W\d_°µμΩ]{1,10}[²³]?(?:/[^\W\d_]{1,4}[²³]?)?|[°µμΩ][^\W\d_]{0,4})")
 _NINES = re.compile(r"-?9{2,}(\.9+)?")
 _FEW = 20  # values below which nothing counts as an identifier or a text
 _UNIQUE, _SENTENCES, _LONG = 0.98, 0.5, 3.0  # shares of distinct values, and words of a text
@@ -146,12 +148,15 @@ def check_type(name: str, kind: str) -> str:
     base, _, rest = kind.partition(":")
     known = base in TYPES
     if known and rest:
-        known = (base == DATETIME and (rest == "iso" or rest in _EPOCHS or "%" in rest)) or (
-            base == TEXT and rest.isdigit() and int(rest) > 0
+        known = (
+            (base == DATETIME and (rest == "iso" or rest in _EPOCHS or "%" in rest))
+            or (base == TEXT and rest.isdigit() and int(rest) > 0)
+            or (base == NUMBER and _UNIT.fullmatch(f"0{rest}") is not None)
         )
     if not known:
         meant = "" if base in TYPES else nearest(base, TYPES)
-        types = f"use {', '.join(TYPES)}, datetime:FORMAT (iso, epoch, epoch-ms or as %d.%m.%Y) or text:WORDS"
+        forms = "number:UNIT, datetime:FORMAT (iso, epoch, epoch-ms or as %d.%m.%Y) or text:WORDS"
+        types = f"use {', '.join(TYPES)}, {forms}"
         hint = f"did you mean {meant}?" if meant else types
         raise ValueError(f"type {kind!r} of the field {name!r} is unknown; {hint}")
     return kind
@@ -160,10 +165,10 @@ def check_type(name: str, kind: str) -> str:
 # ---- reading
 
 
-def _read_number(decimal: str) -> Read:
+def _read_number(decimal: str, unit: str) -> Read:
     def read(value: object) -> object:
         if isinstance(value, str):
-            number = parse_number(value, decimal)
+            number = parse_number(without_unit(value, unit), decimal)
             return MISFIT if number is None else number
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return MISFIT
@@ -226,7 +231,7 @@ def reader_of(kind: str, decimal: str = ".") -> Read:
     """
     base, _, rest = kind.partition(":")
     if base == NUMBER:
-        return _read_number(decimal)
+        return _read_number(decimal, rest)
     if base == DATETIME:
         return _read_moment(rest or "iso")
     return _read_boolean if base == BOOLEAN else _read_category
@@ -349,12 +354,42 @@ def infer(name: str, values: Sequence[object], decimal: str = ".") -> str:
         return NUMBER if any("%" in text for text in strings) else _of_numbers(name, found, strings)
     if kinds != {str}:
         return ""
+    if unit := _unit_of(strings, decimal):
+        return f"{NUMBER}:{unit}"
     words = {text.strip().lower() for text in strings}
     if any(words <= set(pair) for pair in _BOOLEANS):
         return BOOLEAN
     if form := _date_format(strings):
         return f"{DATETIME}:{form}"
     return _of_strings(strings)
+
+
+def _unit_of(strings: Sequence[str], decimal: str) -> str:
+    """Return the unit that follows nearly all values, which are numbers else; empty if there is none.
+
+    >>> _unit_of(["83.1 rpm", "84 rpm"], "."), _unit_of(["1.5kg", "2kg"], "."), _unit_of(["12A", "13A"], ".")
+    ('rpm', 'kg', '')
+    """
+    found = [_UNIT.fullmatch(text.strip()) for text in strings[:_TRIED]]
+    units = Counter(each["unit"] for each in found if each is not None)
+    unit, count = units.most_common(1)[0] if units else ("", 0)
+    if 2 * count < len(found):
+        return ""
+    bare = [without_unit(text, unit) for text in strings]
+    numbers = [
+        parse_number(text, decimal) if text != old else None for text, old in zip(bare, strings, strict=True)
+    ]
+    apart = any(text[-1:].isspace() or decimal in text for text in bare)
+    return unit if apart and _are_mostly(numbers, strings) else ""
+
+
+def without_unit(text: str, unit: str) -> str:
+    """Return a value without its unit, and without what follows that; a value without a unit is itself.
+
+    >>> without_unit("83.1 rpm", "rpm"), without_unit("83.1", "rpm"), without_unit("83.1", "")
+    ('83.1 ', '83.1', '83.1')
+    """
+    return text.strip().removesuffix(unit) if unit else text
 
 
 def _are_mostly(read: Sequence[object], strings: Sequence[str]) -> bool:
@@ -482,7 +517,7 @@ def stand_ins(numbers: Sequence[float]) -> tuple[float, ...]:
     if not nines or len(others) < 2:
         return ()
     low, high = min(others), max(others)
-    width = high - low
+    width = 2 * (high - low)
     return tuple(sorted(n for n in nines if n < low - width or n > high + width or n < 0 <= low))
 
 

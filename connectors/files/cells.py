@@ -200,6 +200,7 @@ class Cells(NamedTuple):
     begins: NDArray[np.int64]  # of rows
     ends: NDArray[np.int64]  # of rows, after the end of the line
     lines: NDArray[np.int64]  # line ends of a row
+    counts: NDArray[np.int64]  # values of a row of CSV; -1 if a quote closes, and is not the end of its value
 
 
 def room(rows: int, columns: int) -> Cells:
@@ -208,7 +209,7 @@ def room(rows: int, columns: int) -> Cells:
     starts, stops = np.empty(shape, np.int32), np.empty(shape, np.int32)
     kinds, values = np.empty(shape, np.uint8), np.empty(shape)
     return Cells(
-        starts, stops, kinds, values, np.empty(rows, np.bool_), *(np.empty(rows, np.int64) for _ in range(3))
+        starts, stops, kinds, values, np.empty(rows, np.bool_), *(np.empty(rows, np.int64) for _ in range(4))
     )
 
 
@@ -219,11 +220,11 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
     A row ends with a line that no quotes leave open. One without its end is left for when more is there, but
     with ``last``, where no more comes, it is taken. Rows are as many as ``out`` holds.
     """
-    starts, stops, kinds, values, plain, begins, ends, lines = out
+    starts, stops, kinds, values, plain, begins, ends, lines, counts = out
     most, columns, size, row = len(plain), starts.shape[1], len(data), 0
     sign = point if point != delimiter else 255  # no byte of UTF-8: such a sign stands in quotes
     while row < most and at < size:
-        begin, column, fine, ended, breaks = at, 0, True, False, 0
+        begin, column, fine, ended, breaks, closed = at, 0, True, False, 0, True
         begins[row] = begin
         while not ended:
             start, quoted = at, at < size and data[at] == QUOTE
@@ -241,6 +242,8 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
                     at += 1
                 if at >= size:
                     return row, begin
+                if at + 1 < size and data[at + 1] != delimiter:
+                    closed = closed and (data[at + 1] == _LINE or data[at + 1] == _RETURN)
             value, found = 0.0, False
             if column < columns and not quoted:
                 at, value, _, _ = short(data, at, size, sign)
@@ -273,6 +276,7 @@ def csv_cells(data, at, last, delimiter, point, out):  # noqa: PLR0912  # one co
         else:
             lines[row] = breaks + 1
         plain[row] = fine and column == columns
+        counts[row] = column if closed else -1
         ends[row] = at
         row += 1
     return row, at
@@ -342,7 +346,7 @@ def json_cells(data, at, last, names, bounds, out):
 
     Names are as they are written, with their quotes; name ``k`` lies between ``bounds[k]`` and the next.
     """
-    starts, stops, kinds, values, plain, begins, ends, lines = out
+    starts, stops, kinds, values, plain, begins, ends, lines, _ = out
     most, columns, size, row = len(plain), starts.shape[1], len(data), 0
     blank = False
     while row < most and at < size:

@@ -192,6 +192,8 @@ class Assembler:
         kinds = cells.kinds[:count]
         words = (kinds[:, 0] == TEXT) if self._first_counts else np.zeros(count, bool)
         missing = kinds == MISSING
+        if not words.any() and 2 * np.count_nonzero(missing) < missing.shape[1]:
+            return words
         if 2 * np.count_nonzero(missing) >= missing.shape[1]:
             words |= 2 * missing.sum(axis=1) >= missing.shape[1]
         rows = np.flatnonzero(words & cells.plain[:count])

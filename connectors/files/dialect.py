@@ -15,10 +15,12 @@ from connectors.schema import LOOK, parse_number
 
 DELIMITERS = ",;\t|"
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
+_SCORED = 200  # rows by which delimiters, and columns with numbers of one mark alone, are compared
 _CELLS = 200_000  # looked at, of as many rows as types are inferred from
 _TIME = re.compile(r"([01]?\d|2[0-3])\.[0-5]\d", re.ASCII)
 _VERSION = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
 _PLACE = re.compile(r"-?1?\d?\d\.\d{4,}", re.ASCII)  # latitudes and longitudes
+_UNIT = re.compile(r"(?<=\d)\s?[^\W\d_]{1,10}([²³]|/[^\W\d_]{1,4})?\s*$")
 _FEW = 20  # different versions
 _PREAMBLE = 50  # rows among which the header is
 _BELOW = 0.3  # share of rows by which a header below others counts less
@@ -87,7 +89,7 @@ def sniff(
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal {decimal!r}: it is . or ,")
     if delimiter is None:
-        tables = {one: _rows(text, one) for one in DELIMITERS}
+        tables = {one: _rows(text, one, _SCORED) for one in DELIMITERS}
         delimiter = max(DELIMITERS, key=lambda one: _score(tables[one], target))  # the first of the best
     if decimal is None:
         rows = _rows(text, delimiter)
@@ -162,7 +164,7 @@ def _decimal(rows: list[list[str]], delimiter: str, before: str | None) -> str:
     three votes for one.
     """
     width = max(map(len, rows), default=0)
-    columns = [_votes([row[k] for row in rows if len(row) > k]) for k in range(width)]
+    columns = [_votes_of_all([row[k] for row in rows if len(row) > k]) for k in range(width)]
     commas = sum(each.commas > each.points for each in columns)
     points = [each for each in columns if each.points > each.commas]
     if commas:
@@ -181,7 +183,14 @@ def _numbers(cell: str) -> tuple[float | None, float | None]:
     """Return what a cell is by commas, and by points; None where it is no number, or has no such mark."""
     if "," not in cell and "." not in cell:
         return None, None
+    cell = _UNIT.sub("", cell)
     return parse_number(cell, ","), parse_number(cell, ".")
+
+
+def _votes_of_all(cells: Sequence[str]) -> _Votes:
+    """Return the votes of a column: of its first cells, or of all if no mark stands alone in these."""
+    first = _votes(cells[:_SCORED])
+    return first if first.commas or first.points else _votes(cells)
 
 
 def _votes(cells: Sequence[str]) -> _Votes:

@@ -238,10 +238,17 @@ class Lines:
         """Return the first row that has several lines, and not as many cells as there are columns."""
         if not self._csv:
             return None
-        for k in np.flatnonzero(cells.lines[:count] > 1).tolist():
+        rows = np.flatnonzero(cells.lines[:count] > 1)
+        if not len(rows):
+            return None
+        odd = cells.counts[rows] != len(self.format.columns or self.columns or ())
+        odd |= cells.ends[rows] - cells.begins[rows] > csv.field_size_limit()
+        if len(self.dialect.delimiter.encode()) != 1:
+            odd[:] = True
+        for k in rows[odd].tolist():
             text = self._value(cells.begins[k], cells.ends[k]).decode("utf-8", "replace")
             if not self.decoder.is_whole(text):
-                return k
+                return int(k)
         return None
 
     def _value(self, begin: int, end: int) -> bytes:

@@ -160,9 +160,14 @@ def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
     if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
         found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
     found |= {column.name: IGNORED for column in columns if _is_nothing(column) and column.name not in gone}
-    if any(column.name == format.target and column.type == NUMBER for column in columns):
-        found[format.target or ""] = NUMBER
+    for column in columns:
+        if column.name == format.target and column.type.partition(":")[0] == NUMBER:
+            found[column.name] = column.type
     return {name: kind for name, kind in found.items() if name not in format.types}
+
+
+def _has_unit(column: Column) -> bool:
+    return column.type.startswith(f"{NUMBER}:")
 
 
 def _is_nothing(column: Column) -> bool:
@@ -211,6 +216,8 @@ def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
         if base in _NOTED and not given:
             found.setdefault(base, []).append(column.name)
     notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+    units = [f"{column.name} ({column.type.partition(':')[2]})" for column in columns if _has_unit(column)]
+    notes += [f"read as numbers with a unit: {', '.join(units)}; --type changes that"] if units else []
     if empty := sum(map(_is_nothing, columns)):
         notes.append(f"ignored, since they have neither a name nor values: {empty} columns")
     return notes

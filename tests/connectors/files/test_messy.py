@@ -330,3 +330,29 @@ def test_first_targets_of_one_class_are_named(tmp_path):
     log = log_of(written(tmp_path, "a,y\n" + "1,u\n" * 1500 + "1,v\n"))
     log.look()
     assert "the first 1,000 events all have the target u of `y`" in log.notes[-1]
+
+
+@pytest.mark.parametrize("form", ["{} rpm", "{:.1f} m/s", "{:.1f}kg", "{:.1f} °C", "{:,.1f} km²"])
+def test_numbers_with_a_unit_are_numbers(tmp_path, form):
+    cells = [form.format(1000 + k) for k in range(60)]
+    cells[7], cells[8] = "k.A.", "1234"  # none, and one without a unit
+    path = written(
+        tmp_path, "a\tn\ty\n" + "".join(f"{cell}\t{k % 7}\t{cell}\n" for k, cell in enumerate(cells))
+    )
+    log, found = read(path)
+    unit = form.partition("}")[2].strip()
+    assert log.format.types["a"] == f"number:{unit}"
+    assert f"read as numbers with a unit: a ({unit}), y ({unit}); --type changes that" in log.notes
+    assert [fields["a"] for _, fields, _ in found][6:10] == [1006, None, 1234, 1009]
+    assert [y for _, _, y in found][:2] == ["1000", "1001"]
+    assert (
+        decoder_of("csv", "y", delimiter="\t", columns=["y"], types={"y": f"number:{unit}"}, numbers=True)(
+            cells[0].encode()
+        ).target
+        == 1000.0
+    )
+
+
+def test_codes_with_a_letter_are_no_numbers(tmp_path):
+    text = "seat,y\n" + "".join(f"{k % 20}A,{'ab'[k % 2]}\n" for k in range(60))
+    assert notes_of(tmp_path, text)[0].format.types["seat"] == "category"
