@@ -512,7 +512,7 @@ def stand_ins(numbers: Sequence[float]) -> tuple[float, ...]:
     ((-999.0,), (), (9999,))
     """
     distinct = set(numbers)
-    nines = {number for number in distinct if _NINES.fullmatch(f"{number:.10g}")}
+    nines = {n for n in distinct if not -99 < n < 99 and _NINES.fullmatch(f"{n:.10g}")}
     others = distinct - nines
     if not nines or len(others) < 2:
         return ()

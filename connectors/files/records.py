@@ -144,8 +144,9 @@ def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> l
 def _repeated(first: Sequence[Fields]) -> list[str]:
     """Return a sentence if records repeat the one before, among records that are mostly different."""
     count = sum(a == b for a, b in pairwise(first))
-    different = len({str(fields) for fields in first})
-    if count < max(_REPEATED, len(first) / 100) or different < _DIFFERENT * (len(first) - count):
+    if count < max(_REPEATED, len(first) / 100):
+        return []
+    if len({str(fields) for fields in first}) < _DIFFERENT * (len(first) - count):
         return []
     what = f"{count:,} of the first {len(first):,} records repeat the one before"
     return [f"{what}; such a record is predicted just after it was learned"]
