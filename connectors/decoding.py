@@ -156,6 +156,9 @@ class EventFormat:
     missing
         Strings of CSV that are no value. If they are not the usual ones, strings of other formats, too; and
         those that are numbers are no value however a number is written.
+    dialect
+        The delimiter and the decimal mark of the log that a model has learned; the mark holds for all files
+        with this delimiter.
     types
         Types of fields (:mod:`connectors.schema`). A field without one is a number or a category by each of
         its values.
@@ -182,6 +185,7 @@ class EventFormat:
     decimal: str | None = None
     encoding: str | None = None
     missing: Sequence[str] = MISSING
+    dialect: Sequence[str] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     columns: Sequence[str] | None = None
     numbers: bool | None = None

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from connectors.decoding import Decoder, EventFormat, Record, skipped
 from connectors.files.batches import EXAMPLES, ROWS, Batch, Broken
+from connectors.models import Stored, stored_of
 from streamk.arrays import Json
 from streamk.encoding.calendar_inputs import read_iso
 
@@ -407,6 +408,10 @@ class Log:
     def left_out(self) -> str:
         """Return how many records were skipped, as a sentence; empty if none were."""
         return skipped(self.unreadable, self.unlabelled, f"`{self.target}`")
+
+    def stored(self) -> Stored:
+        """Return what a model file stores of how this log is read."""
+        return stored_of(self.format)
 
     def fingerprint(self) -> Json:
         """Return the names of its files and, where they have them, sizes and SHA-256."""

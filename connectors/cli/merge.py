@@ -55,10 +55,11 @@ def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict
         if twice := next((path for path in models if there.count(path.resolve()) > 1), None):
             raise ValueError(f"{twice} is named twice, and its events would count twice")
         check_place("-o", output)
-        files = [(path, *model_files.load(path)) for path in models]
-        loaded: list[Any] = [learner for _, learner, _ in files]
-        stored = model_files.merged([(path, format) for path, _, format in files])
+        files = list(map(model_files.load, models))
+        loaded: list[Any] = [file.learner for file in files]
+        stored = model_files.merged(files)
         rows = [_row(path, path.stat().st_size, model) for path, model in zip(models, loaded, strict=True)]
+        model_files.require_common(files)
         for model in loaded:
             model.flush()
         try:

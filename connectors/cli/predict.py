@@ -7,6 +7,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -26,7 +27,7 @@ from connectors.cli.reading import (
     with_format_options,
 )
 from connectors.files.log import ReplayLog
-from connectors.models import load, with_stored
+from connectors.models import LearnedFields, load, with_stored
 from connectors.replay.page import words
 from connectors.replay.scoring_log import LogScorer
 from connectors.values import Fields
@@ -60,13 +61,19 @@ def predict_command(
         check_place("--output", output)
         if as_json and output is None:
             raise ValueError("--json: name a file for the predictions with --output")
-        learner, stored = load(model)
-        format = with_stored(reading.format(target), stored)
+        loaded = load(model)
+        format = with_stored(reading.format(target), loaded.stored)
         log = ReplayLog(files, format.unlabelled(), strict=strict)
-        scorer = LogScorer(learner, log)
+        log.learned = LearnedFields.of([loaded], format.target)
+        scorer, noted = LogScorer(loaded.learner, log), 0
+        predictions = scorer.rows()
+        first = next(predictions, [])  # a log that cannot be predicted leaves the output as it is
         with _writing(output, scorer) as write, Progress(console=console, transient=True) as bar:
             job = bar.add_task(log.name, total=log.size or None)
-            for rows in scorer.rows():
+            for rows in chain([first], predictions):
+                for sentence in log.notes[noted:]:
+                    print_line(console, sentence)
+                noted = len(log.notes)
                 write(rows)
                 bar.update(job, completed=log.done)
         metrics = scorer.metrics()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -24,8 +25,8 @@ from connectors.cli.reading import (
     with_format_options,
 )
 from connectors.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.models import LearnedFields, ModelFile, load, merged, task_of, with_stored
 from connectors.models import save as save_model
-from connectors.models import stored_of
 from connectors.names import SEED, seed_line
 from connectors.records import Log
 from connectors.replay import report
@@ -34,7 +35,7 @@ from connectors.replay.identity import identity_of
 from connectors.replay.logs import Reading, delay_of, opened
 from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
-from connectors.replay.specs import check_name, settings_of
+from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
 from streamk.arrays import Json
@@ -133,8 +134,11 @@ def replay_command(
         _check_directory("--checkpoint", checkpoint)
         if (labels is None) != (key is None):
             raise ValueError("--labels and --key belong together")
-        format = reading.format(target)
-        how = Reading(format, start, end, strict, labels, key, time, form)
+        models = _models(learner or [])
+        own = merged([] if files[0].endswith(".toml") else models)  # those settings say how events are read
+        format = with_stored(reading.format(target), own)
+        learned = LearnedFields.of(models, format.target) if models else None
+        how = Reading(format, start, end, strict, labels, key, time, form, learned)
         errors = Console(stderr=True)
 
         def announce(sentence: str) -> None:
@@ -156,7 +160,7 @@ def replay_command(
                 keep = Checkpoint(checkpoint, identity)
             log, late = delay_of(log, how, delay, time)
             with _showing(console, log, limit, as_json) as watch:
-                chosen = task or (given.task if files[0].endswith(".toml") else None)
+                chosen = task or (given.task if files[0].endswith(".toml") else task_of(models))
                 scoring = Scoring(interval, by, level, predictions)
                 run = replay(
                     log,
@@ -202,6 +206,11 @@ def replay_command(
     )  # fmt: skip
     if failed:
         raise typer.Exit(1)
+
+
+def _models(names: Sequence[str]) -> list[ModelFile]:
+    """Return the model files among contenders."""
+    return [load(path) for path in map(model_file, names) if path is not None and path.is_file()]
 
 
 def _check_directory(option: str, path: Path | None) -> None:
@@ -254,7 +263,7 @@ def _save(run: Replay, path: Path, log: Log) -> int:
     model = run.learner
     model = getattr(getattr(model, "subject", model), "learner", model)
     assert isinstance(model, Learner)
-    return save_model(model, path, stored_of(log.format))
+    return save_model(model, path, log.stored())
 
 
 def _found(run: Replay) -> Json:

@@ -112,7 +112,7 @@ def train_command(
                 parts: Sequence[MeasuredShard] = shards_of(
                     log.paths, log.format, task, by, shards, strict, whole
                 )
-                events, stored = f"{log.format} {task}", stored_of(log.format)
+                events, stored = f"{log.format} {task}", log.stored()
             else:
                 events, stored = f"{given.format} {given.learner.task}", stored_of(given.format)
                 task = given.learner.task

@@ -50,6 +50,12 @@ class Frame(NamedTuple):
     reason: str = ""
 
 
+def _learned(found: Dialect, learned: Dialect, heading: str) -> Dialect:
+    """Return the dialect of a file with the decimal mark that a model has learned, if the rest is alike."""
+    single = found.delimiter not in heading
+    return learned if single or found.delimiter == learned.delimiter else found
+
+
 class Lines:
     """The records of an open file of lines.
 
@@ -147,6 +153,8 @@ class Lines:
             self.line += lines
         try:
             heading = self._utf8(whole[begin:end]).decode().rstrip("\r\n")
+            if format.dialect is not None and format.decimal is None:
+                dialect = _learned(dialect, Dialect(*format.dialect), heading)
             names = next(csv.reader([heading], delimiter=dialect.delimiter))
         except UnicodeDecodeError:
             raise ValueError("the first line is not UTF-8") from None

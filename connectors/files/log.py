@@ -7,6 +7,7 @@ import glob
 import hashlib
 import re
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from connectors.decoding import EventFormat, Location, Misfits
@@ -15,7 +16,16 @@ from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile, is_pipe, size_of
 from connectors.files.prefetch import Prefetcher
-from connectors.files.records import columns_of, missing_fields, noted, records_of, require_inputs, types_of
+from connectors.files.records import (
+    Records,
+    columns_of,
+    missing_fields,
+    noted,
+    records_of,
+    require_inputs,
+    types_of,
+)
+from connectors.models import LearnedFields, Stored, stored_of
 from connectors.names import near_file
 from connectors.records import Log
 from connectors.schema import LOOK, Columns
@@ -98,6 +108,8 @@ class ReplayLog(Log):
         With the types that were inferred, once reading has begun.
     columns, dialect
         What the first records say of each field, and of CSV how it is written.
+    learned
+        The fields that a model has learned, which those of each file are compared with.
 
     Raises
     ------
@@ -139,6 +151,7 @@ class ReplayLog(Log):
         self.broken, self.notes, self.events, self.done = Broken(), list[str](), 0, 0
         self.columns = Columns()
         self.dialect: Dialect | None = None
+        self.learned: LearnedFields | None = None
         self.misfits: dict[str, Misfits] = {}
         self._kind: list[str] = []  # of targets, and which file had it first
         self._file: OpenFile | None = None  # the thread's
@@ -219,7 +232,8 @@ class ReplayLog(Log):
         if not self.columns:
             self.columns = columns_of(source)
             require_inputs(self.columns, self.format)
-            notes += missing_fields(self.columns, self.format)
+            stored = () if self.learned is None else self.learned.read
+            notes += missing_fields(self.columns, self.format, stored)
             self.format = self.format.with_types(types_of(self.columns, self.format))
             source.use(self.format)
             notes += [*noted(self.columns, self.format), *self.columns.notes]
@@ -227,6 +241,10 @@ class ReplayLog(Log):
             notes.insert(0, f"read as {source.dialect}")
             self._before = source.dialect.decimal
             self.dialect = self.dialect or source.dialect
+            if self.format.dialect is not None and source.dialect != tuple(self.format.dialect):
+                notes.insert(1, f"the model has learned {Dialect(*self.format.dialect)}")
+        if self.learned is not None:
+            notes += self._compared(self.learned, source, file)
         if file.encoding != "utf-8":
             notes.append(f"{file.name} is {file.encoding}")
         for batch in source.batches():
@@ -236,6 +254,27 @@ class ReplayLog(Log):
             batch.done = done + int(read * source.share)
             batch.misfits = source.decoder.take_misfits()
             yield batch
+
+    def _compared(self, learned: LearnedFields, source: Records, file: OpenFile) -> list[str]:
+        """Return sentences on the fields of a file that a model has not learned, or misses."""
+        names = [column.name for column in columns_of(source)]
+        format, nested = self.format, file.form not in ("csv", "parquet")
+        gone = {*format.roles, *format.verbatim}
+        new = [name for name in names if name not in gone and source.decoder.takes(name)]
+        return learned.compare(file.name, names, new, nested) if names else []
+
+    @property
+    def inputs(self) -> list[str]:
+        """The fields of the first records that are inputs."""
+        gone = {*self.format.roles, *self.format.verbatim}
+        takes = self.format.decoder("json").takes
+        return [column.name for column in self.columns if column.name not in gone and takes(column.name)]
+
+    def stored(self) -> Stored:
+        """Return what a model file stores of how this log is read."""
+        format = self.format
+        dialect = format.dialect if self.dialect is None else list(self.dialect)
+        return stored_of(replace(format, dialect=dialect), self.inputs)
 
     def look(self) -> list[object]:
         """Infer the types of fields, and return the first targets; events are then read from the start.
@@ -247,6 +286,7 @@ class ReplayLog(Log):
         """
         found: list[object] = []
         log = ReplayLog(self.paths, self.format, self._form)
+        log.learned = self.learned
         with contextlib.closing(log.batches()) as batches:
             for batch in batches:
                 found += batch.targets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -183,14 +183,17 @@ def with_inferred_types(records: Records) -> EventFormat:
     return format
 
 
-def missing_fields(columns: Sequence[Column], format: EventFormat) -> list[str]:
-    """Return a sentence for every field that the settings name and the first records do not have."""
+def missing_fields(columns: Sequence[Column], format: EventFormat, stored: Collection[str] = ()) -> list[str]:
+    """Return a sentence for every field that the settings name and the first records do not have.
+
+    ``stored`` are names that a model file gives.
+    """
     known = [column.name for column in columns]
     named = [*format.types, *format.ignore, *format.sources]
     return [
         f"no field {name!r} in the first records{suggestion(name, known)}"
         for name in dict.fromkeys(named)
-        if not _is_there(name, known)
+        if name not in stored and not _is_there(name, known)
     ]
 
 

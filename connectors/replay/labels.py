@@ -9,6 +9,7 @@ from typing import Any
 
 from connectors.decoding import EventFormat, Record
 from connectors.files.batches import EXAMPLES
+from connectors.models import Stored
 from connectors.records import Log
 from connectors.replay.keyed import Label, key_text, labels_of
 from connectors.replay.reading import LOOK, InferredLabels, TaskError
@@ -36,7 +37,7 @@ class Joined(Log):
 
     def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
         self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
-        self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
+        self.name, self.target, self.size = log.name, log.target, log.size
         self._labels: Json = {}
         self._examples: list[str] = []
         self.wrong = self.unjoined = 0
@@ -62,6 +63,20 @@ class Joined(Log):
     def cut(self) -> bool:
         """Whether a file of events was not read to its end."""
         return self._log.cut
+
+    @property
+    def format(self) -> EventFormat:  # type: ignore[override]
+        """Which field of an event is what, with the types that were inferred."""
+        return self._log.format
+
+    @property
+    def notes(self) -> Sequence[str]:  # type: ignore[override]
+        """Sentences about how events are read."""
+        return self._log.notes
+
+    def stored(self) -> Stored:
+        """Return what a model file stores of how events are read."""
+        return self._log.stored()
 
     def fingerprint(self) -> Json:
         """Return what identifies the files of events."""

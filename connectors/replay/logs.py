@@ -14,6 +14,7 @@ from connectors.errors import Interruption
 from connectors.files.log import ReplayLog
 from connectors.files.open_file import is_pipe
 from connectors.kafka.sections import Kafka
+from connectors.models import LearnedFields
 from connectors.records import Log
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
@@ -32,7 +33,7 @@ _KAFKA = "kafka://"
 
 
 class Reading(NamedTuple):
-    """The options of the command for reading a log, by their names, and the roles of fields."""
+    """The options of the command for reading a log, by their names, the roles of fields, and the models'."""
 
     format: EventFormat = EventFormat()
     start: str | None = None
@@ -42,6 +43,7 @@ class Reading(NamedTuple):
     key: str | None = None
     time: str | None = None
     form: str | None = None
+    learned: LearnedFields | None = None
 
     @property
     def target(self) -> str | None:
@@ -95,9 +97,11 @@ def opened(files: Sequence[str], how: Reading) -> Iterator[tuple[Log, Learner]]:
     how.refuse("it is for a topic, of a kafka:// address or a .toml", "start", "end")
     how.refuse("it is for a kafka:// address; the format of a file is detected from its first bytes", "form")
     if how.labels is None or how.key is None:
-        yield ReplayLog(list(files), how.timed, strict=how.strict), Learner()
-        return
-    yield KeyedLog(list(files), how.joined(labelled=False), how.strict), Learner()
+        log = ReplayLog(list(files), how.timed, strict=how.strict)
+    else:
+        log = KeyedLog(list(files), how.joined(labelled=False), how.strict)
+    log.learned = how.learned
+    yield log, Learner()
 
 
 @contextlib.contextmanager

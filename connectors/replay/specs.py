@@ -80,7 +80,7 @@ def contender(
     if text.startswith("river."):
         return _river(text, task, seed)
     name, settings = settings_of(text)
-    if name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file()):
+    if model_file(text) is not None:
         return _file(name, settings, task)
     parameters: Json = {**settings, **(given or {})}
     known = parameter_names(name)
@@ -90,6 +90,15 @@ def contender(
         parameters.setdefault("delay", delay)
     parameters.setdefault("seed", seed)
     return build(name, task, parameters)
+
+
+def model_file(text: str) -> Path | None:
+    """Return the model file that a specification names, None if it names something else."""
+    if text.startswith("river."):
+        return None
+    name, _ = settings_of(text)
+    found = name.endswith(".streamk") or (name not in LEARNERS and Path(name).is_file())
+    return Path(name) if found else None
 
 
 def check_name(text: str) -> None:

@@ -107,3 +107,44 @@ def test_a_model_that_is_named_twice_would_count_twice(models, tmp_path):
         assert done.exit_code == 2
         assert f"{models[0]} is named twice" in done.stderr
     assert not (tmp_path / "c").exists()
+
+
+def saved(path, events, stored=None, cls=streamk.KaczmarzClassifier):
+    learner = cls(features=64, seed=7)
+    for x, y in events:
+        learner.learn_one(x, y)
+    learner.save(path, None if stored is None else {"format": stored})
+    return path
+
+
+def test_models_without_a_common_field_are_refused(tmp_path):
+    one = saved(tmp_path / "one", [({"a": i % 5, "b": 1}, i % 2 > 0) for i in range(20)])
+    two = saved(tmp_path / "two", [({"x": i % 5, "z": 1}, i % 2 > 0) for i in range(20)])
+    both = saved(tmp_path / "both", [({"a": i % 5, "x": 1}, i % 2 > 0) for i in range(20)])
+    done = run(one, two, "-o", tmp_path / "c")
+    assert done.exit_code == 2
+    assert (
+        f"{one} and {two} have no field in common, and cannot be merged: {one} has 'a', 'b', and"
+        in done.stderr
+    )
+    assert not (tmp_path / "c").exists()
+    assert run(one, two, both, "-o", tmp_path / "c").exit_code == 0  # the third connects them
+    blank = saved(tmp_path / "blank", [])
+    assert run(blank, two, "-o", tmp_path / "c").exit_code == 0
+
+
+def test_models_of_categories_are_compared_by_the_fields_that_they_store(tmp_path):
+    def stored(*inputs, target="y"):
+        return {"target": target, "types": dict.fromkeys(inputs, "category"), "inputs": list(inputs)}
+
+    one = saved(tmp_path / "one", [({"a": "u"}, "p"), ({"a": "v"}, "q")], stored("a"))
+    two = saved(tmp_path / "two", [({"x": "u"}, "p"), ({"x": "v"}, "q")], stored("x"))
+    assert run(one, two, "-o", tmp_path / "c").exit_code == 2
+    other = saved(tmp_path / "other", [({"a": "u"}, "r"), ({"a": "v"}, "s")], stored("a", target="z"))
+    done = run(one, other, "-o", tmp_path / "c")
+    assert done.exit_code == 2
+    assert f"{one} and {other} have no label in common" in done.stderr
+    numbers = saved(tmp_path / "numbers", [({"a": "u"}, 1), ({"a": "v"}, 2)], stored("a"))
+    assert run(one, numbers, "-o", tmp_path / "c").exit_code == 2
+    later = saved(tmp_path / "later", [({"a": "u"}, "r"), ({"a": "v"}, "s")], stored("a"))
+    assert run(one, later, "-o", tmp_path / "c").exit_code == 0  # a log that is sorted by its target
