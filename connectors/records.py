@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from connectors.decoding import Decoder, EventFormat, Record, skipped
+from connectors.decoding import Decoder, EventFormat, Misfits, Record, skipped
 from connectors.files.batches import EXAMPLES, ROWS, Batch, Broken
 from connectors.models import Stored, stored_of
 from streamk.arrays import Json
@@ -321,6 +322,8 @@ class Log:
         Whether a part of it could not be read to its end.
     broken
         Of what was skipped so far.
+    misfits
+        Values that do not fit the types of their fields, which are missing.
     paths
         Names of its files, or its own name.
     """
@@ -331,6 +334,7 @@ class Log:
     size: int = 0
     notes: Sequence[str] = ()
     broken: Broken = Broken()  # a log that skips records has its own
+    misfits: Mapping[str, Misfits] = MappingProxyType({})
 
     @property
     def done(self) -> int:

@@ -18,11 +18,11 @@ from rich.progress import Progress
 from connectors.cli.arguments import check_place
 from connectors.cli.exits import exits, usage
 from connectors.cli.reading import (
+    Account,
     AllowSkipped,
     FormatOptions,
     Strict,
     Target,
-    check_skipped,
     print_line,
     with_format_options,
 )
@@ -77,10 +77,12 @@ def predict_command(
                 write(rows)
                 bar.update(job, completed=log.done)
         metrics = scorer.metrics()
+        example = [*log.examples, *scorer.examples, ""][0]
+        skipped, types = log.broken.count + scorer.refused, log.format.types
+        account = Account(scorer.predicted, skipped, 0, example, log.misfits, types, log.broken.cut)
         if as_json:
-            typer.echo(
-                json.dumps({"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics})
-            )
+            found = {"predicted": scorer.predicted, "scored": scorer.scored, "metrics": metrics}
+            typer.echo(json.dumps({**found, **account.found()}))
         else:
             console.print(f"predicted {scorer.predicted:,} records", highlight=False)
             if metrics:
@@ -89,13 +91,9 @@ def predict_command(
                 console.print(
                     f"scored {scorer.scored:,} with a target: {shown}", soft_wrap=True, highlight=False
                 )
-            for sentence in filter(None, [log.left_out(), *scorer.refusals()]):
+            for sentence in filter(None, [log.left_out(), *scorer.refusals(), *account.lines()]):
                 print_line(console, sentence)
-        skipped = log.broken.count + scorer.refused
-        check_skipped(
-            console, skipped, scorer.predicted + skipped, [*log.examples, *scorer.examples, ""][0],
-            allow_skipped, log.broken.cut,
-        )  # fmt: skip
+        account.check(console, allow_skipped)
 
 
 @contextlib.contextmanager

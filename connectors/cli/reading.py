@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from connectors.decoding import EventFormat
+from connectors.decoding import EventFormat, Misfits
 from connectors.schema import TYPES, check_type
-from connectors.values import MISSING
+from connectors.values import MISSING, Fields
+
+if TYPE_CHECKING:
+    from connectors.records import Log
+    from connectors.replay.progress import Replay
 
 _TOLERATED = 0.01  # share of rows
 
@@ -113,26 +117,101 @@ def print_line(console: Console, sentence: str) -> None:
     console.print(sentence, soft_wrap=True, highlight=False, markup=False)
 
 
-def check_skipped(
-    console: Console, skipped: int, rows: int, example: str, allowed: bool, cut: bool = False
-) -> None:
-    """Print a warning and exit with 1 if more than 1 % of the rows were skipped, or a file was cut short.
+@dataclass(frozen=True)
+class Account:
+    r"""What became of the rows of a log, and of values that do not fit the types of their fields.
 
-    Parameters
+    Attributes
     ----------
-    skipped, rows
-        How many rows were skipped, and how many there were.
+    events, skipped, unlabelled
+        Rows that were taken; those that were not, as they cannot be decoded or were rejected; and those
+        without a target.
     example
-        Why the first of them was skipped.
-    allowed
-        Whether any share is accepted.
+        Why the first one was skipped.
+    misfits, types
+        Values that do not fit, by field, and the types.
     cut
         Whether the reading of a file ended early.
+
+    Examples
+    --------
+    >>> account = Account(4998, 2, misfits={"b": Misfits(3500, "w0")}, types={"b": "number"})
+    >>> print(*account.lines(), sep="\n")
+    5,000 rows: 4,998 events, 2 skipped
+    3,500 of 5,000 values of b do not fit "number" (the first: 'w0') and are missing
     """
-    if allowed or not (cut or skipped > _TOLERATED * rows):
-        return
-    share = f"{skipped:,} of {rows:,} rows ({skipped / max(rows, 1):.1%}) were skipped"
-    what = f"{share}, and a file was not read to its end" if cut else share
-    text = f"{what}.\nThe first: {example or 'no reason is known'}\n--allow-skipped accepts that."
-    console.print(Panel(Text(text), title="warning", title_align="left", border_style="yellow"))
-    raise typer.Exit(1)
+
+    events: int
+    skipped: int
+    unlabelled: int = 0
+    example: str = ""
+    misfits: Mapping[str, Misfits] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    cut: bool = False
+
+    @property
+    def rows(self) -> int:
+        """All of them."""
+        return self.events + self.skipped + self.unlabelled
+
+    def lines(self) -> list[str]:
+        """Return the sentences that account for every row and value."""
+        skipped = self.skipped + self.unlabelled
+        return [f"{self.rows:,} rows: {self.events:,} events, {skipped:,} skipped", *self._misfitting()]
+
+    def _misfitting(self) -> list[str]:
+        return [
+            f"{found.count:,} of {max(self.rows, found.count):,} values of {name} do not fit "
+            f'"{self.types.get(name, "its type")}" (the first: {found.example!r}) and are missing'
+            for name, found in self.misfits.items()
+        ]
+
+    def found(self) -> Fields:
+        """Return what ``--json`` prints."""
+        misfits = {
+            name: {"count": found.count, "type": self.types.get(name, ""), "example": found.example}
+            for name, found in self.misfits.items()
+        }
+        return {"rows": self.rows, "skipped": self.skipped + self.unlabelled, "misfits": misfits}
+
+    def check(self, console: Console, allowed: bool) -> None:
+        """Warn and exit with 1 if more than 1 % of the rows, or of a field's values, were not taken.
+
+        Parameters
+        ----------
+        console
+            Where to.
+        allowed
+            Whether any share is accepted.
+        """
+        rows = self.events + self.skipped
+        many = self.cut or self.skipped > _TOLERATED * rows
+        missing = any(found.count > _TOLERATED * self.rows for found in self.misfits.values())
+        if allowed or not (many or missing):
+            return
+        lines = []
+        if many:
+            share = f"{self.skipped:,} of {rows:,} rows ({self.skipped / max(rows, 1):.1%}) were skipped"
+            what = f"{share}, and a file was not read to its end" if self.cut else share
+            lines += [f"{what}.", f"The first: {self.example or 'no reason is known'}"]
+        if missing:
+            lines += [f"{each}." for each in self._misfitting()]
+            lines.append(
+                "--type FIELD=TYPE sets a type, and --missing STRING names what stands for no value."
+            )
+        text = "\n".join([*lines, "--allow-skipped accepts that."])
+        console.print(Panel(Text(text), title="warning", title_align="left", border_style="yellow"))
+        raise typer.Exit(1)
+
+
+def print_lines(console: Console, sentences: Iterable[str]) -> None:
+    """Print sentences as they are, each on one line; empty ones are left out."""
+    for sentence in filter(None, sentences):
+        print_line(console, sentence)
+
+
+def account_of(run: Replay, log: Log) -> Account:
+    """Return what became of the rows of a replayed log."""
+    example = [*log.examples, *run.examples, ""][0]
+    skipped = run.refused + log.unreadable
+    return Account(run.events, skipped, log.unlabelled, example, log.misfits, log.format.types, log.cut)

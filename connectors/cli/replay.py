@@ -20,8 +20,9 @@ from connectors.cli.reading import (
     FormatOptions,
     Strict,
     Target,
-    check_skipped,
+    account_of,
     print_line,
+    print_lines,
     with_format_options,
 )
 from connectors.learners import DEFAULT, LEARNERS, read_parameter
@@ -180,10 +181,10 @@ def replay_command(
             option = "--set seed=N" if settings_of(names[0])[0] in LEARNERS else f"{names[0]}:seed=N"
             if not as_json:
                 print_line(console, seed_line(seed, option))
-            if sentence := report.left_out(run, log):
-                print_line(console, sentence)
+            account = account_of(run, log)
+            print_lines(console, [report.left_out(run, log), *account.lines()])
             if as_json:
-                typer.echo(json.dumps({**_found(run), "seed": seed}))
+                typer.echo(json.dumps({**_found(run), "seed": seed, **account.found()}))
             else:
                 report.summary(run, console)
             if save is not None:
@@ -192,7 +193,7 @@ def replay_command(
                 )
             if report_to is not None:  # at the end: a full disk then loses nothing else
                 with console.status(f"writing {report_to}") if console.is_terminal else nullcontext():
-                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed})
+                    write(report_to, run, log, ["streamk", *sys.argv[1:]], {"seed": seed, **account.found()})
                 console.print(f"the page: {report_to / 'index.html'}", soft_wrap=True, highlight=False)
         if run.error:
             raise ValueError(run.error)
@@ -200,10 +201,7 @@ def replay_command(
         raise typer.Exit(130)
     results = run.results()
     failed = [name for name in run.names if results.failed(name)]
-    check_skipped(
-        errors, run.refused + log.unreadable, run.events + run.refused + log.unreadable,
-        [*log.examples, *run.examples, ""][0], allow_skipped, log.cut,
-    )  # fmt: skip
+    account.check(errors, allow_skipped)
     if failed:
         raise typer.Exit(1)
 

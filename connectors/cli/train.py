@@ -15,12 +15,12 @@ from rich.console import Console
 from connectors.cli.arguments import End, Start, assignments, check_place, refuse_bounds, required
 from connectors.cli.exits import connected, exits, usage
 from connectors.cli.reading import (
+    Account,
     AllowSkipped,
     FormatOptions,
     Strict,
     Target,
-    check_skipped,
-    print_line,
+    print_lines,
     with_format_options,
 )
 from connectors.connector import MeasuredShard, connector_of
@@ -34,7 +34,7 @@ from connectors.replay.reading import decide_task
 from connectors.settings import Settings
 from connectors.settings_file import load
 from connectors.train import report
-from connectors.train.shards import BY, shards_of, skipped_of
+from connectors.train.shards import BY, misfits_of, shards_of, skipped_of
 from streamk.distributed import Advance, Round, WorkersDiedError, learn
 from streamk.distributed.merging import SCALES
 from streamk.metrics.metric import SUMMARIES, TASKS
@@ -105,8 +105,7 @@ def train_command(
                 target = required(target)
                 log = ReplayLog(logs, reading.format(target))
                 decision = decide_task(log.look(), target)
-                for sentence in [*log.notes, *([] if task else [decision.sentence])]:
-                    print_line(Console(stderr=True), sentence)
+                print_lines(Console(stderr=True), [*log.notes, "" if task else decision.sentence])
                 whole = decision.whole and task is None
                 task = task or decision.task
                 parts: Sequence[MeasuredShard] = shards_of(
@@ -134,16 +133,22 @@ def train_command(
                 )  # fmt: skip
             skipped, example = skipped_of(trained.positions)
             skipped, example = skipped + trained.refused // max(passes, 1), example or trained.example
+            events_of_pass = trained.events // max(passes, 1)
+            misfits, types = misfits_of(trained.positions), (stored or {}).get("types", {})
+            account = Account(events_of_pass, skipped, 0, example, misfits, types)
             if as_json:
-                found = {**report.result(trained, len(parts)), "seed": machine.seed, "skipped": skipped}
-                typer.echo(json.dumps(found))
+                typer.echo(
+                    json.dumps(
+                        {**report.result(trained, len(parts)), "seed": machine.seed, **account.found()}
+                    )
+                )
             else:
                 report.summary(trained, len(parts), console)
+                print_lines(console, account.lines())
             if save is not None:
                 size = save_model(trained.learner, save, stored)
                 console.print(f"saved to {save}: {size:,} bytes", soft_wrap=True, highlight=False)
-            rows = trained.events // max(passes, 1) + skipped
-            check_skipped(errors, skipped, rows, example, allow_skipped)
+            account.check(errors, allow_skipped)
         except WorkersDiedError as error:
             raise Failure(STUCK, str(error)) from None
         except KeyboardInterrupt:

@@ -17,7 +17,7 @@ from connectors.cli.reading import (
     AllowSkipped,
     FormatOptions,
     Strict,
-    check_skipped,
+    account_of,
     print_line,
     with_format_options,
 )
@@ -93,24 +93,21 @@ def tune_command(
             raise ValueError("every setting failed: " + "; ".join(map(" ".join, failed.items())))
         _, chosen = settings_of(ranked[0])
         parameters = {key: read_parameter(value) for key, value in chosen.items()}
+        account = account_of(run, log)
         if as_json:
             found = {"learner": learner, "parameters": parameters, "seed": parameters.get("seed", SEED)}
-            typer.echo(json.dumps({**found, **_found(results, halving.dropped, failed)}))
+            typer.echo(json.dumps({**found, **_found(results, halving.dropped, failed), **account.found()}))
         else:
             console.print(seed_line(parameters.get("seed", SEED), "--grid seed=N"), highlight=False)
             _print(run, halving.dropped, failed, console)
-            if sentence := report.left_out(run, log):
+            for sentence in filter(None, [report.left_out(run, log), *account.lines()]):
                 print_line(console, sentence)
             typer.echo("\n" + table_of(learner, parameters))
         if run.error:
             raise ValueError(run.error)
     if run.interrupted:
         raise typer.Exit(130)
-    skipped = run.refused + log.unreadable
-    check_skipped(
-        errors, skipped, run.events + skipped, [*log.examples, *run.examples, ""][0],
-        allow_skipped, log.cut,
-    )  # fmt: skip
+    account.check(errors, allow_skipped)
 
 
 def _found(results: Results, dropped: Mapping[str, Dropped], failed: Mapping[str, str]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -209,3 +209,17 @@ class Batch:
     def records(self) -> Iterator[Record]:
         """Yield them one by one."""
         return map(Record, self.lines, self.events, self.targets)
+
+
+def before_misfit(batch: Batch, types: Mapping[str, str]) -> tuple[Batch, str]:
+    """Return the records before the first that may have a value that does not fit, and a sentence."""
+    name, found = next(iter(batch.misfits.items()))
+    missing = [row for row, event in enumerate(batch.events) if event.get(name) is None]
+    count = missing[0] if missing else 0
+    kept = Batch(batch.lines[:count], batch.targets[:count], batch.events[:count])
+    kept.name, kept.notes, kept.done = batch.name, batch.notes, batch.done
+    line = batch.lines[count] if len(batch) else 0
+    return kept, (
+        f"{batch.name}, line {line} or later: {found.example!r} in {name} does not fit "
+        f'"{types.get(name, "its type")}"; --type {name}=TYPE sets the type'
+    )

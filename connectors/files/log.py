@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from connectors.decoding import EventFormat, Location, Misfits
-from connectors.files.batches import Batch, Broken
+from connectors.files.batches import Batch, Broken, before_misfit
 from connectors.files.dialect import Dialect
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile, is_pipe, size_of
@@ -185,6 +185,11 @@ class ReplayLog(Log):
                 self.notes = [*self.notes, *(note for note in batch.notes if note not in self.notes)]
                 for name, found in batch.misfits.items():
                     self.misfits.setdefault(name, Misfits()).add(found)
+                if self._strict and batch.misfits:
+                    kept, sentence = before_misfit(batch, self.format.types)
+                    if len(kept):
+                        yield kept
+                    raise ValueError(sentence)
                 yield batch
 
     def _check(self, batch: Batch, empty: bool) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from connectors.decoding import EventFormat, Record
+from connectors.decoding import EventFormat, Misfits, Record
 from connectors.files.batches import EXAMPLES
 from connectors.models import Stored
 from connectors.records import Log
@@ -73,6 +73,11 @@ class Joined(Log):
     def notes(self) -> Sequence[str]:  # type: ignore[override]
         """Sentences about how events are read."""
         return self._log.notes
+
+    @property
+    def misfits(self) -> Mapping[str, Misfits]:  # type: ignore[override]
+        """Values of events that do not fit the types of their fields."""
+        return self._log.misfits
 
     def stored(self) -> Stored:
         """Return what a model file stores of how events are read."""

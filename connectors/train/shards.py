@@ -5,15 +5,15 @@ A file is cut into blocks at the ends of records, or its records are distributed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from connectors.decoding import EventFormat, Location, Record
-from connectors.files.batches import Batch
+from connectors.decoding import EventFormat, Location, Misfits, Record
+from connectors.files.batches import Batch, before_misfit
 from connectors.files.lines import Lines
 from connectors.files.open_file import OpenFile
 from connectors.files.parquet import ParquetRecords
@@ -33,7 +33,7 @@ def hash_of(number: int) -> int:
     return mix64_int((number + 1) * GOLDEN64)
 
 
-Position = list[Any]  # byte, line, record, how many were skipped, and why the first
+Position = list[Any]  # byte, line, record, how many were skipped, why the first, misfits by field
 
 
 @dataclass
@@ -45,6 +45,7 @@ class _Reading:
     record: int
     skipped: int
     example: str
+    misfits: dict[str, Misfits] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.rows: list[Fields] = []
@@ -55,17 +56,26 @@ class _Reading:
         self.skipped += count
         self.example = self.example or example
 
+    def misfit(self, misfits: Mapping[str, Misfits], taken: int) -> None:
+        """Count misfits of the events taken of a batch; where not all were, by what is missing."""
+        for name, found in misfits.items():
+            missing = sum(event.get(name) is None for event in self.rows[taken:])
+            if count := min(found.count, missing):
+                self.misfits.setdefault(name, Misfits()).add(Misfits(count, found.example))
+
     def position(self) -> Position:
-        return [self.byte, self.line, self.record, self.skipped, self.example]
+        misfits = {name: [found.count, found.example] for name, found in self.misfits.items()}
+        return [self.byte, self.line, self.record, self.skipped, self.example, misfits]
 
 
 @dataclass(frozen=True)
 class LogShard:
     """Records of a log: all of them, those of a block, or those that fall to a hash.
 
-    A position is ``[byte, line, record, skipped, reason]``: where the next record begins (of Parquet, which
-    row it is), how many lines and records of the file are before it, how many records were skipped, and why
-    the first of them. Of a block, records count from its start.
+    A position is ``[byte, line, record, skipped, reason, misfits]``: where the next record begins (of
+    Parquet, which row it is), how many lines and records of the file are before it, how many records were
+    skipped, and why the first of them; and of each field, how many values do not fit its type, and the
+    first. Of a block, records count from its start.
 
     Parameters
     ----------
@@ -134,11 +144,17 @@ class LogShard:
                 if batch is None:
                     ended = True
                     break
+                batch.misfits = records.decoder.take_misfits()
                 if batch.broken.cut:
                     raise ValueError(batch.broken.examples[0])
                 if self.strict and batch.broken.count:
                     raise ValueError(batch.broken.examples[0])
+                if self.strict and batch.misfits:
+                    batch.name = self.path
+                    raise ValueError(before_misfit(batch, self.format.types)[1])
+                taken = len(reading.rows)
                 self._take(batch, reading, stop, count)
+                reading.misfit(batch.misfits, taken)
                 if len(reading.rows) < count:
                     reading.byte, reading.line = records.position, records.line
                 ended = stop is not None and reading.byte >= stop
@@ -152,9 +168,10 @@ class LogShard:
     def _begun(self, records: Records, position: Position | None) -> _Reading:
         """Go to a position."""
         if position is not None:
-            byte, line, record, skipped, example = position
+            byte, line, record, skipped, example, *more = position  # earlier versions counted no misfits
             records.seek(byte, line)
-            return _Reading(int(byte), int(line), int(record), int(skipped), str(example))
+            misfits = {name: Misfits(*found) for name, found in (more[0] if more else {}).items()}
+            return _Reading(int(byte), int(line), int(record), int(skipped), str(example), misfits)
         if self.block is not None:
             records.seek(self.block[0], self.block[2])
         return _Reading(records.position, records.line, 0, 0, "")
@@ -209,8 +226,18 @@ class LogShard:
 
 def skipped_of(positions: Sequence[object]) -> tuple[int, str]:
     """Return how many records the shards of files skipped, by their positions, and why the first of them."""
-    own = [position for position in positions if isinstance(position, list) and len(position) == 5]
+    own = [position for position in positions if isinstance(position, list)]
     return sum(position[3] for position in own), next((position[4] for position in own if position[4]), "")
+
+
+def misfits_of(positions: Sequence[object]) -> dict[str, Misfits]:
+    """Return the values that do not fit the types of their fields, by the positions of shards of files."""
+    whole: dict[str, Misfits] = {}
+    for position in positions:
+        if isinstance(position, list) and len(position) > 5:
+            for name, found in position[5].items():
+                whole.setdefault(name, Misfits()).add(Misfits(*found))
+    return whole
 
 
 BY = ("blocks", "hash", "file")
