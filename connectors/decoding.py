@@ -755,7 +755,7 @@ def _or_as_written(read: Read) -> Read:
     return kept
 
 
-def _read_unit(value: Any, unit: str) -> Any:
+def _read_unit(value: object, unit: str) -> object:
     """Return a target of JSON, which is a number also where it is a string with a unit, as ``"12.3 %"``."""
     if isinstance(value, str) and isinstance(read_value(value), str):
         number = plain_number(without_unit(value, unit))

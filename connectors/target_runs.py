@@ -60,7 +60,7 @@ time (docs/limits.md)
         return steps > _ENOUGH and min(self.rises, self.falls) * 100 <= steps
 
     def sentence(self, name: str) -> str:
-        """Return what is to be said of the order of the targets, empty if nothing."""
+        """Return a warning about the order of the targets, empty if there is none."""
         if self.events < _ENOUGH:
             return ""
         if self._sorted:
@@ -74,7 +74,7 @@ time (docs/limits.md)
 
 
 def sentence_about(targets: Sequence[object], name: str, more: bool) -> str:
-    """Return what is to be said of the first targets of a log; ``more`` says whether others follow them.
+    """Return a warning about the first targets of a log; ``more`` is whether others follow them.
 
     >>> print(sentence_about(["a"] * 1000, "y", more=True)[:42])
     the first 1,000 events all have the target
