@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from connectors.decoding import EventFormat
 from connectors.learners import labels_of
@@ -254,7 +254,7 @@ def require_common(models: Sequence[ModelFile]) -> None:
         raise ValueError(_nothing_common("label", *pair))
 
 
-_Named = tuple[Path, set[Any]]
+_Named = tuple[Path, Set[object]]
 
 
 def _apart(groups: Sequence[_Named]) -> tuple[_Named, _Named] | None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,12 +14,10 @@ from rich.panel import Panel
 from rich.text import Text
 
 from connectors.decoding import EventFormat, Misfits
+from connectors.records import Log
+from connectors.replay.progress import Replay
 from connectors.schema import TYPES, check_type
 from connectors.values import MISSING, Fields
-
-if TYPE_CHECKING:
-    from connectors.records import Log
-    from connectors.replay.progress import Replay
 
 _TOLERATED = 0.01  # share of rows
 
@@ -205,7 +203,7 @@ class Account:
 
 
 def print_lines(console: Console, sentences: Iterable[str]) -> None:
-    """Print sentences as they are, each on one line; empty ones are left out."""
+    """Print sentences as they are, each on one line, without empty ones."""
     for sentence in filter(None, sentences):
         print_line(console, sentence)
 

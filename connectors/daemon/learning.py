@@ -123,9 +123,11 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
             f"holds a {type(learner).__name__}, and the settings ask for a {type(wanted).__name__}"
         )
     have, want = learner._get_params(), wanted._get_params()
-    key = next((key for key in want if have[key] != want[key]), None)
-    if key is not None:
-        raise ValueError(f"holds a learner with {key}={have[key]!r}, and the settings ask for {want[key]!r}")
+    keys = [key for key in want if have[key] != want[key]]
+    if keys:
+        found = ", ".join(f"{key}={have[key]!r}" for key in keys)
+        asked = ", ".join(f"{want[key]!r}" for key in keys)
+        raise ValueError(f"holds a learner with {found}, and the settings ask for {asked}")
     return learner
 
 

@@ -20,6 +20,7 @@ from connectors.settings import Schema, Settings
 Training = dict[str, object]
 _EVENTS = {"format", "columns", "target", "key", "time", "weight"}
 _DIGITS = 12  # of a digest
+_PARAMETER = "learner.parameters."
 
 
 class Change(NamedTuple):
@@ -44,7 +45,7 @@ def training_of(settings: Settings) -> Training:
         if value != Schema.model_fields[key].get_default() and key != "encoding"
     }
     found |= {"learner.name": learner.name, "learner.task": learner.task}
-    found |= {f"learner.parameters.{key}": value for key, value in learner.build()._get_params().items()}
+    found |= {f"{_PARAMETER}{key}": value for key, value in learner.build()._get_params().items()}
     stored: Training = json.loads(json.dumps(found, default=str))
     return stored
 
@@ -56,8 +57,12 @@ def digest_of(training: Mapping[str, object]) -> str:
 
 
 def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
-    """Return the settings that differ, in the order of their keys."""
-    keys = sorted(before.keys() | now.keys())
+    """Return the settings that differ, in the order of their keys.
+
+    Parameters that the version before did not have are no change: the model has a value for each of them
+    (:mod:`streamk.model_file`), with which the settings must agree first.
+    """
+    keys = sorted(before.keys() | {key for key in now if key in before or not key.startswith(_PARAMETER)})
     return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from connectors.decoding import EventFormat, Misfits, Record
+from connectors.decoding import EventFormat, Record
 from connectors.files.batches import EXAMPLES
 from connectors.models import Stored
 from connectors.records import Log
@@ -37,7 +37,8 @@ class Joined(Log):
 
     def __init__(self, log: Log, path: str, format: EventFormat, strict: bool = False) -> None:
         self._log, self._path, self._key, self._strict = log, path, format.verbatim[0], strict
-        self.name, self.target, self.size = log.name, log.target, log.size
+        self.name, self.target, self.size, self.format = log.name, log.target, log.size, log.format
+        self.misfits = log.misfits
         self._labels: Json = {}
         self._examples: list[str] = []
         self.wrong = self.unjoined = 0
@@ -63,21 +64,6 @@ class Joined(Log):
     def cut(self) -> bool:
         """Whether a file of events was not read to its end."""
         return self._log.cut
-
-    @property
-    def format(self) -> EventFormat:  # type: ignore[override]
-        """Which field of an event is what, with the types that were inferred."""
-        return self._log.format
-
-    @property
-    def notes(self) -> Sequence[str]:  # type: ignore[override]
-        """Sentences about how events are read."""
-        return self._log.notes
-
-    @property
-    def misfits(self) -> Mapping[str, Misfits]:  # type: ignore[override]
-        """Values of events that do not fit the types of their fields."""
-        return self._log.misfits
 
     def stored(self) -> Stored:
         """Return what a model file stores of how events are read."""
@@ -137,6 +123,7 @@ class Joined(Log):
                 other = other or key
                 continue
             joined += 1
+            self.format, self.notes = self._log.format, self._log.notes
             yield Record(line, fields, label)
         if other and not joined:
             raise ValueError(

@@ -20,7 +20,7 @@ def text(done):
 
 
 def rows(kind, count, every):
-    """Return CSV in which one value in so many does not fit, after the records that types are inferred from."""
+    """Return CSV in which one value in so many does not fit, after the first 1,000 records."""
     good, bad = VALUES[kind]
     for k in range(count):
         yield f"{k % 7},{bad if k >= 1000 and k % every == 0 else good},{'pq'[k % 2]}\n"

@@ -153,7 +153,7 @@ def test_a_model_of_objects_is_compared_by_their_names(tmp_path):
     assert run("predict", path, new).exit_code == 2
 
 
-def test_a_replay_goes_on_as_the_model_was_learned(tmp_path):
+def test_a_replay_continues_as_the_model_was_learned(tmp_path):
     log, path, new = tmp_path / "train.csv", tmp_path / "m.streamk", tmp_path / "new.csv"
     log.write_text(EXPORT)
     options = ["--baseline", "none", "--json"]
