@@ -278,6 +278,14 @@ class Misfits:
         self.count += other.count
         self.example = other.example if self.example is None else self.example
 
+    def sentence(self, name: str, kind: str, rows: int) -> str:
+        """Return what messages say of them, in a column of this name and type, of so many rows."""
+        first = "" if self.example is None else f" (the first: {self.example!r})"
+        return (
+            f"{self.count:,} of {max(rows, self.count):,} values of {name} do not fit "
+            f'"{kind}"{first} and are missing'
+        )
+
 
 class Decoder:
     """Decodes values and takes the target and its like out of the fields.

@@ -159,8 +159,7 @@ class Account:
 
     def _misfitting(self) -> list[str]:
         return [
-            f"{found.count:,} of {max(self.rows, found.count):,} values of {name} do not fit "
-            f'"{self.types.get(name, "its type")}" (the first: {found.example!r}) and are missing'
+            found.sentence(name, self.types.get(name, "its type"), self.rows)
             for name, found in self.misfits.items()
         ]
 

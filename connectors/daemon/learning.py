@@ -35,6 +35,7 @@ from connectors.errors import REFUSED_EVENTS, Failure
 from connectors.learners import Model, labels_of
 from connectors.records import Raw
 from connectors.settings import Limits, Settings
+from connectors.values import Fields
 from streamk.encoding.fields import name_of
 from streamk.encoding.names import MOST_CHANGED
 from streamk.encoding.rows import RowError
@@ -125,9 +126,8 @@ def restored(parts: Mapping[str, bytes], wanted: L) -> L:
     have, want = learner._get_params(), wanted._get_params()
     keys = [key for key in want if have[key] != want[key]]
     if keys:
-        found = ", ".join(f"{key}={have[key]!r}" for key in keys)
-        asked = ", ".join(f"{want[key]!r}" for key in keys)
-        raise ValueError(f"holds a learner with {found}, and the settings ask for {asked}")
+        differ = (f"with {key}={have[key]!r}, and the settings ask for {want[key]!r}" for key in keys)
+        raise ValueError(f"holds a learner {'; '.join(differ)}")
     return learner
 
 
@@ -223,6 +223,7 @@ class SingleLearning:
         return processed
 
     def _process_each(self, partition: str, records: Sequence[Raw], live: Sequence[Raw]) -> Processed:
+        self._decode.take_misfits()  # of an attempt to learn them together
         outcomes = self.outcomes(live)
         stopped = self._stops(outcomes)
         done = outcomes[:-1] if stopped else outcomes
@@ -232,6 +233,7 @@ class SingleLearning:
         found = tally(done, skipped)
         inputless = self._limit.without_inputs(outcomes)
         events = [outcome.event for outcome in done if outcome.event is not None]
+        self._watch([event.fields for event in events])
         if unlabelled := [event for event in events if event.target is None]:
             self._limit.require_target(len(unlabelled), self.learner.events > 0, unlabelled[-1].fields)
         self._telemetry.learned(done, self.learner, self._place)
@@ -274,7 +276,12 @@ class SingleLearning:
             predictions = self.learner._predict_learn(xs, ys, weights)
         except RowError:
             return None
+        self._watch(xs)
         return DecodedBatch(records, ys, predictions, labels_of(self.learner))
+
+    def _watch(self, events: Sequence[Fields]) -> None:
+        """Watch the fields of events that were learned or predicted."""
+        self._telemetry.fields.add(events, self._decode.take_misfits(), self._decode.format.types)
 
     def outcomes(self, records: Sequence[Raw]) -> list[Outcome]:
         """Return what became of records; unless bad ones become dead letters, up to the first of them."""

@@ -29,6 +29,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from connectors.daemon.field_watch import FieldWatch
 from connectors.daemon.operator import CAUSES, Processed, Tally
 from connectors.daemon.outputs import Outcome
 from connectors.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
@@ -72,6 +73,12 @@ SERIES = (
         "Events learned again after an interruption, not in streamk_events_total",
     ),
     Series("streamk_dead_letters_total", "counter", "Dead letters by cause", {"cause": CAUSES}),
+    Series(
+        "streamk_misfits_total", "counter", "Values that do not fit the type of their field", {"field": ()}
+    ),
+    Series(
+        "streamk_missing_share", "gauge", "Share of the last 1,000 events without the field", {"field": ()}
+    ),
     Series("streamk_truncated_dead_letters_total", "counter", "Dead letters written as stubs"),
     Series(
         "streamk_lag", "gauge", "Records (bytes of a log) not read yet, NaN if unknown", {"partition": ()}
@@ -221,6 +228,10 @@ class Telemetry:
         self.ready = False
         self.warned: set[str] = set()  # fields whose change of kind is in the log
         self._metrics = metrics = Metrics()
+        self.fields = FieldWatch(
+            lambda name, count: metrics.count("streamk_misfits_total", count, field=name),
+            lambda shares: metrics.replace("streamk_missing_share", "field", shares),
+        )
         self.registry = metrics.registry
         metrics.set("streamk_build_info", 1.0, version=__version__)
         metrics.follow("streamk_checkpoint_age_seconds", self._checkpoint_age)

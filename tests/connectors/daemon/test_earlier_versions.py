@@ -1,57 +1,54 @@
 """Checkpoints of earlier versions continue as docs/limits.md says: with the parameters that they name.
 
-``earlier/`` holds checkpoints that the version before model format 10 wrote, after 60 events.
+``earlier/`` holds those of version 0.5, and of the last one with model format 9, after 60 events
+(``record_earlier.py``).
 """
 
 import shutil
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.training import changes
+from connectors.learners import LEARNERS
+from streamk.learners.learner import Learner
+from streamk.learners.loading import loads
 
-EARLIER = sorted((Path(__file__).parent / "earlier").glob("*.checkpoint"))
+from .record_earlier import EVENTS, MORE, run
 
-
-def run(*arguments):
-    return CliRunner().invoke(app, list(map(str, arguments)))
-
-
-def event(task, i):
-    target = f'"{"pq"[i % 7 > 3]}"' if task == "classification" else (i % 7) ** 2 / 2
-    return f'{{"a": {i % 7}, "b": "{"uv"[i % 2]}", "y": {target}}}\n'
+FOLDER = Path(__file__).parent / "earlier"
+EARLIER = sorted(FOLDER.rglob("*.checkpoint"))
 
 
-@pytest.mark.parametrize("path", EARLIER, ids=lambda path: path.stem)
-def test_a_checkpoint_of_the_version_before_continues(tmp_path, path):
+def learned(path):
+    learner = Checkpoint.read(path).learner()
+    return learner.events + getattr(learner, "pending", 0)
+
+
+@pytest.mark.parametrize("path", EARLIER, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_checkpoint_of_an_earlier_version_continues(tmp_path, path):
     name, _, task = path.stem.rpartition("-")
-    log, kept, settings = tmp_path / "log.jsonl", tmp_path / "kept", tmp_path / "streamk.toml"
-    log.write_text("".join(event(task, i) for i in range(100)))
+    kept = tmp_path / "kept"
     kept.mkdir()
-    shutil.copy(path, kept / "0000000001.checkpoint")
-    before = Checkpoint.read(kept / "0000000001.checkpoint").learner()
-    assert before.events + before.pending == 60
-
-    def started(*more):
-        parameters = ", ".join(["features = 768" if name == "kernel" else "features = 16", *more])
-        settings.write_text(
-            f'[source]\nkind = "file"\npath = "{log}"\n[events]\ntarget = "y"\n[learner]\n'
-            f'name = "{name}"\ntask = "{task}"\nparameters = {{{parameters}}}\n'
-            f'[checkpoints]\ndirectory = "{kept}"\n'
-        )
-        return run("run", settings)
-
-    done = started()
-    if name == "kernel":
+    first = shutil.copy(path, kept / "0000000001.checkpoint")
+    assert learned(first) == EVENTS
+    done = run(tmp_path, name, task, MORE)
+    if name == "kernel" and path.parent.name == "format-9":
         assert done.exit_code == 4
         assert "holds a learner with retired=True, and the settings ask for False" in done.stderr
-        done = started("retired = true")
+        done = run(tmp_path, name, task, MORE, ", retired = true")
     assert done.exit_code == 0, done.output
-    after = Checkpoint.read(sorted(kept.glob("*.checkpoint"))[-1]).learner()
-    assert after.events + after.pending == 100
+    newest = sorted(kept.glob("*.checkpoint"))[-1]
+    assert learned(newest) == MORE
+    learner = Checkpoint.read(newest).learner()
+    assert isinstance(learner, Learner)
+    assert loads(learner.to_bytes()).to_bytes() == learner.to_bytes()
+
+
+def test_there_is_a_checkpoint_of_every_learner():
+    stored = {path.stem for path in (FOLDER / "0.5").glob("*.checkpoint")}
+    assert stored == {f"{name}-{task}" for name, classes in LEARNERS.items() for task in classes}
 
 
 def test_parameters_that_an_earlier_version_did_not_have_are_no_change():
