@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 
 from rich.console import Console
 
@@ -17,10 +16,8 @@ from connectors.daemon.logs import load_and_log
 from connectors.daemon.start_position import lost_position, metadata_of
 from connectors.daemon.state_backend import CheckpointStore, other_owner, require_no_checkpoints
 from connectors.daemon.training import digest_of, require_same_digest, require_same_training, training_of
-from connectors.errors import AWAY, CHECKPOINT, USAGE, Failure, Interruption
-from connectors.files.log import ReplayLog
+from connectors.errors import AWAY, CHECKPOINT, Failure, Interruption
 from connectors.files.open_file import require_writable
-from connectors.files.records import missing_fields
 from connectors.kafka.sections import TopicSourceSection
 from connectors.settings import Settings
 
@@ -50,8 +47,6 @@ def check(settings: Settings) -> Iterator[str]:
     """
     for connector, sections in by_connector(settings.sections):
         yield from connector.check(sections, settings)
-    if settings.source.kind == "file":
-        yield from _fields(settings)
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
     there = next(each for each in (store.directory, *store.directory.absolute().parents) if each.exists())
     require_writable(there, CHECKPOINT, "checkpoints.directory")
@@ -62,20 +57,6 @@ def check(settings: Settings) -> Iterator[str]:
     yield _checkpoints(settings, store)
     if settings.source.start_policy.group:
         yield _group(settings, store)
-
-
-def _fields(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each field that the settings name and the first records of a log do not have."""
-    format = settings.format
-    log = ReplayLog(settings.source.place, format.unlabelled(), settings.events.format)
-    if not log.size:
-        return  # nothing is written yet
-    try:
-        with closing(log.batches()) as batches:
-            next(batches, None)
-    except ValueError as error:
-        raise Failure(USAGE, str(error)) from None
-    yield from missing_fields(log.columns, replace(format, ignore=[*format.ignore, *format.roles]))
 
 
 def _group(settings: Settings, store: CheckpointStore) -> str:

@@ -11,6 +11,7 @@ from connectors.connector import Connector, MeasuredShard
 from connectors.errors import SINK, USAGE, Failure
 from connectors.files.log import ReplayLog
 from connectors.files.open_file import require_writable
+from connectors.files.records import missing_fields
 from connectors.files.sections import FileSourceSection
 from connectors.files.sink import FileSink, letters
 from connectors.files.source import FileSource, LogPositions
@@ -21,6 +22,20 @@ from connectors.settings import Settings
 
 def _source(settings: Settings) -> FileSourceSection:
     return FileSourceSection.of(settings.source)
+
+
+def _fields(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each field that the settings name and the first records of a log do not have."""
+    format = settings.format
+    log = ReplayLog(_source(settings).path, format.unlabelled(), settings.events.format)
+    if not log.size:
+        return  # nothing is written yet
+    try:
+        with contextlib.closing(log.batches()) as batches:
+            next(batches, None)
+    except ValueError as error:
+        raise Failure(USAGE, str(error)) from None
+    yield from missing_fields(log.columns, replace(format, ignore=[*format.ignore, *format.roles]))
 
 
 class FileConnector(Connector):
@@ -60,6 +75,7 @@ class FileConnector(Connector):
             if section is settings.source:
                 self.open_source(settings, "").close(leaving=True)
                 yield f"{key}.path: {section.place} can be read"
+                yield from _fields(settings)
             else:
                 path = Path(section.place)
                 require_writable(path if path.exists() else path.absolute().parent, SINK, f"{key}.path")

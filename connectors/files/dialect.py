@@ -89,8 +89,13 @@ def sniff(
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal {decimal!r}: it is . or ,")
     if delimiter is None:
-        tables = {one: _rows(text, one, _SCORED) for one in DELIMITERS}
-        delimiter = max(DELIMITERS, key=lambda one: _score(tables[one], target))  # the first of the best
+        best: Sequence[str] = DELIMITERS
+        for most in (_SCORED, LOOK):  # more rows only where a few do not decide
+            scores = {one: _score(_rows(text, one, most), target) for one in best}
+            best = [one for one in best if scores[one] == max(scores.values())]
+            if len(best) == 1:
+                break
+        delimiter = best[0]
     if decimal is None:
         rows = _rows(text, delimiter)
         decimal = _decimal(rows[header_row(rows, [target] if target else []) + 1 :], delimiter, before)

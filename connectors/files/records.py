@@ -144,7 +144,7 @@ def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> l
 def _repeated(first: Sequence[Fields]) -> list[str]:
     """Return a sentence if records repeat the one before, among records that are mostly different."""
     count = sum(a == b for a, b in pairwise(first))
-    if count < max(_REPEATED, len(first) / 100):
+    if not max(_REPEATED, len(first) / 100) <= count <= len(first) / 2:
         return []
     if len({str(fields) for fields in first}) < _DIFFERENT * (len(first) - count):
         return []

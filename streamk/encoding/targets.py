@@ -88,7 +88,15 @@ def number(value: object) -> float:
 
 
 def check_weight(weight: object) -> float:
-    """Return a sample weight as a float; more than 1e12 counts as 1e12.
+    """Return a sample weight as a float; raise a ValueError if it is not a finite number, at least 0."""
+    value = number(weight)
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
+    return value
+
+
+def weight_of(weight: object) -> float:
+    """Return the weight with which a learner learns an event: more than 1e12 counts as 1e12.
 
     Raises
     ------
@@ -97,17 +105,14 @@ def check_weight(weight: object) -> float:
 
     Examples
     --------
-    >>> check_weight(2), check_weight(1e300)
+    >>> weight_of(2), weight_of(1e300)
     (2.0, 1000000000000.0)
     """
-    value = number(weight)
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"the weight is {weight!r}; a sample weight must be a finite number, at least 0")
-    return min(value, _HEAVIEST)
+    return min(check_weight(weight), _HEAVIEST)
 
 
 def check_weights(w: object, rows: int, what: str = "w") -> Array:
     """Return sample weights of many rows (or models), ones if ``w`` is None."""
     if w is None:
         return np.ones(rows)
-    return np.array([check_weight(value) for value in targets(w, rows, what)], dtype=np.float64)
+    return np.array([weight_of(value) for value in targets(w, rows, what)], dtype=np.float64)

@@ -13,7 +13,7 @@ from streamk.arrays import AnyArray, Array, Column, Frame, Table
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
-from streamk.encoding.targets import check_weight, check_weights, targets, without_label
+from streamk.encoding.targets import check_weights, targets, weight_of, without_label
 from streamk.learners.learner import Learner
 
 
@@ -58,7 +58,7 @@ class Classifier(Learner, base.MiniBatchClassifier):
         """
         codec, labels = self._codec, self._labels
         if type(w) is not float or w != 1.0:
-            w = check_weight(w)
+            w = weight_of(w)
         code = labels.codes.get(y) if type(y) is labels.type else None
         if code is None or w == 0.0:
             if y is None:

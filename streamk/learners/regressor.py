@@ -14,9 +14,9 @@ from streamk.encoding.frames import batch
 from streamk.encoding.targets import (
     check_target,
     check_targets,
-    check_weight,
     check_weights,
     targets,
+    weight_of,
     without_label,
 )
 from streamk.learners.learner import Learner
@@ -48,10 +48,10 @@ class Regressor(Learner, base.MiniBatchRegressor):
         """
         if y is None:
             self._codec.inputs.check(x)
-            self._pass_by(check_weight(w) > 0.0)
+            self._pass_by(weight_of(w) > 0.0)
             return
         target = check_target(y)
-        if (type(w) is not float or w != 1.0) and (w := check_weight(w)) == 0.0:
+        if (type(w) is not float or w != 1.0) and (w := weight_of(w)) == 0.0:
             self._codec.inputs.check(x)
             return
         self._learn_event(x, target, w, 1)

@@ -44,7 +44,9 @@ def test_json(bananas):
     assert done.returncode == 0, done.stderr
     assert "classification, since `y` has booleans" in done.stderr
     result = json.loads(done.stdout)
-    assert result.keys() == {"events", "task", "verdict", "refused", "contenders", "seed"}
+    accounted = {"rows", "events", "skipped", "misfits"}
+    assert result.keys() == {"task", "verdict", "refused", "contenders", "seed"} | accounted
+    assert (result["rows"], result["skipped"], result["misfits"]) == (1000, 0, {})
     keys = {"accuracy", "kappa", "kappa_temporal", "log_loss", "auc", "events_per_second", "model_bytes"}
     assert keys <= result["contenders"]["kernel"].keys()
     assert result["events"] == 1000

@@ -123,6 +123,8 @@ def test_csv_is_read_as_line_by_line(tmp_path_factory, data, delimiter, decimal,
     quoting = data.draw(st.booleans())
     lines = []
     for row in rows:
+        if len(row) < len("aybt"):  # of a row of several lines that is none, each line is read again
+            row = [cell.replace("\n", " ") for cell in row]
         cells = [
             '"' + cell.replace('"', '""') + '"' if quoting else "".join(c for c in cell if c not in '"\n\r')
             for cell in row
