@@ -1,21 +1,10 @@
 import fcntl
 import os
-from pathlib import Path
 
 import pytest
 
 from .broker import Broker, StandIn, lacking
 from .stand import Stand
-
-
-def pytest_collection_modifyitems(items):
-    """Ignore sockets that clients leave to the garbage collector, of attempts to reach a broker that is away.
-
-    Their end may come in any later test.
-    """
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")
