@@ -107,7 +107,7 @@ def header_row(rows: Sequence[Sequence[str]], wanted: Sequence[str]) -> int:
 
     A preamble is rows of which less than half of the values are there, as titles above a table, and comments.
 
-    >>> header_row([["Sales", ""], ["# of 2024"], ["day", "sales"], ["1", "7"]], [])
+    >>> header_row([["Sales", "", ""], ["# of 2024"], ["day", "shop", "sales"], ["1", "b", "7"]], [])
     2
     """
     first = rows[:_PREAMBLE]

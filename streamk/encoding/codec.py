@@ -224,7 +224,8 @@ class Codec:
         ours, theirs = spread(self.target, 0), spread(other.target, 0)
         if theirs == 0.0:
             return Unit(0.0, 0.0)
-        return Unit(ours / theirs, (self.target[0, MEAN] - other.target[0, MEAN]) / theirs)
+        offset = (self.target[0, MEAN] - other.target[0, MEAN]) / theirs
+        return Unit(min(ours / theirs, LARGEST), min(max(offset, -LARGEST), LARGEST))
 
     def freeze_scales(self) -> None:
         """Make the scales of inputs and target constant; numbers that come later follow the stream."""

@@ -286,6 +286,7 @@ def _share_memory(
         for k, code in enumerate(codes[:SHARED]):
             if code < SHARED:
                 memory[:, [code, SHARED + code]] += share * mean[[k, SHARED + k]]
+    np.clip(memory, -merged._codec.clip, merged._codec.clip, out=memory)
 
 
 def _need_refit(parts: Sequence[StreamingLearner], merged: StreamingLearner) -> bool:
