@@ -242,6 +242,7 @@ update_columns: Compiled = _update_columns
 
 
 _JITTER = 1e-12  # of the trace
+_STEPS, _STEP = 8, 100.0
 _LEAST_NOISE, _LARGEST_NOISE = 1e-12, 1e100  # of an event with all the weight, and with next to none
 
 
@@ -310,6 +311,24 @@ def is_positive(gram: Array) -> bool:
 def solvable(gram: Array) -> Array:
     """Return the matrix with what the rounding of its largest numbers may have taken from the smallest."""
     return gram + _JITTER * float(np.trace(gram)) * np.eye(len(gram))
+
+
+def positive(matrix: Array) -> Array:
+    """Return a matrix of information that has a Cholesky factor.
+
+    It is :func:`solvable`. Where weights differ so much that rounding leaves it indefinite, more is added to
+    its diagonal, in steps of a hundredfold.
+    """
+    found, more = solvable(matrix), _JITTER * float(np.trace(matrix))
+    for _ in range(_STEPS):
+        try:
+            np.linalg.cholesky(found)
+        except np.linalg.LinAlgError:
+            more *= _STEP
+            found = found + more * np.eye(len(matrix))
+        else:
+            break
+    return found
 
 
 @njit(**INNER)

@@ -343,7 +343,7 @@ class LeastSquares(Expert):
         self.is_variable[columns] = True
         if count:
             with one_blas_thread():
-                found = factor.of_information(factor.solvable(information))
+                found = factor.of_information(factor.positive(information))
             self.diagonal[:count], self.factor[: factor.factor_size(count)] = found
         self.weights[:, :count] = weights
         self.coefficients[ITERATE] = 0.0
@@ -375,7 +375,7 @@ class LeastSquares(Expert):
         solved = moved
         if len(joined):
             with one_blas_thread():
-                solved = cho_solve(cho_factor(factor.solvable(information), lower=True), moved.T).T
+                solved = cho_solve(cho_factor(factor.positive(information), lower=True), moved.T).T
         for k, (expert, share) in enumerate(zip(experts, shares, strict=True)):
             change.merge_from(self.watch, expert.watch, _evidence(experts, k, share, counts))
         self._set(joined, information, np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))

@@ -223,12 +223,12 @@ class Recursion(Expert):
         np.clip(self.start, -_MOST, _MOST, out=self.start)
         with one_blas_thread():
             right = moments + penalty * self.start
-            solved = cho_solve(cho_factor(factor.solvable(gram), lower=True), right.T).T
+            solved = cho_solve(cho_factor(factor.positive(gram), lower=True), right.T).T
             self.weights = np.ascontiguousarray(np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT))
             if self.together:
                 self.gram = np.tril(gram)
             else:
-                self.diagonal, self.factor = factor.of_information(factor.solvable(gram))
+                self.diagonal, self.factor = factor.of_information(factor.positive(gram))
         before = self.coefficients[:, :, self._block]
         moved = before + (self.weights - before[ITERATE]).astype(np.float32)
         self.coefficients[:, :, self._block] = np.clip(moved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT)

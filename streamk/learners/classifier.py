@@ -9,7 +9,7 @@ from typing import Any, cast, overload
 import numpy as np
 from river import base
 
-from streamk.arrays import AnyArray, Array, Column, Frame, Table
+from streamk.arrays import AnyArray, Array, Column, Frame, Table, padded
 from streamk.encoding.fields import Event
 from streamk.encoding.frames import batch
 from streamk.encoding.labels import Label, Labels
@@ -113,11 +113,12 @@ class Classifier(Learner, base.MiniBatchClassifier):
         return rows.series(self._decide(self._predict_labels(rows)))
 
     def _predict_labels(self, rows: Any) -> Array:
-        """Return one column a label, ``(n, labels)``."""
+        """Return one column a label, ``(n, labels)``; 0 for those that no learned event has."""
         out = self._predict_batch(rows)
         if not out.shape[1] and self._labels.values:
             return np.full((len(out), len(self._labels)), 1.0 / len(self._labels))
-        return out[:, : len(self._labels)]
+        # labels of events that wait for their block have no output yet
+        return padded(out, (len(out), len(self._labels)))[:, : len(self._labels)]
 
     @overload
     def predict_learn_many(

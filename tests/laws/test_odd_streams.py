@@ -104,3 +104,12 @@ def test_weights_of_1_and_1e9_in_turn_leave_predictions_finite():
         learner.learn_one({"c": "a"}, rng.normal(), w=1.0 if i % 2 else 1e9)
         assert abs(learner.predict_one({"c": "a"})) < 5.0
     check_written(learner)
+
+
+def test_labels_that_wait_for_their_block_have_probability_0():
+    learner = streamk.KaczmarzPursuitClassifier(features=64, block_size=7, seed=1)
+    learner.learn_many([{"a": float(i)} for i in range(14)], [i % 2 for i in range(14)])
+    learner.learn_many([{"a": 1.0}], [5])
+    for found in learner.predict_proba_many([{"a": 1.0}, {"a": 3.0}]):
+        assert found[5] == 0.0
+        assert sum(found.values()) == pytest.approx(1.0)
