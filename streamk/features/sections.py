@@ -374,7 +374,7 @@ class Sections:
             self.exchanges.forget()
         fields = 1 + len(in_use(self.exchanges.tags))
         factors = typed(arrays, "map.factors", np.float32, (BLOCKS, fields))
-        if not ((factors >= 0.0) & (factors <= LARGEST_FACTOR)).all():
+        if not ((factors >= 0.0) & (factors <= FIELDS)).all():  # version 0.5 wrote larger ones
             raise ValueError("its relevance is impossible")
         self.moments, self.gaps, self.transforms, self.factors = no_relevance()
         self.moments[:used, :used], self.transforms[:, :used, :used] = moments, transforms
