@@ -188,18 +188,6 @@ def refresh(consumer: KafkaConsumer) -> None:
             time.sleep(_AGAIN)
 
 
-def keep_refreshing(consumer: KafkaConsumer) -> None:
-    """Restart the client's requests for metadata where they have ended.
-
-    In kafka-python 3.0.12 they end for good if a request of :func:`refresh` fails while they wait for it; the
-    client would then never find the next leader of a partition.
-    """
-    cluster = consumer._cluster
-    if cluster._refresh_loop_future is not None and cluster._refresh_loop_future.is_done:
-        cluster._refresh_loop_future = None
-        cluster.start_refresh_loop()
-
-
 def options(kafka: Kafka) -> Options:
     """Return the settings in the client's words, after a connectivity check.
 

@@ -25,7 +25,6 @@ from connectors.kafka.client import (
     READING,
     explained,
     identify,
-    keep_refreshing,
     member_name,
     options,
     partition_name,
@@ -33,6 +32,7 @@ from connectors.kafka.client import (
     refresh,
     require_topics,
 )
+from connectors.kafka.coordination import keep_joining, keep_joins, keep_refreshing
 from connectors.kafka.group import Group
 from connectors.kafka.records import unpack_quickly
 from connectors.kafka.sections import Kafka, TopicSourceSection
@@ -121,6 +121,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 log = logging.getLogger(__name__)
 _METADATA = 30_000  # milliseconds after which new partitions are looked for
+_HEARTBEAT = 1_000  # milliseconds at most: by heartbeats members learn that others join
 _MS, _SOON = int(PATIENCE * 1000), 500  # milliseconds for an answer, and for one that learning waits for
 _GIVEN = "the group has given the partitions to others"
 
@@ -177,10 +178,11 @@ class TopicSource(Source):
                 max_poll_records=MOST,
                 metadata_max_age_ms=_METADATA,
                 session_timeout_ms=session,
-                heartbeat_interval_ms=max(session // 5, 200),
+                heartbeat_interval_ms=min(max(session // 5, 200), _HEARTBEAT),
                 fetch_max_wait_ms=200,
             )
         unpack_quickly(self._consumer)
+        keep_joins(self._consumer)
         self._listener.consumer = self._assignor.consumer = self._consumer
         try:
             with explained("source.topic"):
@@ -210,9 +212,7 @@ class TopicSource(Source):
             except kafka_errors.KafkaError as error:
                 if not isinstance(error.__cause__, RevokedError):
                     raise
-        if self._consumer.group_metadata().state is MemberState.REBALANCING:
-            # kafka-python 3.0 forgets a join that new metadata began and that outlived the poll
-            self._consumer._coordinator.request_rejoin()
+        keep_joining(self._consumer)
         self._require_member()
         self._require_same()
         given, taken = self._listener.take()

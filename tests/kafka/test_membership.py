@@ -12,6 +12,7 @@ from kafka.future import Future
 from kafka.structs import ConsumerGroupMetadata
 
 from connectors.errors import Interruption
+from connectors.kafka.coordination import resumable
 from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.source import Assignor, RemovedError, TopicSource
 from connectors.records import Committed
@@ -82,6 +83,47 @@ def settled(*members):
     joined = [each.coordinator.stable() and not each.coordinator.need_rejoin() for each in members]
     generations = {each.source._consumer.group_metadata().generation_id for each in members}
     return all(joined) and len(generations) == 1 and all(len(each.owned) == 1 for each in members)
+
+
+def test_members_that_poll_in_turn_settle_in_few_generations(two):
+    """A join that ends while the other polls counts: they would join without end."""
+    generations = [member.source._consumer.group_metadata().generation_id for member in two]
+    assert max(generations) <= 4, "one joins, the other joins, a partition is revoked, and is given"
+
+
+class Join:
+    """A join of a group, and whether its result was used."""
+
+    def __init__(self):
+        self.joining, self.count, self.error = False, 0, None
+
+    async def __call__(self):
+        self.joining = True
+        if self.error is not None:
+            raise self.error
+        self.count += 1
+        return b"%d" % self.count
+
+
+def ended(coroutine):
+    with contextlib.closing(coroutine), pytest.raises(StopIteration) as stop:
+        coroutine.send(None)
+    return stop.value.value
+
+
+def test_the_result_of_a_join_is_used_once():
+    join = Join()
+    resumed = resumable(join, lambda: join.joining)
+    assert ended(resumed()) == b"1"
+    assert ended(resumed()) == b"1", "the first was never used"
+    assert ended(resumed()) == b"2"
+    join.joining = False  # the result was used
+    assert ended(resumed()) == b"3"
+    join.joining, join.error = False, RemovedError()
+    with pytest.raises(RemovedError):
+        resumed().send(None)
+    join.error = None
+    assert ended(resumed()) == b"4", "the result before an error is not used"
 
 
 def remove_in_a_rebalance(stand, member):

@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import Fetcher
+from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
@@ -36,6 +37,7 @@ USED = {
     KafkaConnection: ["_sasl_authenticate"],
     KafkaProducer: ["_accumulator", "_sender", "_transaction_manager", "_unregister_cleanup"],
     Sender: ["_client"],
+    BaseCoordinator: ["_do_join_and_sync_async"],
     ClusterMetadata: ["_refresh_loop_future"],
     TransactionManager: ["_lookup_coordinator"],
     RecordAccumulator: ["_appends_in_progress", "_batches", "_tp_lock"],
@@ -111,3 +113,12 @@ def test_a_lost_coordinator_needs_the_workaround():
     assert "elif not self._client.await_ready(target_node, timeout_ms=" in sending
     assert "self._lookup_coordinator(" in inspect.getsource(TransactionManager.lookup_coordinator_for_request)
     assert "max_version=3" in inspect.getsource(EndTxnHandler)  # 5 is the first with an epoch for each
+
+
+def test_joins_that_end_between_polls_need_the_workaround():
+    """The client begins another one; the state tells whether the result of the last one was used."""
+    joining = inspect.getsource(BaseCoordinator.join_group_async)
+    assert "if self._join_task is None or self._join_task.is_done:" in joining
+    assert "self.state = MemberState.STABLE" in joining
+    joined = inspect.getsource(BaseCoordinator._do_join_and_sync_async)
+    assert "self.state = MemberState.REBALANCING" in joined
