@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import random
 
 import pyarrow as pa
 import pytest
@@ -276,3 +277,85 @@ def test_the_line_of_a_rejected_record_does_not_come_from_the_name_of_the_file(t
     assert about_it == [{"file": name, "line": 42, "reason": example.reason}]
     assert (example.place.file, example.line) == (str(path), 42)
     assert example.reason == "cannot be decoded: 1 values for 2 columns"
+
+
+# ---- whole exports: what they cost against the same data, cleaned
+
+
+def sales(clean):
+    """An export with lines above its header, decimal commas, units, ``k.A.`` and a row of totals."""
+    rng, rows, total = random.Random(4), [], 0.0
+    for k in range(700):
+        day = datetime.date(2024, 1, 1) + datetime.timedelta(days=k)
+        price, off, degrees = round(rng.uniform(1, 9), 2), rng.choice([0, 5, 10]), rng.gauss(10, 5)
+        shop = rng.randrange(5)
+        y = round(900 - 80 * price + 15 * off + 20 * shop**2 + 6 * degrees + rng.gauss(0, 10), 2)
+        total += y
+        if clean:
+            celsius = "" if k % 50 == 7 else f"{degrees:.1f}"
+            rows.append([day.isoformat(), f"shop {shop}", f"{price}", f"{off}", celsius, f"{y}"])
+        else:
+            celsius = "k.A." if k % 50 == 7 else f"{degrees:.1f}".replace(".", ",")
+            money = f"{y:,.2f} €".translate(str.maketrans(",.", ".,"))
+            rows.append(
+                [f"{day:%d.%m.%Y}", f"shop {shop}", f"{price}".replace(".", ","), f"{off} %", celsius, money]
+            )
+    header = ["Datum", "Filiale", "Preis (EUR)", "Rabatt", "Temperatur °C", "y"]
+    if clean:
+        return "\n".join(map(",".join, [header, *rows]))
+    money = f"{total:,.2f} €".translate(str.maketrans(",.", ".,"))
+    above = [["Auswertung Absatz"] + [""] * 5, [""] * 6]
+    return "\r\n".join(map(";".join, [*above, header, *rows, ["Summe", *[""] * 4, money]])).encode("cp1252")
+
+
+def sensors(clean):
+    """An export with -999 for no value, ``ERR``, per cent and times in milliseconds."""
+    rng, rows = random.Random(5), []
+    for k in range(700):
+        t, rpm = rng.gauss(40, 5), rng.choice([800, 1000, 1200])
+        y = round(t / 10 + rpm / 400 + rng.gauss(0, 0.1), 3)
+        nothing = "" if clean else "-999"
+        cells = [f"{t:.2f}", str(rpm), f"{y}"]
+        cells = [nothing if rng.random() < 0.02 else cell for cell in cells]
+        broken = rng.random() < 0.01
+        at = datetime.datetime.fromtimestamp(1.7e9 + 60 * k, datetime.UTC)
+        when = at.isoformat() if clean else f"{1_700_000_000_000 + 60_000 * k}"
+        vibration = ("" if clean else "ERR") if broken else f"{rng.random():.3f}"
+        rows.append([when, f"{100 - k // 7}" + ("" if clean else "%"), vibration, *cells])
+    return "\n".join(map(",".join, [["ts", "battery", "vib", "temp", "rpm", "y"], *rows]))
+
+
+def orders(clean):
+    """An export with a byte order mark, cells over two lines, money and accounts' negatives."""
+    rng, rows = random.Random(6), []
+    for k in range(700):
+        money, off = round(rng.gauss(800, 600), 2), rng.choice([0, 5, 10])
+        y = "No" if money - 100 * off + rng.gauss(0, 100) > 0 else "Yes"
+        text = '"line one\nline two"' if k % 9 == 0 else "leave at door"
+        if clean:
+            shown, share = f"{money}", f"{off}"
+        else:
+            amount = f'"${abs(money):,.2f}"'
+            shown, share = (amount if money >= 0 else amount.replace('"$', '"($')[:-1] + ')"'), f"{off}%"
+        rows.append([f"ORD-{k:06}", shown, share, text, y])
+    header = ["Order ID", "Amount", "Discount", "Notes", "y"]
+    return ("" if clean else "\ufeff") + "\n".join(map(",".join, [header, *rows]))
+
+
+@pytest.mark.parametrize(("export", "missing"), [(sales, ()), (sensors, ("-999",)), (orders, ())])
+def test_an_export_costs_at_most_a_twentieth_of_the_error(tmp_path, export, missing):
+    """No option is set but the one that a note names."""
+    runs = []
+    for clean in (True, False):
+        path = written(tmp_path, export(clean), f"{clean}.csv")
+        log = log_of(path, "y", missing=() if clean else missing)
+        if missing and not clean:
+            plain = log_of(path, "y")
+            next(iter(plain))
+            assert any("--missing=-999" in note for note in plain.notes)
+        runs.append(replay(log, "kernel", baseline="none"))
+    clean, messy = runs
+    assert messy.events == clean.events
+    found = [run.results().metrics(run.names[0]) for run in runs]
+    errors = [each["mae"] if "mae" in each else 1 - each["accuracy"] for each in found]
+    assert errors[1] <= 1.05 * errors[0], errors
