@@ -44,6 +44,7 @@ from connectors.values import (
 from streamk.encoding.targets import check_weight
 
 _PLACES = (str, int, float, bytes, datetime, type(None))  # types of keys and times
+WITHOUT_INPUT = "it has a target and no input"
 _MARK = "\ufeff"  # byte-order mark
 _KEPT = 1 << 16  # names of fields
 _TOTALS = re.compile(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from connectors.daemon.operator import NO_INPUT
 from connectors.daemon.outputs import Outcome
 from connectors.daemon.outputs import name_of as name_of_label
-from connectors.decoding import Event, EventFormat
+from connectors.decoding import WITHOUT_INPUT, Event, EventFormat
 from connectors.errors import REFUSED_EVENTS, Failure
 from connectors.learners import labels_of
 from connectors.names import nearest
@@ -104,7 +104,7 @@ class VocabularyLimit:
         if event.target is None or event.weight == 0.0:
             return False
         if not event.fields and (self._inputs or self.limits.without_inputs):
-            raise NoInputError("it has a target and no input")
+            raise NoInputError(WITHOUT_INPUT)
         first_inputs = bool(event.fields) and not self._inputs
         new_label = self._is_new_label(event.target)
         if self._names is None or event.fields.keys() <= self._names:

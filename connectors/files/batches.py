@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from connectors.decoding import Event, EventFormat, Misfits, Record, Rejected, rejected
+from connectors.decoding import WITHOUT_INPUT, Event, EventFormat, Misfits, Record, Rejected, rejected
 from connectors.values import Fields
 
 ROWS = 1000  # records of a batch, at most
@@ -26,7 +26,7 @@ class Broken:
     Attributes
     ----------
     count
-        Those that cannot be decoded.
+        Those that cannot be decoded, or have a target and no input.
     unlabelled
         Those without a target.
     cut
@@ -78,7 +78,7 @@ class BatchBuilder:
     target
         The field to predict.
     labelled
-        Whether records without a target are skipped.
+        Whether records without a target, or with one and no input, are skipped.
     timed
         Whether events have times.
     place
@@ -108,6 +108,9 @@ class BatchBuilder:
             return
         if event.target is None and self.labelled:
             self.broken.miss(self.place(line), self.target, event.fields)
+            return
+        if self.labelled and not event.fields:
+            self.broken.note(self.place(line), WITHOUT_INPUT)
             return
         self.lines.append(line)
         self.ordinals.append(ordinal)

@@ -164,7 +164,7 @@ class Assembler:
         whole = self._columns(data, cells, rows)
         unlabelled = self._decode.format.labelled and _has_unlabelled(whole)
         size, span = int(ends[-1] - begins[0]), np.flatnonzero(real).tolist()
-        if not others and not unlabelled:
+        if not others and not unlabelled and self._inputs:
             whole.lines, whole.size = lines[rows].tolist(), size
             whole.ordinals = range(len(rows))
             return whole

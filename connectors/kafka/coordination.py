@@ -17,7 +17,7 @@ without end (``kafka.coordinator.base.BaseCoordinator.join_group_async``). :func
 result for the next poll. A join that new metadata began and that outlived the poll is forgotten as well:
 :func:`keep_joining`.
 
-*Metadata that is never asked for again*. See :func:`keep_refreshing`.
+*Metadata that is never requested again*. See :func:`keep_refreshing`.
 """
 
 from __future__ import annotations

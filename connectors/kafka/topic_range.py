@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.decoding import Decoder, Record
+from connectors.decoding import WITHOUT_INPUT, Decoder, Record
 from connectors.errors import USAGE, Failure, Interruption
 from connectors.files.batches import Broken
 from connectors.kafka.client import (
@@ -198,7 +198,7 @@ class TopicLog(Log):
         self.name, self.target, self.size = f"topic {records.topic}", target, records.size
         self._records, self._decode, self.format = records, decoder, decoder.format
         self._places: deque[tuple[int, str]] = deque(maxlen=_PLACES)
-        self.done, self.broken = 0, Broken()
+        self.done, self.broken, self.misfits = 0, Broken(), decoder.misfits
 
     def place(self, line: int) -> str:
         """Return how messages name a record that was read lately."""
@@ -215,6 +215,9 @@ class TopicLog(Log):
                 continue
             if event.target is None:
                 self.broken.miss(place, self.target, event.fields)
+                continue
+            if not event.fields:
+                self.broken.note(place, WITHOUT_INPUT)
                 continue
             self._places.append((self.done, place))
             yield Record(self.done, event.fields, event.target)

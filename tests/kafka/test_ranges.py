@@ -109,6 +109,22 @@ def test_skipped_records_are_reported(stand, tmp_path):
     assert "99 events" in done.stdout
 
 
+def test_records_without_inputs_and_misfits_of_a_topic_are_counted(stand):
+    stand.topics()
+    sent = [{"a": i % 7, "y": i % 2} for i in range(60)]
+    sent[20]["a"], sent[30] = "seven", {"id": 30, "y": 1}
+    stand.send(sent)
+    config = stand.settings(schema={"types": {"a": "number"}})
+    done = run("replay", config, "--no-baseline", "--json")
+    assert done.stdout, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["events"], found["skipped"]) == (60, 59, 1)
+    assert found["misfits"]["a"]["count"] == 1
+    done = run("replay", config, "--no-baseline")
+    assert f"{stand.topic('in')}-0, offset 30: it has a target and no input" in done.stdout
+    assert "1 of 60 values of a do not fit" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -91,7 +91,9 @@ def outcome(decode, line):
         event = decode(line)
     except ValueError:
         return "broken"
-    return "unlabelled" if event.target is None else (event.fields, event.target, event.time)
+    if event.target is None:
+        return "unlabelled"
+    return (event.fields, event.target, event.time) if event.fields else "broken"
 
 
 def found(path, **given):

@@ -212,14 +212,23 @@ def test_a_header_that_comes_again_is_no_event(tmp_path, again, slowly):
     assert log.broken.examples[0] == f"{path}, line 1502: cannot be decoded: the header again"
 
 
+PACKED = msgspec.msgpack.encode({"a": 1, "y": 1}) * 3
 BROKEN = [
     ("a,y\n1,2\n1\n3,4\n", "line 3: cannot be decoded: 1 values for 2 columns", 2),
     ("a,y\n1,2\n1,2,3\n3,4\n", "line 3: cannot be decoded: 3 values", 2),
     ('a,y\n1,2\n"x,3\n3,4\n5,6\n', "line 3: a quote opens and never closes", 3),
     (b"a,y\n" + b"1,2\n" * 2000 + b"\xff,3\n3,4\n", "line 2002: cannot be decoded: 'utf-8'", 2001),
     ('{"a": 1, "y": 2}\n{"a": 01, "y": 2}\n[1]\n{"a": 1, "y": 3}\n', "line 2: cannot be decoded: ", 2),
-    (msgspec.msgpack.encode({"y": 1}) * 3 + b"\x07\xc1", "record 4: an event must be an object of fields", 3),
-    (msgspec.msgpack.encode({"y": 1}) * 3 + b"\x82\xa1", "after record 3: from here on nothing can be", 3),
+    (
+        PACKED + b"\x07\xc1",
+        "record 4: an event must be an object of fields",
+        3,
+    ),
+    (
+        PACKED + b"\x82\xa1",
+        "after record 3: from here on nothing can be",
+        3,
+    ),
 ]
 
 
@@ -247,7 +256,23 @@ def test_what_is_whole_of_a_file_cut_short_is_read(tmp_path, form, pack):
     assert log.broken.count == 1
     assert "cut short or damaged" in log.broken.examples[0]
     with pytest.raises(ValueError, match="cut short"):
-        read(path, strict=True)
+        read(path, types={"a": "category"}, strict=True)
+
+
+@pytest.mark.parametrize("form", ["json", "msgpack", "csv"])
+@pytest.mark.parametrize("at", [(), (0,), (3, 7), range(10)])
+def test_records_with_a_target_and_no_input_are_skipped(tmp_path, form, at):
+    """As the daemon makes dead letters of them; labels in records of their own are no events."""
+    rows = [{"id": f"n{k}"} | ({} if k in at else {"a": k % 3}) | {"y": "u"} for k in range(10)]
+    if form == "csv":  # has all columns in every row, so either none is an input or all rows have one
+        rows = [{**row, "a": row.get("a", 0)} for row in rows] if at != range(10) else rows
+        at = () if at != range(10) else at
+    path = write(tmp_path / "log", FORMS[form](rows))
+    log, found = read(path, ignore=["id"])
+    assert len(found) == 10 - len(at)
+    assert log.broken.count == len(at)
+    for example in log.broken.examples:
+        assert example.endswith("it has a target and no input")
 
 
 @pytest.mark.parametrize(

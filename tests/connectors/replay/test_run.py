@@ -230,7 +230,7 @@ def test_a_bad_first_record_is_an_error(tmp_path):
 
 
 def test_a_target_that_is_not_a_number(tmp_path):
-    run = replay(log(tmp_path, [{"y": 1.5}, {"y": "x"}]), task="regression", strict=True)
+    run = replay(log(tmp_path, [{"a": 1, "y": 1.5}, {"a": 1, "y": "x"}]), task="regression", strict=True)
     assert "line 2: the target 'y' is 'x', not a number" in run.error
 
 
