@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
@@ -37,6 +39,9 @@ REFUSALS = (
 )
 MEMBER = "streamk-"  # with which the names of daemons begin, in groups and transactions
 PATIENCE = 15.0  # seconds for one request
+_ANSWER = 3.0  # seconds for a first answer, after which a server hangs
+_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)  # request 18, ApiVersions, of version 0: before any login
+_PORTS = 65_535
 _AGAIN = 0.1  # seconds between two attempts to reach a broker
 _UNREADABLE = (UnreadableBatchError, kafka_errors.CorruptRecordError, kafka_errors.UnsupportedCodecError)
 _NO_BROKER = (kafka_errors.BrokerNotAvailableError,)  # which the client does not call retriable
@@ -49,40 +54,68 @@ _ATTEMPTS = 3  # to log in; a broker that closes the connection each time refuse
 _LOGIN = 10_000  # milliseconds
 
 
-def check_connectivity(kafka: Kafka, context: ssl.SSLContext | None) -> None:
-    """Open and close a connection: the client itself would retry a refused certificate forever."""
-    reasons = []
-    for server in kafka.servers:
-        host, _, port = server.rpartition(":")
-        if not host or not port.isdigit():
-            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port")
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), 5.0) as plain:
-                if context:
-                    _shake_hands(plain, host.strip("[]"), context)
-            return
-        except ssl.SSLCertVerificationError as error:
-            raise Failure(
-                DENIED,
-                f"kafka.servers: {server}'s certificate is not trusted (kafka.ca): {error.verify_message}",
-            ) from None
-        except ssl.SSLError as error:
-            raise Failure(
-                DENIED,
-                f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
-            ) from None
-        except (UnicodeError, OverflowError, ValueError) as error:
-            raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})") from None
-        except OSError as error:
-            reasons.append(f"{server}: {error.strerror or error}")
-    raise BrokerUnavailable(f"no broker answers ({'; '.join(reasons)})")
+def answering(servers: Sequence[str], context: ssl.SSLContext | None) -> list[str]:
+    """Return the servers that answer; all if none does and some can be connected to.
+
+    The client draws one of its servers, and waits for it even where it hangs. It also would retry a refused
+    certificate forever.
+
+    Raises
+    ------
+    Failure
+        If a server is no ``host:port``, or a certificate is refused.
+    BrokerUnavailable
+        If none can be connected to.
+    """
+    places = {server: _place(server) for server in servers}
+    with ThreadPoolExecutor(len(places)) as pool:
+        tried = pool.map(lambda server: _answers(server, *places[server], context), places)
+        found = dict(zip(places, tried, strict=True))
+    there = [server for server, answer in found.items() if answer is True]
+    refusals = [answer for answer in found.values() if isinstance(answer, Failure)]
+    reasons = [f"{server}: {answer}" for server, answer in found.items() if isinstance(answer, OSError)]
+    if refusals and not there:
+        raise refusals[0]
+    if len(reasons) == len(found):
+        raise BrokerUnavailable(f"no broker answers ({'; '.join(reasons)})")
+    return there or list(servers)
 
 
-def _shake_hands(plain: socket.socket, host: str, context: ssl.SSLContext) -> None:
-    with context.wrap_socket(plain, server_hostname=host) as secure:
-        secure.settimeout(0.3)
-        with contextlib.suppress(TimeoutError):
-            secure.recv(1)  # where a refusal of this client's certificate would come
+def _place(server: str) -> tuple[str, int]:
+    """Return host and port; raise Failure if they are none."""
+    host, _, port = server.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > _PORTS:
+        raise Failure(USAGE, f"kafka.servers: {server!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def _answers(server: str, host: str, port: int, context: ssl.SSLContext | None) -> bool | Failure | OSError:
+    """Return whether a server answers a request, why it refuses it, or why there is no connection."""
+    try:
+        with contextlib.ExitStack() as opened:
+            connection = opened.enter_context(socket.create_connection((host, port), 5.0))
+            if context:
+                connection = opened.enter_context(context.wrap_socket(connection, server_hostname=host))
+            connection.settimeout(_ANSWER)
+            try:
+                connection.sendall(_VERSIONS)
+                return bool(connection.recv(1))  # also where a refusal of this client's certificate comes
+            except (TimeoutError, ConnectionError):
+                return False
+    except ssl.SSLCertVerificationError as error:
+        return Failure(
+            DENIED,
+            f"kafka.servers: {server}'s certificate is not trusted (kafka.ca): {error.verify_message}",
+        )
+    except ssl.SSLError as error:
+        return Failure(
+            DENIED,
+            f"kafka.servers: {server} refused the TLS connection: {error.reason or error} (kafka.tls)",
+        )
+    except UnicodeError as error:
+        return Failure(USAGE, f"kafka.servers: {server!r} is not host:port ({error})")
+    except OSError as error:
+        return OSError(error.strerror or str(error))
 
 
 def log_in(found: Options) -> None:
@@ -199,7 +232,6 @@ def options(kafka: Kafka) -> Options:
         If no broker answers.
     """
     found: Options = {
-        "bootstrap_servers": list(kafka.servers),
         "client_id": "streamk",
         "bootstrap_timeout_ms": int(PATIENCE * 1000),
         "reconnect_backoff_max_ms": 2000,
@@ -213,7 +245,7 @@ def options(kafka: Kafka) -> Options:
         found["sasl_mechanism"] = kafka.mechanism
         found["sasl_plain_username"] = kafka.username
         found["sasl_plain_password"] = kafka.password.get_secret_value()
-    check_connectivity(kafka, context)
+    found["bootstrap_servers"] = answering(kafka.servers, context)
     if kafka.mechanism:
         with explained("kafka"):
             log_in(found)
@@ -222,7 +254,9 @@ def options(kafka: Kafka) -> Options:
 
 def administrator(found: Options) -> KafkaAdminClient:
     """Return a client for groups, from what :func:`options` returned."""
-    return KafkaAdminClient(**{key: value for key, value in found.items() if key != "metrics_enabled"})
+    there = answering(found["bootstrap_servers"], found.get("ssl_context"))
+    found = {key: value for key, value in found.items() if key != "metrics_enabled"}
+    return KafkaAdminClient(**{**found, "bootstrap_servers": there})
 
 
 def _context(kafka: Kafka) -> ssl.SSLContext:

@@ -154,6 +154,7 @@ class Broker:
         self.directory, self._properties = directory, properties or {}
         self._owner = owner or os.getpid()
         self._process: subprocess.Popen[bytes] | None = None
+        self.frozen = False
         self.authority, self.stranger = directory / "ca.pem", directory / "stranger.pem"
         kept = directory / "ports"
         new = not kept.exists()
@@ -299,6 +300,18 @@ class Broker:
     def stop(self) -> None:
         """End the node in order."""
         self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """Let the node hang: it keeps its connections and answers nothing."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+            self.frozen = True
+
+    def thaw(self) -> None:
+        """Let a frozen node go on."""
+        if self._process is not None and self.frozen:
+            self._process.send_signal(signal.SIGCONT)
+        self.frozen = False
 
     def _end(self, number: int) -> None:
         if self._process is None:

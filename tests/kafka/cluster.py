@@ -95,7 +95,9 @@ class Cluster:
         self.servers = ",".join(node.servers for node in self.nodes.values())
 
     def start(self, numbers: Collection[int] = ()) -> None:
-        """Start those nodes that do not run, or these."""
+        """Start those nodes that do not run, or these, and let frozen ones go on."""
+        for node in self.nodes.values():
+            node.thaw()
         started = [
             node for n, node in self.nodes.items() if not node.running and (not numbers or n in numbers)
         ]
@@ -111,8 +113,8 @@ class Cluster:
 
     @property
     def living(self) -> list[int]:
-        """The numbers of the nodes that run."""
-        return [n for n, node in self.nodes.items() if node.running]
+        """The numbers of the nodes that run and answer."""
+        return [n for n, node in self.nodes.items() if node.running and not node.frozen]
 
     @contextlib.contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
