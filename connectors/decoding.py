@@ -49,7 +49,8 @@ _MARK = "\ufeff"  # byte-order mark
 _KEPT = 1 << 16  # names of fields
 _TOTALS = re.compile(
     r"(?:(?:grand|sub|overall)[ -]?)?totals?[ :]*|(?:sum|totaux|totale?s?|totaal|somme|suma)[ :]*"
-    r"|(?:(?:gesamt|zwischen|end)?summe|(?:ins)?gesamt)[ :]*",
+    r"|(?:(?:gesamt|zwischen|end)?summe|(?:ins)?gesamt)[ :]*"
+    r"|(?:average|durchschnitt|mittelwert|moyenne)[ :]*",
     re.IGNORECASE,
 )
 _SHOWN = 40  # characters of a value in a message
@@ -507,12 +508,16 @@ class Decoder:
     def total_in(self, cells: Sequence[str]) -> str | None:
         """Return the word by which a row is no record but the totals of others, None if it has none.
 
-        It is the first value, where at least half of the values are empty or the column has no words.
+        It is the first value, where at least half of the others are empty, the target aside, or the column
+        has no words.
         """
         place, word = next(((k, cell) for k, cell in enumerate(cells) if cell), (0, ""))
         if not is_total(word):
             return None
-        alone = 2 * sum(map(bool, cells)) <= len(cells)
+        names, target = self._names, self.format.target
+        pairs = zip(names, cells, strict=True)
+        others = [cell for name, cell in pairs if name not in (target, names[place])]
+        alone = len(others) > 0 and 2 * sum(map(bool, others)) <= len(others)
         return word if alone or _base_of(self.format, self._names[place]) in (NUMBER, DATETIME) else None
 
     def _no_bytes(self, value: bytes) -> Fields:

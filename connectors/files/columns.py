@@ -192,10 +192,10 @@ class Assembler:
         kinds = cells.kinds[:count]
         words = (kinds[:, 0] == TEXT) if self._first_counts else np.zeros(count, bool)
         missing = kinds == MISSING
-        if not words.any() and 2 * np.count_nonzero(missing) < missing.shape[1]:
-            return words
-        if 2 * np.count_nonzero(missing) >= missing.shape[1]:
-            words |= 2 * missing.sum(axis=1) >= missing.shape[1]
+        others = np.arange(missing.shape[1]) != self._target
+        least = max(others.sum() - 1, 1)  # of twice the missing values
+        if 2 * np.count_nonzero(missing) >= least:
+            words |= 2 * missing[:, others].sum(axis=1) >= least
         rows = np.flatnonzero(words & cells.plain[:count])
         if not len(rows):
             return words

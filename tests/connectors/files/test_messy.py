@@ -220,6 +220,18 @@ def test_a_row_of_totals_is_skipped_and_counted(tmp_path, word, rest):
     require_equal(path, "csv")
 
 
+@pytest.mark.parametrize("word", ["Total", "Gesamtsumme:", "average"])
+@pytest.mark.parametrize("rest", [",,,900", ",,7,900", ",,7,"])
+def test_a_row_of_totals_below_a_column_of_words(tmp_path, word, rest):
+    """At least half of the other inputs are empty; whether there is a target does not matter."""
+    rows = "".join(f"{'abc'[k % 3]},{k % 5},{k},{k}\n" for k in range(40))
+    path = written(tmp_path, f"shop,m,n,y\n{rows}{word}{rest}\n{rows}{word},1,7,900\n")
+    log, found = read(path)
+    assert (len(found), log.unreadable, log.unlabelled) == (81, 1, 0)
+    assert log.examples[0] == f"{path}, line 42: cannot be decoded: a row of totals ({word!r})"
+    require_equal(path, "csv")
+
+
 def test_words_for_totals_may_be_values(tmp_path):
     rows = [f"{('Total', 'Sum', 'red')[k % 3]},{k},{k}" for k in range(100)]
     log, found = read(written(tmp_path, "\n".join(["kind,n,y", *rows])))
