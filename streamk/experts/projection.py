@@ -20,7 +20,7 @@ from numba.extending import overload
 from streamk.arrays import Array, Floats
 from streamk.compiling import ENTRY, INNER
 from streamk.experts.expert import EVENTS, ITERATE, Expert, Lesson, count_step, step
-from streamk.experts.linear_algebra import add_scaled, inner_product
+from streamk.experts.linear_algebra import LARGEST_COEFFICIENT, add_scaled, inner_product
 from streamk.features.products import products_on_threads, tiles_of, total
 from streamk.losses import MARGIN, residuals
 from streamk.schedules import regularization_at
@@ -174,11 +174,13 @@ def project_block(
     """Project an expert's coefficients onto a block of rows, given their features in columns of the map."""
     gram = total(products_on_threads(lambda phi: phi @ phi.T, features)).astype(np.float64)
     with one_blas_thread():
-        change = solve(gram, residual, rho).astype(np.float32)
+        solved = solve(gram, residual, rho)
+    change = np.clip(solved, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT).astype(np.float32)
 
     def move(job: tuple[slice, Floats]) -> None:
         tile, phi = job
-        expert.coefficients[ITERATE, :, expert.own(tile)] += change.T @ phi
+        own = expert.coefficients[ITERATE, :, expert.own(tile)]
+        np.clip(own + change.T @ phi, -LARGEST_COEFFICIENT, LARGEST_COEFFICIENT, out=own)
 
     products_on_threads(move, list(zip(columns, features, strict=True)))
 

@@ -69,6 +69,11 @@ def test_ten_thousand_odd_streams(part):
     check_streams(range(100_000 + 100 * part, 100_000 + 100 * (part + 1)), most)
 
 
+def test_blocks_of_rows_that_are_almost_the_same_keep_coefficients_bounded():
+    """With weights 1 and 1e9 in turn, the rounding of their products is larger than the ridge."""
+    check_streams([104368], most=4500)
+
+
 @pytest.mark.parametrize("name", ["KernelRegressor", "KernelClassifier"])
 def test_merges_of_odd_streams_can_be_read(name):
     for seed in range(20):
