@@ -212,7 +212,7 @@ def test_a_header_that_comes_again_is_no_event(tmp_path, again, slowly):
     assert log.broken.examples[0] == f"{path}, line 1502: cannot be decoded: the header again"
 
 
-PACKED = msgspec.msgpack.encode({"a": 1, "y": 1}) * 3
+RECORDS = msgspec.msgpack.encode({"a": 1, "y": 1}) * 3
 BROKEN = [
     ("a,y\n1,2\n1\n3,4\n", "line 3: cannot be decoded: 1 values for 2 columns", 2),
     ("a,y\n1,2\n1,2,3\n3,4\n", "line 3: cannot be decoded: 3 values", 2),
@@ -220,12 +220,12 @@ BROKEN = [
     (b"a,y\n" + b"1,2\n" * 2000 + b"\xff,3\n3,4\n", "line 2002: cannot be decoded: 'utf-8'", 2001),
     ('{"a": 1, "y": 2}\n{"a": 01, "y": 2}\n[1]\n{"a": 1, "y": 3}\n', "line 2: cannot be decoded: ", 2),
     (
-        PACKED + b"\x07\xc1",
+        RECORDS + b"\x07\xc1",
         "record 4: an event must be an object of fields",
         3,
     ),
     (
-        PACKED + b"\x82\xa1",
+        RECORDS + b"\x82\xa1",
         "after record 3: from here on nothing can be",
         3,
     ),
