@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
-from connectors.errors import USAGE, Failure
+from connectors.errors import USAGE, Failure, Interruption
 from connectors.kafka.client import (
     MEMBER,
     PATIENCE,
@@ -104,7 +104,7 @@ class Group:
         try:
             with closing(administrator(self._options)) as admin:
                 admin.remove_group_members(self.name, [MemberToRemove(group_instance_id=self._member)])
-        except kafka_errors.KafkaError as error:
+        except (kafka_errors.KafkaError, Interruption, Failure) as error:
             log.warning("the group was not left (%s): others wait for kafka.session_seconds", error)
 
 

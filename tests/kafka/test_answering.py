@@ -9,6 +9,7 @@ import pytest
 from connectors.errors import BrokerUnavailable, Failure
 from connectors.kafka import client
 from connectors.kafka.client import answering
+from connectors.kafka.group import Group
 
 from .broker import free_port
 
@@ -49,6 +50,11 @@ def test_a_server_that_hangs_or_is_gone_is_not_given():
 def test_a_server_is_a_host_and_a_port(wrong):
     with pytest.raises(Failure, match="is not host:port"):
         answering([f"127.0.0.1:{free_port()}", wrong], None)
+
+
+def test_a_member_whose_brokers_are_gone_ends_with_a_warning(caplog):
+    Group({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, "group", "member").leave()
+    assert "the group was not left (no broker answers" in caplog.text
 
 
 def test_brokers_answer(servers):
