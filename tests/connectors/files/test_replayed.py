@@ -219,16 +219,8 @@ BROKEN = [
     ('a,y\n1,2\n"x,3\n3,4\n5,6\n', "line 3: a quote opens and never closes", 3),
     (b"a,y\n" + b"1,2\n" * 2000 + b"\xff,3\n3,4\n", "line 2002: cannot be decoded: 'utf-8'", 2001),
     ('{"a": 1, "y": 2}\n{"a": 01, "y": 2}\n[1]\n{"a": 1, "y": 3}\n', "line 2: cannot be decoded: ", 2),
-    (
-        RECORDS + b"\x07\xc1",
-        "record 4: an event must be an object of fields",
-        3,
-    ),
-    (
-        RECORDS + b"\x82\xa1",
-        "after record 3: from here on nothing can be",
-        3,
-    ),
+    (RECORDS + b"\x07\xc1", "record 4: an event must be an object of fields", 3),
+    (RECORDS + b"\x82\xa1", "after record 3: from here on nothing can be", 3),
 ]
 
 
