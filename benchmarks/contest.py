@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from logs import Stream
 
-from streamk.prequential import ModelAdapter
+from streamk.evaluation import ModelAdapter
 
 
 class Contestant(ModelAdapter):

@@ -23,11 +23,11 @@ from data_file import DataFile, Result
 from label_columns import with_labels
 from logs import STREAMS, Stream, load
 
-from streamk.metrics.classes import ClassSums
-from streamk.metrics.metric import TASKS
-from streamk.metrics.numbers import NumberSums
-from streamk.prequential import tabled
-from streamk.prequential.codes import Codes
+from streamk.evaluation import tabled
+from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.codes import Codes
+from streamk.evaluation.metric import TASKS
+from streamk.evaluation.numbers import NumberSums
 
 CHUNK = 200  # events between two readings of the clock
 WARM = 60  # events before the measurement, for compilation

@@ -11,7 +11,7 @@ from logs import CAP, CLASSES, NUMBERS, Stream
 from run import STREAMS as TUNED
 
 import streamk
-from streamk.prequential import LearnerAdapter
+from streamk.evaluation import LearnerAdapter
 
 SEEDS = 7, 1, 2
 NAMES = {CLASSES: "streamk KernelClassifier", NUMBERS: "streamk KernelRegressor"}

@@ -14,7 +14,7 @@ from river import compose, linear_model, preprocessing
 
 from connectors.replay.baselines import present
 from streamk.encoding.fields import Event
-from streamk.prequential import ModelAdapter
+from streamk.evaluation import ModelAdapter
 
 
 def linear_inputs() -> Any:

@@ -30,7 +30,7 @@ from sections import ROOT, Row, measure, one_by_one
 import streamk
 from connectors.files.log import ReplayLog
 from connectors.replay.run import replay
-from streamk.prequential.results import bytes_of
+from streamk.evaluation.results import bytes_of
 
 STREAMS: dict[str, dict[str, Any]] = {
     "Elec2": {

@@ -73,7 +73,7 @@ def test_the_reference_has_functions() -> None:
     assert {
         "streamk.KernelClassifier.predict_many",
         "streamk.merge",
-        "streamk.prequential.Results.plot",
+        "streamk.evaluation.Results.plot",
     } <= set(found)
 
 

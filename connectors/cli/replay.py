@@ -40,9 +40,9 @@ from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
 from connectors.settings import Learner as LearnerSettings
 from streamk.arrays import Json
+from streamk.evaluation.metric import TASKS
+from streamk.evaluation.results import bytes_of, finite
 from streamk.learners.learner import Learner
-from streamk.metrics.metric import TASKS
-from streamk.prequential.results import bytes_of, finite
 
 
 @with_format_options

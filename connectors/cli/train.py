@@ -37,7 +37,7 @@ from connectors.train import report
 from connectors.train.shards import BY, misfits_of, shards_of, skipped_of
 from streamk.distributed import Advance, Round, WorkersDiedError, learn
 from streamk.distributed.merging import SCALES
-from streamk.metrics.metric import SUMMARIES, TASKS
+from streamk.evaluation.metric import SUMMARIES, TASKS
 
 
 @with_format_options

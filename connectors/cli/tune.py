@@ -30,8 +30,8 @@ from connectors.replay.progress import Replay
 from connectors.replay.run import replay
 from connectors.replay.specs import settings_of
 from connectors.replay.tuning import Dropped, Halving, grid_of, table_of
-from streamk.metrics.metric import METRICS
-from streamk.prequential.results import Results, finite
+from streamk.evaluation.metric import METRICS
+from streamk.evaluation.results import Results, finite
 
 
 @with_format_options

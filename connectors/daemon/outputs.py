@@ -20,7 +20,7 @@ from connectors.records import DEAD_LETTERS, PREDICTIONS, Output, Raw
 from connectors.sections import TOP
 from connectors.values import Target
 from streamk.encoding.labels import Label
-from streamk.metrics.metric import LEAST_PROBABILITY, decide
+from streamk.evaluation.metric import LEAST_PROBABILITY, decide
 
 NO_LABEL = "no label learned yet"  # why a prediction is null
 _NEAR = 1e-4  # of a millionth: so near to a half, rounding is left to exact arithmetic

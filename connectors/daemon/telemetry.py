@@ -34,9 +34,9 @@ from connectors.daemon.operator import CAUSES, Processed, Tally
 from connectors.daemon.outputs import Outcome
 from connectors.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
 from streamk import __version__
+from streamk.evaluation.alarms import Alarms
+from streamk.evaluation.metric import loss_and_error
 from streamk.learners.learner import Learner
-from streamk.metrics.alarms import Alarms
-from streamk.metrics.metric import loss_and_error
 
 Request = socket | tuple[bytes, socket]
 _REQUEST, _AT_ONCE = 5.0, 16  # seconds for a request; requests that are answered at once

@@ -14,8 +14,8 @@ from typing import Any
 
 from streamk.encoding.calendar_inputs import with_calendar
 from streamk.encoding.fields import Event
-from streamk.metrics.metric import TASKS
-from streamk.prequential import ModelAdapter
+from streamk.evaluation import ModelAdapter
+from streamk.evaluation.metric import TASKS
 
 NONE, QUICK, FULL = "none", "quick", "full"
 CHOICES = (NONE, QUICK, FULL)

@@ -9,7 +9,7 @@ from connectors.decoding import EventFormat, Record, rejected, skipped
 from connectors.files.batches import EXAMPLES
 from connectors.files.log import ReplayLog
 from connectors.replay.reading import interpret
-from streamk.prequential.moments import moment
+from streamk.evaluation.moments import moment
 
 _EXACT = 2.0**53  # from here on, several whole numbers are one float
 

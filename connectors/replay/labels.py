@@ -15,10 +15,10 @@ from connectors.replay.keyed import Label, key_text, labels_of
 from connectors.replay.reading import LOOK, InferredLabels, TaskError
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
-from streamk.prequential import Contest
-from streamk.prequential.contest import RefusedError
-from streamk.prequential.label_delay import Refuse, fail
-from streamk.prequential.moments import moment
+from streamk.evaluation import Contest
+from streamk.evaluation.contest import RefusedError
+from streamk.evaluation.label_delay import Refuse, fail
+from streamk.evaluation.moments import moment
 
 
 class Joined(Log):

@@ -20,8 +20,8 @@ from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
 from connectors.settings import Learner
 from connectors.settings_file import load
-from streamk.prequential import DelayByTime
-from streamk.prequential.label_delay import check_delay
+from streamk.evaluation import DelayByTime
+from streamk.evaluation.label_delay import check_delay
 
 _PLAIN = EventFormat()
 _OF_FORMAT = {

@@ -11,8 +11,8 @@ from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
 from connectors.replay.reading import InferredLabels, interpret
 from connectors.values import labels_of
-from streamk.prequential.chunk import Chunk
-from streamk.prequential.contest import CHUNK
+from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.contest import CHUNK
 
 
 class MicroBatch(NamedTuple):

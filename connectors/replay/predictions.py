@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from streamk.arrays import Json
-from streamk.metrics.metric import decide
-from streamk.prequential.adapters import Table
-from streamk.prequential.contest import Scored
-from streamk.prequential.results import plain_label
+from streamk.evaluation.adapters import Table
+from streamk.evaluation.contest import Scored
+from streamk.evaluation.metric import decide
+from streamk.evaluation.results import plain_label
 
 
 class PredictionFile:

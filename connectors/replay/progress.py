@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 from connectors.target_runs import TargetRuns
 from streamk.arrays import Json
-from streamk.prequential import Contest, Results
-from streamk.prequential.label_delay import LabelDelay
+from streamk.evaluation import Contest, Results
+from streamk.evaluation.label_delay import LabelDelay
 
 _VERSION = 4
 _SECONDS, _SHARE = 0.5, 0.05  # between two checkpoints, and the part of the time that they may take
 
 
 class Scoring(NamedTuple):
-    """How contenders are scored: see :class:`streamk.prequential.Contest`."""
+    """How contenders are scored: see :class:`streamk.evaluation.Contest`."""
 
     interval: int = 1000
     by: str | None = None

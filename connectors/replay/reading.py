@@ -10,7 +10,7 @@ from connectors.decoding import Places, Record, rejected, target_number
 from connectors.names import suggestion
 from connectors.values import label
 from streamk.arrays import Json
-from streamk.prequential import replaying
+from streamk.evaluation import replaying
 
 LOOK = replaying.LOOK  # records from which the task is inferred
 _SHOWN = 3  # example values

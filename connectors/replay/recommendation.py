@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from connectors.replay.page.words import decimal, size
-from streamk.metrics.comparison import Comparison
-from streamk.metrics.metric import METRICS
-from streamk.prequential import Results
-from streamk.prequential.results import bytes_of
+from streamk.evaluation import Results
+from streamk.evaluation.comparison import Comparison
+from streamk.evaluation.metric import METRICS
+from streamk.evaluation.results import bytes_of
 
 
 def recommendation(results: Results) -> str:

@@ -17,8 +17,8 @@ from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation
 from streamk.arrays import Json
-from streamk.metrics.metric import HEADLINES, METRICS, SUMMARIES
-from streamk.prequential.label_delay import DelayByCount
+from streamk.evaluation.label_delay import DelayByCount
+from streamk.evaluation.metric import HEADLINES, METRICS, SUMMARIES
 
 Watch = Callable[[Replay], None]
 FAILED = "failed"
@@ -120,7 +120,7 @@ def lateness(run: Replay) -> str:
 
 def summary(run: Replay, console: Console) -> None:
     """Print the final table, the better contender, skipped records, and the size of the model."""
-    from streamk.prequential.results import bytes_of
+    from streamk.evaluation.results import bytes_of
 
     results = run.results()
     console.print(metrics_table(run))

@@ -22,9 +22,9 @@ from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.arrays import Json
-from streamk.prequential.contest import RefusedError, Scored
-from streamk.prequential.label_delay import DelayByCount, LabelDelay, Refuse, delay_of
-from streamk.prequential.replaying import LOOK, warm
+from streamk.evaluation.contest import RefusedError, Scored
+from streamk.evaluation.label_delay import DelayByCount, LabelDelay, Refuse, delay_of
+from streamk.evaluation.replaying import LOOK, warm
 
 Watch = Callable[[Replay], None]
 _FREEZE = 0.75  # part of the log after which the first contender is also scored without new labels
@@ -61,7 +61,7 @@ def replay(
     baseline
         Which baselines to run, as :func:`connectors.replay.baselines.baselines` takes them; False is none.
     delay
-        How late targets come (:mod:`streamk.prequential.label_delay`). A learner with a parameter of this
+        How late targets come (:mod:`streamk.evaluation.label_delay`). A learner with a parameter of this
         name gets the number of events, unless its settings have another.
     scoring
         Windows, slices, intervals, and a file for every prediction.

@@ -12,10 +12,10 @@ from connectors.files.batches import EXAMPLES, Batch
 from connectors.files.log import ReplayLog
 from connectors.replay.reading import interpret
 from streamk.arrays import Json
-from streamk.metrics.classes import ClassSums
-from streamk.metrics.metric import TASKS, decide
-from streamk.metrics.numbers import NumberSums
-from streamk.prequential.results import finite, plain_label
+from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.metric import TASKS, decide
+from streamk.evaluation.numbers import NumberSums
+from streamk.evaluation.results import finite, plain_label
 
 
 class LogScorer:

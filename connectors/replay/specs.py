@@ -29,8 +29,8 @@ from connectors.names import near_file, nearest
 from connectors.replay.baselines import present
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
-from streamk.metrics.metric import TASKS
-from streamk.prequential import Frozen, RiverAdapter, adapter_of
+from streamk.evaluation import Frozen, RiverAdapter, adapter_of
+from streamk.evaluation.metric import TASKS
 
 _SETTING = re.compile(r",(?=\s*\w+\s*=)")
 

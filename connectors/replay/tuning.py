@@ -1,10 +1,10 @@
 """Successive halving of settings over one pass of a log.
 
 All settings of a grid are contenders on the same events. From the 2,048th event on, at every doubling, two
-kinds of contenders are dropped: those significantly worse than the best (:mod:`streamk.metrics.comparison`:
-``p`` below a bound divided by the number of comparisons, after Bonferroni), and, of three or more, those in
-the worse half of the ranking whose mean is worse. So a grid of ``n`` costs about ``n`` passes over the first
-events, and a few over all.
+kinds of contenders are dropped: those significantly worse than the best
+(:mod:`streamk.evaluation.comparison`: ``p`` below a bound divided by the number of comparisons, after
+Bonferroni), and, of three or more, those in the worse half of the ranking whose mean is worse. So a grid of
+``n`` costs about ``n`` passes over the first events, and a few over all.
 
 A dropped contender has processed fewer events than the others, so it is not ranked with them: its metric is
 stored next to that of the best one, both on the events up to then.

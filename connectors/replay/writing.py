@@ -17,8 +17,8 @@ from connectors.replay.progress import Replay
 from connectors.replay.recommendation import recommendation
 from connectors.replay.report import lateness, without_labels
 from streamk.arrays import Json
-from streamk.prequential import Results
-from streamk.prequential.results import Windows, finite
+from streamk.evaluation import Results
+from streamk.evaluation.results import Windows, finite
 
 _LIBRARIES = ("streamk", "river", "numpy", "numba")
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from connectors.connector import MeasuredShard
 from connectors.values import Fields
 from streamk.distributed import Advance, Round, Trained
-from streamk.metrics.metric import METRICS
+from streamk.evaluation.metric import METRICS
 
 Watch = Callable[[Advance | Round], None]
 

@@ -19,9 +19,9 @@ from streamk.arrays import Json
 from streamk.distributed.merging import given
 from streamk.distributed.rounds import Round
 from streamk.distributed.shards import Shard
+from streamk.evaluation.tallies import ClassTally, NumberTally
 from streamk.learners.learner import Learner
 from streamk.learners.loading import MODEL, loads
-from streamk.metrics.tallies import ClassTally, NumberTally
 
 _VERSION = 1
 

@@ -14,9 +14,9 @@ from streamk.distributed.merging import SCALES, Merging, beginning, merged, pool
 from streamk.distributed.rounds import Advance, Round
 from streamk.distributed.shards import Shard
 from streamk.distributed.tasks import Done, Task
+from streamk.evaluation.tallies import ClassTally, NumberTally, Tally, total
 from streamk.learners.learner import Learner
 from streamk.learners.loading import loads
-from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 Watch = Callable[[Advance | Round], None]
 LEAD, LEAST = 256, 64  # events of the first shard alone, and least of a shard in growing rounds

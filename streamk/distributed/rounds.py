@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from streamk.arrays import Json
-from streamk.metrics.tallies import Tally
+from streamk.evaluation.tallies import Tally
 
 
 class Round(NamedTuple):

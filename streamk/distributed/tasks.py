@@ -19,9 +19,9 @@ from streamk.distributed.shards import Chunk, Shard
 from streamk.encoding.labels import plain
 from streamk.encoding.rows import RowError
 from streamk.encoding.targets import check_weights, targets
+from streamk.evaluation.tallies import ClassTally, NumberTally, Tally, total
 from streamk.learners.learner import Learner
 from streamk.learners.loading import loads
-from streamk.metrics.tallies import ClassTally, NumberTally, Tally, total
 
 
 class Task(NamedTuple):

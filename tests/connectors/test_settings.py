@@ -20,7 +20,7 @@ from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSo
 from connectors.learners import LEARNERS
 from connectors.settings import Settings
 from connectors.settings_file import example, load, load_kafka
-from streamk.metrics.metric import TASKS
+from streamk.evaluation.metric import TASKS
 
 KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"
 BASE = '[source]\nkind = "topic"\ntopic = "clicks"\ngroup = "g"\n[events]\ntarget = "y"\n'

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamk.distributed.merging import Tree
-from streamk.metrics.tallies import ClassTally, NumberTally, total
+from streamk.evaluation.tallies import ClassTally, NumberTally, total
 
 NUMBERS = st.floats(-1e6, 1e6)
 

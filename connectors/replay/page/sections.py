@@ -21,14 +21,14 @@ from connectors.replay.page.words import (
     size,
 )
 from streamk.arrays import Array, Json
-from streamk.metrics.metric import TASKS
+from streamk.evaluation.metric import TASKS
 
 _MOST_INPUTS = 20  # bars of relevance
 Rows = Sequence[Json]
 
 
 class Curve(Protocol):
-    """The metrics of a contender over windows of events, as ``streamk.prequential`` records them."""
+    """The metrics of a contender over windows of events, as ``streamk.evaluation`` records them."""
 
     @property
     def columns(self) -> tuple[str, ...]:

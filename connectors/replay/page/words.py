@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streamk.metrics.metric import HEADLINES, METRICS
+from streamk.evaluation.metric import HEADLINES, METRICS
 
 _SECOND = {
     "classification": ("log_loss", "brier", "kappa", "kappa_temporal", "balanced_accuracy"),

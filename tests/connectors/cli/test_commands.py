@@ -15,7 +15,7 @@ import streamk
 from connectors import names
 from connectors.cli import COMMANDS, app, load, show_waits
 from connectors.learners import LEARNERS
-from streamk.metrics.metric import TASKS
+from streamk.evaluation.metric import TASKS
 
 HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings"
 

@@ -11,7 +11,7 @@ from connectors.cli import app
 from connectors.daemon.checkpoint import Checkpoint
 from connectors.daemon.state_backend import CheckpointStore
 from connectors.learners import LEARNERS, build
-from streamk.metrics.metric import TASKS
+from streamk.evaluation.metric import TASKS
 
 SMALL = {"kernel": {"features": 768}, "kaczmarz": {"features": 64}, "eigenpro": {"centers": 20}}
 

@@ -22,8 +22,8 @@ from connectors.daemon.telemetry import Telemetry
 from connectors.decoding import Event
 from connectors.records import Raw
 from connectors.settings import Settings
+from streamk.evaluation.metric import loss_and_error
 from streamk.learners.loading import loads
-from streamk.metrics.metric import loss_and_error
 
 from .test_learning import BAD, CUTS, parts
 

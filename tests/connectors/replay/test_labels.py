@@ -16,7 +16,7 @@ from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined
 from connectors.replay.progress import Checkpoint
 from connectors.replay.run import replay
-from streamk.prequential.label_delay import fail
+from streamk.evaluation.label_delay import fail
 from tests.connectors.replay.test_checkpoint import Stop
 from tests.processes import run
 

@@ -17,7 +17,7 @@ from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Scoring
 from connectors.replay.run import replay
 from connectors.replay.writing import write
-from streamk.prequential.contest import Scored
+from streamk.evaluation.contest import Scored
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 import recompute  # a script, which is no package

@@ -3,8 +3,8 @@
 import pytest
 
 from connectors.replay.recommendation import recommendation
-from streamk.prequential import ModelAdapter, Results
-from streamk.prequential.contest import Contest
+from streamk.evaluation import ModelAdapter, Results
+from streamk.evaluation.contest import Contest
 
 
 class Fixed(ModelAdapter):

@@ -9,7 +9,7 @@ import streamk
 from connectors.files.log import ReplayLog
 from connectors.replay.progress import Scoring
 from connectors.replay.run import replay
-from streamk.prequential import DelayByTime
+from streamk.evaluation import DelayByTime
 from tests.references import late_loop
 
 

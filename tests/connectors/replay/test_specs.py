@@ -6,9 +6,9 @@ from river import forest
 
 import streamk
 from connectors.replay.specs import contender
-from streamk.prequential import Frozen
-from streamk.prequential.adapters import adapter_of
-from streamk.prequential.results import bytes_of
+from streamk.evaluation import Frozen
+from streamk.evaluation.adapters import adapter_of
+from streamk.evaluation.results import bytes_of
 
 
 def test_a_learner_with_settings():

@@ -1,0 +1,228 @@
+"""Models as a replay asks and teaches them: streamk's by their compiled pass, others event by event."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamk.arrays import Array
+from streamk.encoding.fields import Event
+from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.metric import TASKS
+
+
+class Table(NamedTuple):
+    """Probabilities of some events: a column a label, ``rows`` being ``(n, K)``."""
+
+    labels: Sequence[object]
+    rows: Array
+
+
+class ModelAdapter(ABC):
+    """The interface to models that predict events and then learn them.
+
+    If ``judges``, an event that it rejects with a ValueError is rejected for all contenders.
+    """
+
+    judges = False
+
+    @abstractmethod
+    def predict(self, x: Event) -> object:
+        """Return a dict of probabilities, or a number."""
+
+    @abstractmethod
+    def learn(self, x: Event, y: Any) -> None:
+        """Learn one event."""
+
+    def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
+        """Predict each event, then learn it; return the predictions."""
+        answers = []
+        for x, y in zip(xs, ys, strict=True):
+            answers.append(self.predict(x))
+            self.learn(x, y)
+        return answers
+
+    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
+        """Predict and learn like :meth:`answer`; return a table of probabilities, or an array of numbers."""
+        return tabled(self.answer(list(xs.events), list(ys)))
+
+
+def tabled(predictions: Sequence[Any]) -> Table | Array:
+    """Return predictions as a table if they are dicts of probabilities, as an array if they are numbers.
+
+    Examples
+    --------
+    >>> tabled([{}, {"a": 0.5, "b": 0.5}, {"b": 1.0}])
+    Table(labels=['a', 'b'], rows=array([[0. , 0. ], [0.5, 0.5], [0. , 1. ]]))
+    >>> tabled([1, 2.5])
+    array([1. , 2.5])
+    """
+    if not any(isinstance(prediction, dict) for prediction in predictions):
+        return np.array(predictions, dtype=np.float64)
+    labels = list(dict.fromkeys(label for prediction in predictions for label in prediction))
+    rows = [[prediction.get(label, 0.0) for label in labels] for prediction in predictions]
+    return Table(labels, np.array(rows, dtype=np.float64).reshape(len(predictions), len(labels)))
+
+
+class LearnerAdapter(ModelAdapter):
+    """A streamk learner under evaluation."""
+
+    judges = True
+
+    def __init__(self, learner: Any, task: str) -> None:
+        classes = task == "classification"
+        self.learner, self._classes = learner, classes
+        self._pass = learner.predict_proba_learn_many if classes else learner.predict_learn_many
+        self._predict = learner.predict_proba_one if classes else learner.predict_one
+        self._learn = learner.learn_one
+
+    def predict(self, x: Event) -> object:
+        """Return what the learner makes of one event."""
+        return self._predict(x)
+
+    def learn(self, x: Event, y: object) -> None:
+        """Learn one event."""
+        self._learn(x, y)
+
+    def check(self, x: Event, y: object) -> None:
+        """Raise the ValueError that learning the event would raise; learn nothing."""
+        self._learn(x, y, 0.0)
+
+    def answer(self, xs: list[Event], ys: list[object]) -> Sequence[object]:
+        """Predict and learn through the learner's compiled pass."""
+        result: Sequence[object] = self._pass(xs, ys)
+        return result
+
+    def answer_many(self, xs: Chunk, ys: Sequence[object]) -> Table | Array:
+        """Predict and learn through the learner's compiled pass, without a dict an event."""
+        found: Array
+        if xs.matrix is not None:
+            found = self.learner._predict_learn(xs.matrix, ys, names=xs.names)
+        else:
+            found = self.learner._predict_learn(list(xs.events), ys)
+        return Table(self.learner.labels, found) if self._classes else found
+
+
+_TRUTHS: dict[object, bool] = {  # labels that say themselves which of two classes they are; 1 is True, too
+    False: False, True: True, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True,
+}  # fmt: skip
+
+
+class RiverAdapter(ModelAdapter):
+    """A model with river's verbs under evaluation.
+
+    A classifier that gives no probabilities gives its class all of it. No prediction is no class, or 0. A
+    classifier of two classes takes booleans, so labels of any type become such: those that are words of
+    truth by their meaning, else the first one False and the second one True.
+    """
+
+    def __init__(self, model: Any, task: str) -> None:
+        self.model, self._classes = model, task == TASKS[0]
+        self._proba = self._classes and hasattr(model, "predict_proba_one")
+        self._binary = self._classes and not getattr(model, "_multiclass", True)
+        self._truths: dict[object, bool] = {}  # of the labels so far
+        self._labels: dict[bool, object] = {}
+
+    def predict(self, x: Event) -> object:
+        """Return a dict of probabilities, or a number."""
+        if self._proba:
+            try:
+                found = self.model.predict_proba_one(x)
+            except NotImplementedError:
+                self._proba = False
+            else:
+                return self._given(found) if self._binary else found
+        found = self.model.predict_one(x)
+        if self._classes:
+            found = {} if found is None else {found: 1.0}
+            return self._given(found) if self._binary else found
+        return 0.0 if found is None else float(found)
+
+    def _given(self, found: dict[Any, float]) -> dict[Any, float]:
+        """Return probabilities by the labels of the stream; a class that has not come is a boolean still."""
+        return {self._labels.get(truth, truth): p for truth, p in found.items()}
+
+    def learn(self, x: Event, y: object) -> None:
+        """Learn one event.
+
+        Raises
+        ------
+        ValueError
+            If there is a third label, and the model is one of two classes.
+        """
+        self.model.learn_one(x, self._truth(y) if self._binary else y)
+
+    def _truth(self, y: object) -> bool:
+        known = self._truths.get(y)
+        if known is None:
+            if len(self._truths) == 2:
+                raise ValueError(
+                    f"{type(self.model).__name__} has two classes, and {y!r} is a third one; wrap it in "
+                    "river.multiclass.OneVsRestClassifier"
+                )
+            known = _TRUTHS.get(y.lower() if isinstance(y, str) else y, bool(self._labels))
+            if known in self._labels:
+                known = not known
+            self._truths[y], self._labels[known] = known, y
+        return known
+
+
+class Frozen(ModelAdapter):
+    """A model that predicts and no longer learns.
+
+    A learner of streamk still rejects events that it could not learn.
+    """
+
+    def __init__(self, subject: ModelAdapter) -> None:
+        self.subject, self.judges = subject, subject.judges
+        self._fits = False  # whether a target was of the kind that it was trained on
+
+    def predict(self, x: Event) -> object:
+        """Return the model's prediction of one event."""
+        return self.subject.predict(x)
+
+    def learn(self, x: Event, y: object) -> None:
+        """Learn nothing.
+
+        Raises
+        ------
+        TypeError
+            If the first target is not of the kind that the model was trained on.
+        ValueError
+            If the model rejects the target.
+        """
+        if not isinstance(self.subject, LearnerAdapter):
+            return
+        try:
+            self.subject.check(x, y)
+        except ValueError as error:
+            if self._fits:
+                raise
+            raise TypeError(
+                f"{error}; train it on such targets, or replay it on targets of its kind"
+            ) from None
+        self._fits = True
+
+
+def adapter_of(model: object, task: str) -> ModelAdapter:
+    """Return the adapter of a model: itself if it is one, else for a learner of streamk or river's methods.
+
+    Raises
+    ------
+    ValueError
+        If it does not have the methods, or is for another task.
+    """
+    if isinstance(model, ModelAdapter):
+        return model
+    if not hasattr(model, "learn_one") or not (
+        hasattr(model, "predict_one") or hasattr(model, "predict_proba_one")
+    ):
+        raise ValueError(f"{type(model).__name__} has no learn_one and predict_one")
+    if hasattr(model, "_predict_learn"):
+        if hasattr(model, "labels") != (task == TASKS[0]):
+            raise ValueError(f"{type(model).__name__} is not for {task}")
+        return LearnerAdapter(model, task)
+    return RiverAdapter(model, task)

@@ -1,0 +1,261 @@
+"""The sums that metrics of classes are made of: they add up over chunks, windows and slices, exactly."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from streamk.arrays import Array, Arrays, Integers, Json, SavedState
+from streamk.evaluation.answers import count, decide_rows
+from streamk.evaluation.exact import ExactSum, check_one_length
+from streamk.evaluation.metric import CLASSES
+from streamk.evaluation.ranks import CELLS, area, count_cells
+from streamk.evaluation.sums import Sums
+
+BINS = 15  # of the top probability, for calibration
+MOST_RANKED = 20  # classes; with more, histograms of scores take too much memory and AUC is NaN
+_FINE = 2**30  # steps of a probability summed for calibration: 8 · 10⁹ events fit
+_EDGES = np.linspace(0.0, 1.0, BINS + 1)[1:-1]
+
+
+class ClassSums(Sums):
+    """Running sums of predicted classes, and the metrics that follow from them.
+
+    Classes are codes 0, 1, …; a class counts from the first event that has it as target or gives it a
+    probability above 0. The decision is the first of the most probable classes. A row without a probability
+    above 0, or with one that is no finite number, is *no prediction*: it counts as wrong, and is not part of
+    log loss, Brier score, calibration and AUC. AUC of several classes is the mean of each against the rest.
+
+    Parameters
+    ----------
+    classes
+        How many there are at the start.
+    ranked
+        Whether to store the histograms that AUC is computed from: 128 KiB a class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sums = ClassSums()
+    >>> targets, last = np.array([0, 0, 1, 1]), np.array([-1, 0, 0, 1])
+    >>> sums.add(targets, np.array([[0.0, 0.0], [0.8, 0.2], [0.6, 0.4], [0.3, 0.7]]), last)
+    >>> {name: round(value, 4) for name, value in sums.values().items()}
+    {'accuracy': 0.5, 'balanced_accuracy': 0.5, 'kappa': 0.2, 'kappa_temporal': 0.0, 'macro_f1': 0.5833,
+     'log_loss': 0.4987, 'brier': 0.1633, 'calibration_error': 0.3667, 'auc': 1.0}
+    """
+
+    METRICS = CLASSES
+
+    def __init__(self, classes: int = 0, ranked: bool = True) -> None:
+        self.events = 0
+        self.ranked = ranked
+        self.unchanged = 0  # events whose label is the last one that had arrived
+        self._counts: Integers = np.zeros(
+            (0, 1), np.int64
+        )  # by true class, and no prediction or predicted class
+        self._log_loss, self._squares = ExactSum(), ExactSum()
+        self._bins: Integers = np.zeros((3, BINS), np.int64)  # events, right, Σ top probability
+        self._ranks: Integers = np.zeros((0, 2, CELLS), np.int64)  # class, whether it was the target
+        self._grow(classes)
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self._counts)
+
+    @property
+    def right(self) -> int:
+        """How many events were right."""
+        return int(np.trace(self.confusion))
+
+    @property
+    def answered(self) -> int:
+        """How many events had a prediction."""
+        return int(self._bins[0].sum())
+
+    @property
+    def confusion(self) -> Integers:
+        """How often a true class (row) was predicted as a class (column); no prediction is in no column."""
+        return self._counts[:, 1:]
+
+    def fresh(self) -> Self:
+        """Return empty sums of the same classes."""
+        return type(self)(self.classes, self.ranked)
+
+    def clear(self) -> None:
+        """Remove all events; classes stay."""
+        self.events = self.unchanged = 0
+        self._log_loss, self._squares = ExactSum(), ExactSum()
+        for counts in (self._counts, self._bins, self._ranks):
+            counts[...] = 0
+
+    def add(self, targets: Integers, probabilities: Array, last: Integers) -> None:
+        """Add events.
+
+        Parameters
+        ----------
+        targets
+            Codes of the true classes, ``(n,)``.
+        probabilities
+            Of each class, ``(n, K)``; ``K`` may be 0 and may differ from call to call.
+        last
+            Code of the last label that had arrived at each event, -1 if none had.
+
+        Raises
+        ------
+        ValueError
+            If lengths differ or a code is negative.
+        """
+        targets, last = np.asarray(targets, np.int64), np.asarray(last, np.int64)
+        probabilities = np.ascontiguousarray(probabilities, np.float64)
+        if not check_one_length((targets, probabilities, last)):
+            return
+        if targets.min() < 0:
+            raise ValueError(f"target {targets.min()} is no code of a class")
+        predicted: Integers = np.empty(len(targets), np.int64)
+        made, used = decide_rows(probabilities, predicted)  # later columns are classes without any event yet
+        self._grow(max(1 + int(targets.max()), used))
+        self.events += len(targets)
+        self.unchanged += int(np.count_nonzero(targets == last))
+        own, squares = np.empty(made), np.empty((made, self.classes))
+        count(targets, probabilities, predicted, _EDGES, _FINE, self._counts, self._bins, own, squares)
+        self._log_loss.add(-np.log(own))
+        self._squares.add(squares.reshape(-1))
+        if self._ranks.size:
+            count_cells(targets, probabilities, predicted, self._ranks)
+
+    def _grow(self, classes: int) -> None:
+        before = self.classes
+        if classes <= before:
+            return
+        counts = np.zeros((classes, 1 + classes), np.int64)
+        counts[:before, : 1 + before] = self._counts
+        self._counts = counts
+        if self.ranked and classes <= MOST_RANKED:
+            ranks = np.zeros((classes, 2, CELLS), np.int64)
+            ranks[:before] = self._ranks
+            ranks[before:, 0, 0] = self.answered  # their probability was 0 until now
+            self._ranks = ranks
+        else:
+            self._ranks = np.zeros((0, 2, CELLS), np.int64)
+
+    def merge(self, other: Self) -> None:
+        """Add the events of other sums, which do not change.
+
+        Raises
+        ------
+        ValueError
+            If only one of both has the histograms of AUC.
+        """
+        if self.ranked != other.ranked:
+            raise ValueError("sums with and without AUC do not add up")
+        self._grow(other.classes)
+        if other.classes < self.classes:
+            other = other.copy()
+            other._grow(self.classes)
+        self.events += other.events
+        self.unchanged += other.unchanged
+        self._counts += other._counts
+        self._bins += other._bins
+        self._ranks += other._ranks
+        self._log_loss += other._log_loss
+        self._squares += other._squares
+
+    @property
+    def hits(self) -> list[int]:
+        """Right predictions of each class."""
+        return list(self.confusion.diagonal().tolist())
+
+    @property
+    def of_targets(self) -> list[int]:
+        """Events of each class."""
+        return list(self._counts.sum(axis=1).tolist())
+
+    @property
+    def of_predictions(self) -> list[int]:
+        """Predictions of each class."""
+        return list(self.confusion.sum(axis=0).tolist())
+
+    @property
+    def mean_log_loss(self) -> float:
+        """The mean log loss of predictions, in nats."""
+        return self._log_loss.over(self.answered)
+
+    @property
+    def brier(self) -> float:
+        """The mean squared error of probabilities, summed over classes and halved if there are two."""
+        return self._squares.over(self.answered) / (2.0 if self.classes <= 2 else 1.0)
+
+    def each_class(self) -> Json:
+        """Return counts and rates by class.
+
+        Returns
+        -------
+        dict
+            Arrays over classes: the numbers of ``targets`` and, under ``said``, of predictions;
+            ``precision``, ``recall`` and ``f1``, 0 where the denominator is 0.
+        """
+        right = np.diagonal(self.confusion)
+        targets, predicted = self._counts.sum(axis=1), self.confusion.sum(axis=0)
+        return {
+            "targets": targets,
+            "said": predicted,
+            "precision": right / np.maximum(predicted, 1),
+            "recall": right / np.maximum(targets, 1),
+            "f1": 2 * right / np.maximum(targets + predicted, 1),
+        }
+
+    def calibration(self) -> Json:
+        """Return arrays over bins of the top probability: ``events``, ``confidence`` and ``accuracy``.
+
+        Bins are even from 0 to 1, each with its upper edge; confidence and accuracy of an empty one are 0.
+        """
+        events, right, top = self._bins
+        count = np.maximum(events, 1)
+        return {"events": events.copy(), "confidence": top / (_FINE * count), "accuracy": right / count}
+
+    @property
+    def calibration_error(self) -> float:
+        """``Σ_b n_b/n · |accuracy_b − confidence_b|`` over bins (Naeini, Cooper and Hauskrecht 2015)."""
+        _, right, top = self._bins
+        return float(np.abs(right - top / _FINE).sum()) / max(self.answered, 1)
+
+    def auc(self) -> tuple[float, float]:
+        """Return the AUC, and how wrong the grid of scores can have made it at most."""
+        chosen = self._ranks[1:] if self.classes == 2 else self._ranks
+        areas = [area(own, other) for other, own in chosen]
+        found = [pair for pair in areas if pair[0] == pair[0]]
+        if not found:
+            return np.nan, np.nan
+        return sum(pair[0] for pair in found) / len(found), sum(pair[1] for pair in found) / len(found)
+
+    def state(self) -> SavedState:
+        """Return everything, as :meth:`restored` takes it."""
+        header: Json = {
+            "events": self.events,
+            "ranked": self.ranked,
+            "unchanged": self.unchanged,
+            "log_loss": self._log_loss.text(),
+            "squares": self._squares.text(),
+        }
+        ranks = self._ranks.reshape(-1)
+        hit = np.flatnonzero(ranks)  # most cells never are
+        arrays: Arrays = {
+            "counts": self._counts.copy(),
+            "bins": self._bins.copy(),
+            "cells": hit,
+            "hits": ranks[hit],
+        }
+        return header, arrays
+
+    @classmethod
+    def restored(cls, state: SavedState) -> Self:
+        """Return the sums that a state is of."""
+        header, arrays = state
+        sums = cls(len(arrays["counts"]), header["ranked"])
+        sums.events, sums.unchanged = header["events"], header["unchanged"]
+        sums._log_loss, sums._squares = ExactSum.read(header["log_loss"]), ExactSum.read(header["squares"])
+        sums._counts, sums._bins = arrays["counts"].copy(), arrays["bins"].copy()
+        sums._ranks.reshape(-1)[arrays["cells"]] = arrays["hits"]
+        return sums

@@ -1,0 +1,121 @@
+"""The metrics of a contender: curve, batch means for confidence intervals, slices, alarms and time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from streamk.arrays import Array, Integers
+from streamk.evaluation.alarms import Alarms
+from streamk.evaluation.answers import decisions
+from streamk.evaluation.batch_means import BatchMeans
+from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.metric import TASKS
+from streamk.evaluation.numbers import NumberSums
+from streamk.evaluation.slices import Slices
+from streamk.evaluation.windows import Curve
+
+_LATENCIES = 4096  # at most, of a contender
+
+
+class Latencies:
+    """Seconds that single events took: to predict, to learn, and both together.
+
+    Attributes
+    ----------
+    predict, learn
+        Of the same events, in order; if there are many, one in a power of two is stored.
+    """
+
+    def __init__(self) -> None:
+        self.predict: list[float] = []
+        self.learn: list[float] = []
+        self._every, self._seen = 1, 0
+
+    def add(self, predict: float, learn: float) -> None:
+        """Add one event."""
+        self._seen += 1
+        if self._seen % self._every:
+            return
+        self.predict.append(predict)
+        self.learn.append(learn)
+        if len(self.predict) == _LATENCIES:
+            self.predict, self.learn, self._every = self.predict[1::2], self.learn[1::2], 2 * self._every
+
+    def microseconds(self) -> dict[str, list[float]]:
+        """Return them in microseconds, sorted."""
+        both = [a + b for a, b in zip(self.predict, self.learn, strict=True)]
+        named = {"predict": self.predict, "learn": self.learn, "predict_learn": both}
+        return {name: sorted(1e6 * seconds for seconds in values) for name, values in named.items()}
+
+
+class ContenderMetrics:
+    """The numbers of one contender, of the events whose targets have come.
+
+    Parameters
+    ----------
+    task
+        ``"classification"`` or ``"regression"``.
+    interval
+        Events of a window.
+    by
+        Whether there are slices.
+    level
+        Of intervals, for numbers.
+    """
+
+    def __init__(self, task: str, interval: int, by: bool, level: float) -> None:
+        self.classes = task == TASKS[0]
+        sums: Any = ClassSums() if self.classes else NumberSums(level)
+        self.curve: Curve[Any] = Curve(sums, interval)
+        self.cumulative: list[float] = []  # the headline metric of all events, at the end of every window
+        self.units = BatchMeans()
+        self.slices = Slices(sums.fresh()) if by else None
+        self.alarms = Alarms(bounded=self.classes)
+        self.seconds = 0.0
+        self.error = ""
+        self.dropped = False  # by Contest.drop, not by an error
+        self.latencies = Latencies()
+        self._loss = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the contender raised an error."""
+        return bool(self.error) and not self.dropped
+
+    @property
+    def events(self) -> int:
+        """Events scored."""
+        return self.curve.events
+
+    def add(
+        self, targets: Any, predictions: Any, last: Integers | None, slices: list[Any] | None, ends: Any
+    ) -> None:
+        """Score events: codes and probabilities with the last label before each, or numbers."""
+        if self.classes:
+            losses = (decisions(predictions) != targets).astype(np.float64)
+            arrays: tuple[Any, ...] = (targets, predictions, last)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                losses = np.abs(targets - predictions)
+            arrays = (targets, predictions, *(ends or (None, None)))
+        self._follow(losses)
+        self.curve.add(*arrays)
+        self.units.add(losses)
+        self.alarms.add(losses)
+        if self.slices is not None and slices is not None:
+            self.slices.add(slices, *arrays)
+
+    def _follow(self, losses: Array) -> None:
+        """Record the headline metric at the end of every window."""
+        interval, done = self.curve.interval, self.events
+        start = 0
+        while start < len(losses):
+            stop = min(len(losses), start + interval - (done + start) % interval)
+            with np.errstate(over="ignore", invalid="ignore"):  # in order, so results do not depend on chunks
+                self._loss = float(np.cumsum(np.append(self._loss, losses[start:stop]))[-1])
+            start = stop
+            if (done + start) % interval == 0:
+                mean = self._loss / (done + start)
+                self.cumulative.append(1.0 - mean if self.classes else mean)

@@ -1,0 +1,445 @@
+"""Prequential evaluation of contenders: each predicts, is scored on and learns the same events in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from streamk.arrays import Json
+from streamk.encoding.fields import Event
+from streamk.encoding.rows import RowError
+from streamk.evaluation.adapters import LearnerAdapter, ModelAdapter, Table, adapter_of, tabled
+from streamk.evaluation.chunk import Chunk
+from streamk.evaluation.codes import Codes, last_prediction
+from streamk.evaluation.contender_metrics import ContenderMetrics
+from streamk.evaluation.frozen_tail import FrozenTail
+from streamk.evaluation.metric import TASKS, decide
+
+CHUNK = 1000
+_UNTIMED, _TIMED = 8, 40  # the first of these events fill the caches that a pass has emptied
+_EVERY = 32  # in one chunk of so many, events are predicted and learned one by one, and timed
+
+
+class Scored(NamedTuple):
+    """Events that were scored together, and the predictions of contenders for them.
+
+    Attributes
+    ----------
+    keys
+        Of events whose targets came late, else None.
+    targets
+        In the order in which they came.
+    answers
+        By contender; those of a frozen copy are of the last events.
+    intervals
+        By contender that gives any: the lower and the upper ends, NaN where there is none.
+    slices
+        Values of the field of slices, None without one.
+    last
+        The last label that had arrived when each event was predicted, None before the first one. Only for
+        events whose targets came late, since otherwise it is the previous target.
+    first
+        The number of the first event, from 1.
+    """
+
+    keys: Sequence[Hashable] | None
+    targets: Sequence[object]
+    answers: Json
+    intervals: Json
+    slices: Sequence[object] | None
+    last: Sequence[object] | None
+    first: int
+
+
+Listener = Callable[[Scored], None]
+
+
+class PendingPrediction(NamedTuple):
+    """An event whose target has not come: the predictions of all contenders, and the last label's code."""
+
+    x: Event
+    answers: list[object]
+    ends: list[object]
+    last: int
+    slice: object
+    seconds: dict[str, float]  # that contenders took
+    key: Hashable
+
+
+class RefusedError(ValueError):
+    """An event that learners reject: its row among those given, and the reason."""
+
+    def __init__(self, row: int, reason: str, key: Hashable = None) -> None:
+        super().__init__(f"row {row}: {reason}")
+        self.row, self.reason, self.key = row, reason, key
+
+
+class Contest:
+    """Contenders and their metrics.
+
+    Events come in chunks whose targets are known (:meth:`take`), or one by one, a target at any time after
+    its event (:meth:`ask`, :meth:`tell`); one contest uses one way or the other. A contender that raises is
+    excluded from then on, ``standings[name].error`` holds the reason, and the others continue.
+
+    Parameters
+    ----------
+    contenders
+        Models by name: streamk's, river's, or any :class:`~streamk.evaluation.ModelAdapter`.
+    task
+        ``"classification"`` or ``"regression"``.
+    interval
+        Events of a window of the curves.
+    by
+        A field whose values make slices; it stays a field of the events.
+    level
+        The level of prediction intervals to score, such as 0.9, for contenders that have them; None scores
+        none. Contenders with intervals predict event by event.
+    """
+
+    def __init__(
+        self,
+        contenders: Mapping[str, object],
+        task: str,
+        interval: int = 1000,
+        by: str | None = None,
+        level: float | None = None,
+    ) -> None:
+        if task not in TASKS:
+            raise ValueError(f"task {task!r} is unknown; use {' or '.join(TASKS)}")
+        if not contenders:
+            raise ValueError("there is nothing to replay; give at least one contender")
+        self.task, self.interval, self.by, self.level = task, interval, by, level
+        self.models = dict(contenders)
+        self._subjects = {name: adapter_of(model, task) for name, model in contenders.items()}
+        self.standings = {
+            name: ContenderMetrics(task, interval, by is not None, level or 0.9) for name in contenders
+        }
+        self.codes = Codes(task == TASKS[0])
+        self.events = 0  # scored
+        self._chunks = 0
+        self.tail: FrozenTail | None = None
+        self.listener: Listener | None = None
+        self._waiting: dict[Hashable, PendingPrediction] = {}
+        self._told: list[tuple[PendingPrediction, object, int]] = []  # to be scored together
+        # the last target, and the prediction of the first contender
+        self.latest: tuple[object, object] = (None, None)
+
+    @property
+    def active(self) -> list[str]:
+        """Contenders that have not been excluded, first those that may reject events for all."""
+        names = [name for name, standing in self.standings.items() if not standing.error]
+        by_name = self._subjects
+        return sorted(names, key=lambda n: (-isinstance(by_name[n], LearnerAdapter), -by_name[n].judges))
+
+    @property
+    def bounded(self) -> list[str]:
+        """Contenders whose intervals are scored."""
+        if self.level is None:
+            return []
+        return [name for name, subject in self._subjects.items() if _gives_intervals(subject)]
+
+    @property
+    def waiting(self) -> int:
+        """Events whose targets have not come."""
+        return len(self._waiting)
+
+    def drop(self, name: str, why: str) -> None:
+        """Exclude a contender that has not failed from now on."""
+        self.standings[name].error, self.standings[name].dropped = why, True
+
+    def freeze(self) -> None:
+        """Score a frozen copy of the first contender from now on, if it is a learner that learns.
+
+        Events that wait for their targets are predicted by the copy, too, when these come.
+        """
+        self.score()
+        name, subject = next(iter(self._subjects.items()))
+        if self.tail is None and isinstance(subject, LearnerAdapter) and not self.standings[name].error:
+            self.tail = FrozenTail(name, subject.learner, self.task, self.interval)
+
+    @property
+    def asked(self) -> Set[Hashable]:
+        """Return the keys of the events whose targets have not come."""
+        return self._waiting.keys()
+
+    def __getstate__(self) -> Json:
+        return {**self.__dict__, "listener": None}
+
+    # ---- targets are known
+
+    def take(self, xs: Sequence[Event] | Chunk, ys: Sequence[object]) -> None:
+        """Predict, score and learn consecutive events.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk rejects an event. The events before it have been scored and learned; it
+            and those after it have not.
+        """
+        chunk, start = Chunk.of(xs), 0
+        while start < len(ys):
+            start += self._take(chunk[start : start + CHUNK], ys[start : start + CHUNK], start)
+
+    def _take(self, xs: Chunk, ys: Sequence[object], before: int) -> int:
+        given: Json = {}
+        refused: RefusedError | None = None
+        self._chunks += 1
+        timed = _TIMED if self._chunks % _EVERY == 1 else 0  # the same events of every contender
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                found, ends, stopped = self._answers(subject, standing, xs, ys, timed)
+            except Exception as error:
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            if stopped is not None:
+                if given:  # another has taken it
+                    standing.error = f"at event {self.events + stopped.row + 1:,}: {stopped.reason}"
+                    continue
+                refused = RefusedError(before + stopped.row, stopped.reason)
+                xs, ys = xs[: stopped.row], ys[: stopped.row]
+                if not len(ys):
+                    raise refused
+            standing.seconds += time.perf_counter() - began
+            given[name] = found, ends
+        targets, last, known = self.codes.of_next(ys)
+        slices = None if self.by is None else xs.column(self.by)
+        for name, (found, ends) in given.items():
+            arranged = self.codes.arranged(found, known)
+            self.standings[name].add(targets, arranged, last, slices, ends)
+            if self.tail is not None and name == self.tail.name:
+                self.tail.add(xs, targets, arranged, last, known, self.codes, self.events)
+        if self.listener is not None:
+            answers = {name: found for name, (found, _) in given.items()}
+            if self.tail is not None and self.tail.answers is not None:
+                answers[f"{self.tail.name} (frozen)"] = self.tail.answers
+            intervals = {name: ends for name, (_, ends) in given.items() if ends is not None}
+            self.listener(Scored(None, ys, answers, intervals, slices, None, self.events + 1))
+        self.events += len(ys)
+        first = given.get(next(iter(self.standings)))
+        self.latest = ys[-1], None if first is None else last_prediction(first[0])
+        if refused is not None:
+            raise refused
+        return len(ys)
+
+    def _answers(
+        self, subject: ModelAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object], timed: int
+    ) -> tuple[object, object, RowError | None]:
+        """Predict and learn events; return predictions, intervals, and the error of a rejected event.
+
+        A learner of streamk that rejects an event has learned and predicted those before it, and no others.
+        """
+        intervals = self.level is not None and _gives_intervals(subject)
+        if isinstance(subject, LearnerAdapter) and not intervals:
+            one_by_one = min(timed, len(ys) - 1) if timed else 0
+            try:
+                first = _one_by_one(subject, standing, xs[:one_by_one], ys[:one_by_one])
+            except _RefusedRow as error:  # the events before it stay learned
+                return _joined(error.answers, None), None, error.reason
+            try:
+                return _joined(first, subject.answer_many(xs[one_by_one:], ys[one_by_one:])), None, None
+            except RowError as error:  # it has learned nothing of the pass
+                row = error.row
+                rest = subject.answer_many(xs[one_by_one:][:row], ys[one_by_one:][:row]) if row else None
+                stopped = RowError(one_by_one + row, error.reason)
+                return _joined(first, rest) if first or row else None, None, stopped
+        answers: list[object] = []
+        ends: list[object] = []
+        rejected: RowError | None = None
+        for row, (x, y) in enumerate(zip(xs.events, ys, strict=True)):
+            began = time.perf_counter()
+            try:
+                answer = subject.predict(x)
+                predicted = time.perf_counter()
+                pair = self._ends(subject, x) if intervals else None
+                learning = time.perf_counter()
+                subject.learn(x, y)
+            except ValueError as error:
+                if not subject.judges:
+                    raise
+                rejected = RowError(len(answers), str(error))
+                break
+            answers.append(answer)
+            ends.append(pair)
+            if _UNTIMED <= row < timed:
+                standing.latencies.add(predicted - began, time.perf_counter() - learning)
+        given = tuple(np.array(ends, dtype=np.float64).reshape(-1, 2).T) if intervals else None
+        return tabled(answers), given, rejected
+
+    def _ends(self, subject: Any, x: Event) -> tuple[float, float]:
+        """Return the interval of one event, NaN where there is none."""
+        found = subject.learner.predict_interval_one(x, self.level)
+        return found.lower, found.upper
+
+    # ---- targets come later
+
+    def ask(self, key: Hashable, x: Event) -> None:
+        """Let contenders predict an event; :meth:`tell` later adds its target by the key.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk rejects it.
+        ValueError
+            If an event of this key is waiting.
+        """
+        if key in self._waiting:
+            raise ValueError(f"an event of key {key!r} is waiting already")
+        answers: list[object] = []
+        ends: list[object] = []
+        found: dict[str, tuple[Any, Any]] = {}
+        times: dict[str, float] = {}
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                interval = (
+                    self._ends(subject, x) if self.level is not None and _gives_intervals(subject) else None
+                )
+                found[name] = subject.predict(x), interval
+            except Exception as error:
+                if isinstance(error, ValueError) and subject.judges and not found:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            seconds = time.perf_counter() - began
+            standing.seconds += seconds
+            times[name] = seconds
+        for name in self.standings:
+            answer, interval = found.get(name, (None, None))
+            answers.append(answer)
+            ends.append(interval)
+        cut = None if self.by is None else x.get(self.by)
+        self._waiting[key] = PendingPrediction(x, answers, ends, self.codes.last, cut, times, key)
+
+    def tell(self, key: Hashable, y: object) -> None:
+        """Score and learn the event of a key, whose target has come.
+
+        Raises
+        ------
+        RefusedError
+            If a learner of streamk rejects the target.
+        KeyError
+            If no event of this key is waiting.
+        """
+        pending = self._waiting.pop(key)
+        learned = False
+        for name in self.active:
+            standing, subject = self.standings[name], self._subjects[name]
+            began = time.perf_counter()
+            try:
+                subject.learn(pending.x, y)
+            except Exception as error:
+                if isinstance(error, ValueError) and subject.judges and not learned:
+                    raise RefusedError(0, str(error), key) from None
+                standing.error = f"after event {self.events:,}: {type(error).__name__}: {error}"
+                continue
+            learned = True
+            seconds = time.perf_counter() - began
+            standing.seconds += seconds
+            standing.latencies.add(pending.seconds[name], seconds)
+        self.codes.came(y)
+        self._told.append((pending, y, len(self.codes.labels)))
+        self.events += 1
+        if len(self._told) == CHUNK:
+            self.score()
+
+    def score(self) -> None:
+        """Score the events whose targets have come and that are not yet scored.
+
+        Predictions that a contender made before it failed are scored, too.
+        """
+        labelled, self._told = self._told, []
+        before = self.events - len(labelled)
+        for _, group in groupby(labelled, lambda told: [answer is None for answer in told[0].answers]):
+            before += self._score(list(group), before)
+
+    def _score(self, labelled: Sequence[tuple[PendingPrediction, object, int]], before: int) -> int:
+        """Score events that the same contenders have predicted, and return how many there are."""
+        events, ys = [event for event, _, _ in labelled], [y for _, y, _ in labelled]
+        known = np.array([count for _, _, count in labelled], dtype=np.int64)
+        self.latest = ys[-1], decide(events[-1].answers[0])
+        targets = self.codes.of(ys)
+        last = np.array([event.last for event in events], dtype=np.int64)
+        slices = None if self.by is None else [event.slice for event in events]
+        answers: Json = {}
+        intervals: Json = {}
+        for k, (name, standing) in enumerate(self.standings.items()):
+            own = [event.answers[k] for event in events]
+            if own[0] is None or standing.dropped:
+                continue
+            ends = None
+            if any(event.ends[k] is not None for event in events):
+                pairs = [event.ends[k] or (np.nan, np.nan) for event in events]
+                ends = intervals[name] = tuple(np.array(pairs, dtype=np.float64).reshape(-1, 2).T)
+            answers[name] = tabled(own)
+            arranged = self.codes.arranged(answers[name], known)
+            standing.add(targets, arranged, last, slices, ends)
+            if self.tail is not None and name == self.tail.name:
+                xs = Chunk([event.x for event in events])
+                self.tail.add(xs, targets, arranged, last, known, self.codes, before)
+                if self.tail.answers is not None:
+                    answers[f"{name} (frozen)"] = self.tail.answers
+        if self.listener is not None:
+            labels = [*self.codes.labels, None]  # the code before the first label is -1
+            last_labels = [labels[code] for code in last]
+            keys = [event.key for event in events]
+            self.listener(Scored(keys, ys, answers, intervals, slices, last_labels, before + 1))
+        return len(events)
+
+
+def _gives_intervals(subject: ModelAdapter) -> bool:
+    return isinstance(subject, LearnerAdapter) and hasattr(subject.learner, "predict_interval_one")
+
+
+class _RefusedRow(Exception):  # noqa: N818
+    """An event that a learner rejects when it predicts or learns it alone, and the predictions before it."""
+
+    def __init__(self, answers: list[object], reason: RowError) -> None:
+        super().__init__(str(reason))
+        self.answers, self.reason = answers, reason
+
+
+def _one_by_one(
+    subject: LearnerAdapter, standing: ContenderMetrics, xs: Chunk, ys: Sequence[object]
+) -> list[object]:
+    """Predict and learn events one after the other, and record the time of most of them.
+
+    The model is that of a pass over the same events.
+    """
+    answers: list[object] = []
+    for row, (x, y) in enumerate(zip(xs.events if len(ys) else (), ys, strict=True)):
+        began = time.perf_counter()
+        try:
+            answer = subject.predict(x)
+            learning = time.perf_counter()
+            subject.learn(x, y)
+        except ValueError as error:
+            raise _RefusedRow(answers, RowError(row, str(error))) from None
+        done = time.perf_counter()
+        answers.append(answer)
+        if row >= _UNTIMED:
+            standing.latencies.add(learning - began, done - learning)
+    return answers
+
+
+def _joined(first: list[Any], rest: Any) -> Any:
+    """Return the predictions of single events followed by those of a pass."""
+    if not first:
+        return rest
+    before = tabled(first)
+    if rest is None:
+        return before
+    if not isinstance(rest, Table):
+        return np.concatenate([before, rest])
+    places = {label: k for k, label in enumerate(rest.labels)}
+    rows = np.zeros((len(first), len(places)))
+    for row, answer in enumerate(first):
+        for label, p in answer.items():
+            rows[row, places[label]] = p
+    return Table(rest.labels, np.concatenate([rows, rest.rows]))

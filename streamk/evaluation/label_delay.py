@@ -1,0 +1,173 @@
+"""Label delays: targets that come a number of events late, or a time."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, Protocol
+
+from streamk.encoding.fields import Event
+from streamk.evaluation import moments
+from streamk.evaluation.contest import Contest, RefusedError
+
+LONGEST_DELAY = 2**24  # exclusive
+Refuse = Callable[[ValueError], None]
+
+
+def fail(error: ValueError) -> None:
+    """Raise the error of a rejected target."""
+    raise error
+
+
+def tell(contest: Contest, key: Hashable, y: object, refuse: Refuse) -> None:
+    """Add a target; pass a :class:`RefusedError`, which has the key of its event, to ``refuse``."""
+    try:
+        contest.tell(key, y)
+    except RefusedError as error:
+        refuse(error)
+
+
+class LabelDelay(Protocol):
+    """When targets come; ``count`` is the number of predicted events, and the key of the next."""
+
+    count: int
+
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
+        """Add the targets that come before or with an event, and predict it.
+
+        A rejected event raises. The error of a rejected target, which belongs to another event, is passed to
+        ``refuse``; if that does not raise, the target is skipped.
+        """
+        ...
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Add the targets that have not come yet."""
+        ...
+
+
+class DelayByCount:
+    """Targets come a number of events late: event ``t`` is predicted after learning ``0 … t − delay − 1``.
+
+    Parameters
+    ----------
+    delay
+        Events, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such number.
+    """
+
+    def __init__(self, delay: int) -> None:
+        if check_delay(delay) < 1:
+            raise ValueError("delay is 0, which is not late")
+        self.delay = delay
+        self.count = 0
+        self._due: deque[tuple[int, object]] = deque()
+
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
+        """Predict an event; then add the target that is due."""
+        contest.ask(self.count, x)
+        self._due.append((self.count, y))
+        self.count += 1
+        if len(self._due) > self.delay:
+            tell(contest, *self._due.popleft(), refuse)
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Add all targets."""
+        while self._due:
+            tell(contest, *self._due.popleft(), refuse)
+
+
+class DelayByTime:
+    """Targets come a time after their events, before the first event of that time or later.
+
+    Events need not be in order.
+
+    Parameters
+    ----------
+    moment
+        The field with the time of an event, which is then removed from it, or a function of the event that
+        returns its time: values that :func:`streamk.evaluation.moments.moment` takes.
+    delay
+        Seconds, or a ``timedelta``.
+
+    Raises
+    ------
+    ValueError
+        If the delay is negative.
+    """
+
+    def __init__(self, moment: str | Callable[[Event], object], delay: float | timedelta) -> None:
+        self.moment = moment
+        self.delay = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        if not self.delay >= 0.0:
+            raise ValueError(f"delay is {delay!r}; it must be at least 0")
+        self.count = 0
+        self._due: list[tuple[float, int, object]] = []  # a heap
+
+    def __str__(self) -> str:
+        field = f" by {self.moment}" if isinstance(self.moment, str) else ""
+        return f"{self.delay:,.6g} seconds late{field}"
+
+    def event(self, contest: Contest, x: Event, y: object, refuse: Refuse = fail) -> None:
+        """Add the targets that have come by the time of an event, and predict it."""
+        now = self.seconds(x)
+        if isinstance(self.moment, str):
+            x = {name: value for name, value in x.items() if name != self.moment}
+        while self._due and self._due[0][0] <= now:
+            _, number, target = heapq.heappop(self._due)
+            tell(contest, number, target, refuse)
+        contest.ask(self.count, x)
+        heapq.heappush(self._due, (now + self.delay, self.count, y))
+        self.count += 1
+
+    def end(self, contest: Contest, refuse: Refuse = fail) -> None:
+        """Add all targets, the earliest first."""
+        while self._due:
+            _, number, target = heapq.heappop(self._due)
+            tell(contest, number, target, refuse)
+
+    def seconds(self, x: Event) -> float:
+        """Return the time of an event in seconds.
+
+        Raises
+        ------
+        ValueError
+            If it has none.
+        """
+        if not isinstance(self.moment, str):
+            return moments.moment(self.moment(x))
+        try:
+            return moments.moment(x.get(self.moment))
+        except ValueError as error:
+            raise ValueError(f"field {self.moment!r}: {error}") from None
+
+
+def delay_of(delay: Any) -> LabelDelay | None:
+    """Return the label delay of a number of events or a :class:`DelayByTime`; None for 0 events.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if hasattr(delay, "event"):
+        return delay  # type: ignore[no-any-return]
+    return DelayByCount(delay) if check_delay(delay) else None
+
+
+def check_delay(delay: int) -> int:
+    """Return ``delay``.
+
+    Raises
+    ------
+    ValueError
+        If it is not a number of events.
+    """
+    if type(delay) is not int or not 0 <= delay < LONGEST_DELAY:
+        raise ValueError(f"delay is {delay!r}; it must be a whole number from 0 to {LONGEST_DELAY - 1}")
+    return delay

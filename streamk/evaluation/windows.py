@@ -1,0 +1,123 @@
+"""Curves: the metrics of windows of equally many events, and the sums of all."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from streamk.arrays import Array, Json, SavedState
+from streamk.evaluation.classes import ClassSums
+from streamk.evaluation.exact import check_one_length, nest, part_of
+from streamk.evaluation.numbers import NumberSums
+from streamk.evaluation.sums import Sums
+
+KINDS: Json = {"classes": ClassSums, "numbers": NumberSums}
+S = TypeVar("S", bound=Sums)
+
+
+def kind_of(sums: Sums) -> str:
+    """Return the name of a kind of sums in :data:`KINDS`."""
+    return next(name for name, kind in KINDS.items() if isinstance(sums, kind))
+
+
+class Curve(Generic[S]):
+    """Windows of exactly ``interval`` events, whatever the chunks that events come in.
+
+    A window is a row of numbers, in the order of ``columns`` and NaN for what is unknown: 10 million events
+    in windows of 1,000 are 10,000 rows, 720 KB. The last window is cut when it is full; its events count in
+    :meth:`whole` before.
+
+    Parameters
+    ----------
+    sums
+        Empty sums of the kind that is wanted.
+    interval
+        Events of a window.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> curve = Curve(NumberSums(), interval=2)
+    >>> curve.add(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.5, 2.0]))
+    >>> curve.column("mae")
+    array([0.25])
+    >>> curve.add(np.array([5.0, 7.0]), np.array([5.0, 0.0]))
+    >>> curve.column("mae"), curve.whole().values()["mae"]
+    (array([0.25, 0.5 ]), 1.7)
+    """
+
+    def __init__(self, sums: S, interval: int = 1000) -> None:
+        if type(interval) is not int or interval < 1:
+            raise ValueError(f"interval is {interval!r}; it must be a whole number of events")
+        self.interval = interval
+        self.columns = sums.columns()
+        self._cut = sums.copy()  # of all windows that are full
+        self._window = sums.fresh()
+        self._rows: Array = np.zeros((0, len(self.columns)))
+        self._count = 0
+
+    @property
+    def rows(self) -> Array:
+        """The windows that are full, ``(windows, columns)``."""
+        return self._rows[: self._count]
+
+    @property
+    def events(self) -> int:
+        """How many events there were."""
+        return self._cut.events + self._window.events
+
+    def column(self, name: str) -> Array:
+        """Return a metric of every full window."""
+        return self.rows[:, self.columns.index(name)]
+
+    def add(self, *arrays: Any) -> None:
+        """Add events, as arrays that the sums take (None for one that is not given).
+
+        Raises
+        ------
+        ValueError
+            If lengths differ.
+        """
+        count, start = check_one_length(array for array in arrays if array is not None), 0
+        while start < count:
+            end = min(count, start + self.interval - self._window.events)
+            self._window.add(*(array if array is None else array[start:end] for array in arrays))
+            start = end
+            if self._window.events == self.interval:
+                self._close()
+
+    def _close(self) -> None:
+        values = self._window.values()
+        if self._count == len(self._rows):
+            room = np.zeros((max(8, len(self._rows)), len(self.columns)))
+            self._rows = np.concatenate([self._rows, room])
+        self._rows[self._count] = [values.get(name, np.nan) for name in self.columns]
+        self._count += 1
+        self._cut.merge(self._window)
+        self._window.clear()  # it has as many classes as the whole
+
+    def whole(self) -> S:
+        """Return a copy of the sums of all events."""
+        whole = self._cut.copy()
+        whole.merge(self._window)
+        return whole
+
+    def state(self) -> SavedState:
+        """Return everything, as :meth:`restored` takes it."""
+        own: SavedState = (
+            {"interval": self.interval, "kind": kind_of(self._cut)},
+            {"rows": self.rows.copy()},
+        )
+        return nest(curve=own, cut=self._cut.state(), window=self._window.state())
+
+    @classmethod
+    def restored(cls, state: SavedState) -> Self:
+        """Return the curve that a state is of."""
+        header, arrays = part_of(state, "curve")
+        kind = KINDS[header["kind"]]
+        curve = cls(kind.restored(part_of(state, "cut")), header["interval"])
+        curve._window = kind.restored(part_of(state, "window"))
+        curve._rows = arrays["rows"].copy()
+        curve._count = len(curve._rows)
+        return curve

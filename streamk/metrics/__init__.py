@@ -1,1 +1,0 @@
-"""Metrics: sums, windows, slices, confidence intervals, comparisons of contenders, and drift alarms."""
