@@ -36,9 +36,9 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from connectors.daemon.run import freeze_loaded_objects, open_source_and_sinks, start_session
 from connectors.daemon.session import Session
-from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
-from connectors.settings import Settings
+from connectors.settings.tables import Settings
+from connectors.state.disk import CheckpointStore
 from tests.kafka.broker import running_broker
 
 TOPIC = f"bench-{secrets.token_hex(4)}"

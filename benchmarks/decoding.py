@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from connectors.files.batches import Batch
+from connectors.events.batches import Batch
 from connectors.files.log import ReplayLog
 from streamk import KaczmarzClassifier
 

@@ -42,7 +42,7 @@ def assignments(strings: list[str], learner: str) -> dict[str, str]:
     >>> assignments(["features=1024", "scales=2,1,0.5"], "kaczmarz")
     {'features': '1024', 'scales': '2,1,0.5'}
     """
-    from connectors.learners import check_parameter, parameter_names
+    from connectors.events.learners import check_parameter, parameter_names
 
     known = parameter_names(learner)
     parameters = {}

@@ -9,17 +9,17 @@ from rich.console import Console
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits, working
-from connectors.connector import by_connector, connector_of
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.learning import restored
+from connectors.contract.errors import AWAY, CHECKPOINT, Failure, Interruption
 from connectors.daemon.logs import load_and_log
-from connectors.daemon.start_position import lost_position, metadata_of
-from connectors.daemon.state_backend import CheckpointStore, other_owner, require_no_checkpoints
-from connectors.daemon.training import digest_of, require_same_digest, require_same_training, training_of
-from connectors.errors import AWAY, CHECKPOINT, Failure, Interruption
-from connectors.files.open_file import require_writable
+from connectors.formats.open_file import require_writable
 from connectors.kafka.sections import TopicSourceSection
-from connectors.settings import Settings
+from connectors.settings.connector import by_connector, connector_of
+from connectors.settings.tables import Settings
+from connectors.state.checkpoint import Checkpoint, restored
+from connectors.state.disk import CheckpointStore, require_no_checkpoints
+from connectors.state.positions import lost_position, metadata_of
+from connectors.state.topic import other_owner
+from connectors.state.training import digest_of, require_same_digest, require_same_training, training_of
 
 
 def check_command(config: Config) -> None:
@@ -45,9 +45,9 @@ def check(settings: Settings) -> Iterator[str]:
     Failure
         At the first that is not.
     """
-    for connector, sections in by_connector(settings.sections):
-        yield from connector.check(sections, settings)
     store = CheckpointStore(settings.checkpoints.directory, settings.checkpoints.keep)
+    for connector, sections in by_connector(settings.sections):
+        yield from connector.check(sections, settings, store.identity())
     there = next(each for each in (store.directory, *store.directory.absolute().parents) if each.exists())
     require_writable(there, CHECKPOINT, "checkpoints.directory")
     if settings.snapshots is not None:
@@ -81,7 +81,7 @@ def _group(settings: Settings, store: CheckpointStore) -> str:
 
 def _snapshots(settings: Settings, topic: str) -> str:
     from connectors.kafka.client import describe, options
-    from connectors.kafka.snapshots import KEY, SnapshotReader
+    from connectors.state.snapshots import KEY, SnapshotReader
 
     source = TopicSourceSection.of(settings.source)
     blank, events = settings.learner.build(), 0

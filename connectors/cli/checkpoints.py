@@ -12,9 +12,9 @@ from rich.table import Table
 
 from connectors.cli.arguments import AsJson
 from connectors.cli.exits import exits
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import CheckpointStore
-from connectors.errors import CHECKPOINT, USAGE, Failure
+from connectors.contract.errors import CHECKPOINT, USAGE, Failure
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.disk import CheckpointStore
 from streamk.arrays import Json
 
 checkpoints = typer.Typer(

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from connectors.cli.arguments import AsJson, Config
 from connectors.cli.exits import connected, exits
-from connectors.connector import connector_of
-from connectors.errors import USAGE, Failure
-from connectors.records import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter
-from connectors.sections import SinkSection
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.contract.errors import USAGE, Failure
+from connectors.contract.records import OTHER, SENT, TOO_LARGE, TRUNCATED, DeadLetter
+from connectors.contract.sections import SinkSection
+from connectors.settings.connector import connector_of
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 
 _FIRST = 60  # characters of a value
 _REASONS = 20  # in the table; --json has all of them

@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.names import near_file
+from connectors.contract.errors import AWAY, USAGE, Failure, Interruption
+from connectors.events.names import near_file
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ def fetch_command(
     """Get the newest published model that is whole. STREAMK_KAFKA__… variables count here too."""
     with exits(), connected():
         from connectors.publish.fetching import fetch
-        from connectors.settings_file import load_kafka
+        from connectors.settings.file import load_kafka
         from streamk import model_file
 
         with usage():

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from connectors.cli.exits import exits, usage
-from connectors.errors import USAGE, Failure
+from connectors.contract.errors import USAGE, Failure
 
 
 def init_command(
@@ -23,7 +23,7 @@ def init_command(
 ) -> None:
     """Write an example of the settings, with a comment for each."""
     with exits(), usage():
-        from connectors.settings_file import example
+        from connectors.settings.file import example
 
         text = example() if log is None else _of_log(log, target, example())
         try:
@@ -37,9 +37,9 @@ def init_command(
 def _of_log(name: str, target: str | None, text: str) -> str:
     """Return the example with what a log says of its events."""
     from connectors.cli.reading import FormatOptions
+    from connectors.events.targets import decide_task
     from connectors.files.log import ReplayLog
-    from connectors.replay.reading import decide_task
-    from connectors.settings_file import schema_table, with_schema
+    from connectors.settings.file import schema_table, with_schema
 
     if target is None:
         raise ValueError("--target: name the field to predict")

@@ -46,7 +46,7 @@ def _merge(models: list[Path], output: Path) -> tuple[list[dict[str, Any]], dict
     """Write the merged model, and return the rows of the models and of the merged one."""
     with working(f"merging {len(models)} models"):
         import streamk
-        from connectors import models as model_files
+        from connectors.events import model_files as model_files
 
         for path in models:
             if path.exists() and output.exists() and output.samefile(path):

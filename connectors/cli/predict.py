@@ -26,11 +26,11 @@ from connectors.cli.reading import (
     print_line,
     with_format_options,
 )
+from connectors.events.model_files import LearnedFields, load, with_stored
+from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
-from connectors.models import LearnedFields, load, with_stored
 from connectors.replay.page import words
 from connectors.replay.scoring_log import LogScorer
-from connectors.values import Fields
 
 
 @with_format_options

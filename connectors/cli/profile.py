@@ -13,11 +13,11 @@ from rich.text import Text
 
 from connectors.cli.exits import exits, usage, working
 from connectors.cli.reading import FormatOptions, Target, print_line, with_format_options
+from connectors.events.schema import Column, inputs_of
+from connectors.events.targets import decide_task
+from connectors.events.values import Fields
 from connectors.files.log import ReplayLog
-from connectors.replay.reading import decide_task
-from connectors.schema import Column, inputs_of
-from connectors.settings_file import save_schema
-from connectors.values import Fields
+from connectors.settings.file import save_schema
 
 _WIDE = 100  # columns of a terminal from which examples are shown
 

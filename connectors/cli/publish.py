@@ -15,11 +15,11 @@ from rich.table import Table
 
 from connectors.cli.arguments import AsJson, Config, check_place
 from connectors.cli.exits import connected, exits, usage, working
+from connectors.contract.errors import AWAY, Failure, Interruption
 from connectors.daemon.signals import signals
-from connectors.errors import AWAY, Failure, Interruption
 from connectors.publish.run import Outcome, Target, publish, target_of
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from connectors.decoding import EventFormat, Misfits
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.decoding import EventFormat, Misfits
+from connectors.events.schema import TYPES, check_type
+from connectors.events.values import MISSING, Fields
 from connectors.replay.progress import Replay
-from connectors.schema import TYPES, check_type
-from connectors.values import MISSING, Fields
 
 _TOLERATED = 0.01  # share of rows
 

@@ -18,12 +18,12 @@ from rich.progress import Progress
 
 from connectors.cli.arguments import AsJson, Config, End, Start
 from connectors.cli.exits import connected, exits
-from connectors.connector import connector_of
-from connectors.decoding import EventFormat
-from connectors.errors import REFUSED_EVENTS, USAGE, Failure
-from connectors.records import Raw
-from connectors.settings import Events
-from connectors.settings_file import load
+from connectors.contract.errors import REFUSED_EVENTS, USAGE, Failure
+from connectors.contract.records import Raw
+from connectors.events.decoding import EventFormat
+from connectors.settings.connector import connector_of
+from connectors.settings.file import load
+from connectors.settings.tables import Events
 
 
 def record_command(

@@ -25,11 +25,11 @@ from connectors.cli.reading import (
     print_lines,
     with_format_options,
 )
-from connectors.learners import DEFAULT, LEARNERS, read_parameter
-from connectors.models import LearnedFields, ModelFile, load, merged, task_of, with_stored
-from connectors.models import save as save_model
-from connectors.names import SEED, seed_line
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.learners import DEFAULT, LEARNERS, read_parameter
+from connectors.events.model_files import LearnedFields, ModelFile, load, merged, task_of, with_stored
+from connectors.events.model_files import save as save_model
+from connectors.events.names import SEED, seed_line
 from connectors.replay import report
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.identity import identity_of
@@ -38,7 +38,7 @@ from connectors.replay.progress import Checkpoint, Replay, Scoring
 from connectors.replay.run import replay
 from connectors.replay.specs import check_name, model_file, settings_of
 from connectors.replay.writing import write
-from connectors.settings import Learner as LearnerSettings
+from connectors.settings.tables import Learner as LearnerSettings
 from streamk.arrays import Json
 from streamk.evaluation.metric import TASKS
 from streamk.evaluation.results import bytes_of, finite

@@ -9,12 +9,12 @@ import typer
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import exits
+from connectors.contract.errors import EXIT_CODES, Failure
 from connectors.daemon.logs import load_and_log
 from connectors.daemon.run import LiveSettings, run
-from connectors.errors import EXIT_CODES, Failure
-from connectors.names import SEED, seed_line
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.events.names import SEED, seed_line
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from connectors.cli.arguments import Config
 from connectors.cli.exits import connected, exits, working
-from connectors.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
+from connectors.contract.sections import BY_CHECKPOINT, BY_GROUP, EARLIEST, LATEST
 
 labels = typer.Typer(
     no_args_is_help=True, add_completion=False, help="Edit the labels that a stopped daemon has learned."
@@ -33,8 +33,8 @@ def forget_command(
     model starts again; positions stay, and `streamk dead-letters retry` sends the refused events again.
     """
     with exits(), connected():
-        from connectors.daemon.edit_state import forget_label
-        from connectors.settings_file import load
+        from connectors.settings.file import load
+        from connectors.state.edits import forget_label
 
         settings = load(config)
         with working("editing checkpoints"):
@@ -55,8 +55,8 @@ def adopt_command(
     cannot continue.
     """
     with exits(), connected():
-        from connectors.daemon.edit_state import adopt
-        from connectors.settings_file import load
+        from connectors.settings.file import load
+        from connectors.state.edits import adopt
 
         settings = load(config)
         with working("editing checkpoints"):
@@ -92,8 +92,8 @@ def reset_command(
     it never sees what is skipped.
     """
     with exits(), connected():
-        from connectors.daemon.edit_state import reset
-        from connectors.settings_file import load
+        from connectors.settings.file import load
+        from connectors.state.edits import reset
 
         rows = reset(load(config), to, partitions, dry_run)
         table = Table("partition", "model has read", "group has committed", "continues from")

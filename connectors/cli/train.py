@@ -23,16 +23,16 @@ from connectors.cli.reading import (
     print_lines,
     with_format_options,
 )
-from connectors.connector import MeasuredShard, connector_of
-from connectors.errors import STUCK, Failure
+from connectors.contract.errors import STUCK, Failure
+from connectors.events.learners import DEFAULT, LEARNERS, build
+from connectors.events.model_files import save as save_model
+from connectors.events.model_files import stored_of
+from connectors.events.names import seed_line
+from connectors.events.targets import decide_task
 from connectors.files.log import ReplayLog
-from connectors.learners import DEFAULT, LEARNERS, build
-from connectors.models import save as save_model
-from connectors.models import stored_of
-from connectors.names import seed_line
-from connectors.replay.reading import decide_task
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.settings.connector import MeasuredShard, connector_of
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 from connectors.train import report
 from connectors.train.shards import BY, misfits_of, shards_of, skipped_of
 from streamk.distributed import Advance, Round, WorkersDiedError, learn

@@ -21,8 +21,8 @@ from connectors.cli.reading import (
     print_line,
     with_format_options,
 )
-from connectors.learners import LEARNERS, learner_classes, read_parameter
-from connectors.names import DEFAULT, SEED, TASKS, seed_line
+from connectors.events.learners import LEARNERS, learner_classes, read_parameter
+from connectors.events.names import DEFAULT, SEED, TASKS, seed_line
 from connectors.replay import report
 from connectors.replay.logs import Reading, opened
 from connectors.replay.page.words import decimal

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from connectors.settings import Log, Settings
-from connectors.settings_file import load
+from connectors.settings.file import load
+from connectors.settings.tables import Log, Settings
 
 _HIDDEN = "********"  # as pydantic shows a secret
 

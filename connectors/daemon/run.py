@@ -14,18 +14,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from connectors.connector import by_connector, connector_of
-from connectors.daemon.learning import PartitionedLearning, SingleLearning
+from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
+from connectors.contract.records import Sink, Source
+from connectors.contract.sections import Limits, Section
 from connectors.daemon.logs import log_to_stderr
 from connectors.daemon.session import Session
 from connectors.daemon.signals import Requests, daemon_signals
-from connectors.daemon.state_backend import CheckpointStore, DiskBackend, TopicBackend, require_no_checkpoints
 from connectors.daemon.telemetry import Telemetry
-from connectors.daemon.training import digest_of, training_of
-from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
-from connectors.records import Sink, Source
-from connectors.sections import Section
-from connectors.settings import Limits, Log, Settings
+from connectors.operators.learning import PartitionedLearning, SingleLearning
+from connectors.settings.connector import by_connector, connector_of
+from connectors.settings.tables import Log, Settings
+from connectors.state.disk import CheckpointStore, DiskBackend, require_no_checkpoints
+from connectors.state.training import digest_of, training_of
 
 log = logging.getLogger(__name__)
 LIVE: Mapping[str, Collection[str]] = {  # keys that take effect while the daemon runs, by table
@@ -301,13 +301,11 @@ def start_session(
         # the checkpoint may hold what was inferred from a log
         learning.decode_by(source.decoder or settings.decoder())
         return Session(learning, disk, source, sinks, telemetry, settings.checkpoints, policy)
-    from connectors.kafka.snapshots import TopicSnapshots  # a daemon of files needs no client of Kafka
+    from connectors.state.snapshots import open_topic_backend  # other daemons need no client of brokers
 
     require_no_checkpoints(store)
     models = PartitionedLearning(settings, decoder, telemetry)
-    sink = sinks["topics"]
-    snapshots = TopicSnapshots(settings.snapshots.topic, settings.kafka, sink)
-    topic = TopicBackend(models, snapshots, sink, source.name, policy.group, training=training)
+    topic = open_topic_backend(models, settings, sinks.values(), source.name, policy.group, training)
     return Session(models, topic, source, sinks, telemetry, settings.checkpoints, policy)
 
 

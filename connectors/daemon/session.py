@@ -1,9 +1,9 @@
 """A session: from a checkpoint to the next, poll, process, emit, checkpoint.
 
-A session starts from what its state backend (:mod:`connectors.daemon.state_backend`) and the group have
+A session starts from what its state backend (:mod:`connectors.state.backend`) and the group have
 stored, and holds nothing that cannot be made again from them. Whatever interrupts it, a crash or a lost
 connection, the next one starts the same way, so there is one way to recover and it is used at every start.
-The operator (:mod:`connectors.daemon.operator`) decides what is done with records.
+The operator (:mod:`connectors.contract.operator`) decides what is done with records.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 
-from connectors.daemon.checkpoint import Progress, lag
-from connectors.daemon.operator import Processor
-from connectors.daemon.start_position import (
+from connectors.contract.errors import Failure, Interruption, UnreadableRecords
+from connectors.contract.operator import Processor
+from connectors.contract.records import MOST, Assigned, Committed, Raw, RawBatch, Sink, Source
+from connectors.contract.sections import Limits, StartPolicy
+from connectors.daemon.telemetry import Telemetry
+from connectors.settings.tables import Checkpoints
+from connectors.state.backend import StateBackend
+from connectors.state.checkpoint import Progress, lag
+from connectors.state.positions import (
     OffsetMetadata,
     encode_metadata,
     find_start,
     metadata_of,
     same_identity,
 )
-from connectors.daemon.state_backend import StateBackend
-from connectors.daemon.telemetry import Telemetry
-from connectors.daemon.training import require_same_digest
-from connectors.errors import Failure, Interruption, UnreadableRecords
-from connectors.records import MOST, Assigned, Committed, Raw, RawBatch, Sink, Source
-from connectors.sections import StartPolicy
-from connectors.settings import Checkpoints, Limits
+from connectors.state.training import require_same_digest
 
 log = logging.getLogger(__name__)
 _POLL = 0.1  # seconds

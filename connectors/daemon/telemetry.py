@@ -29,10 +29,10 @@ from prometheus_client import (
     generate_latest,
 )
 
-from connectors.daemon.field_watch import FieldWatch
-from connectors.daemon.operator import CAUSES, Processed, Tally
-from connectors.daemon.outputs import Outcome
-from connectors.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
+from connectors.contract.errors import INTERRUPTIONS, NO_BROKER, OTHER, USAGE, Failure
+from connectors.contract.operator import CAUSES, Processed, Tally
+from connectors.operators.field_watch import FieldWatch
+from connectors.operators.outputs import Outcome
 from streamk import __version__
 from streamk.evaluation.alarms import Alarms
 from streamk.evaluation.metric import loss_and_error

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.connector import Connector, MeasuredShard
-from connectors.errors import SINK, USAGE, Failure
+from connectors.contract.errors import SINK, USAGE, Failure
+from connectors.contract.records import DeadLetter, Log, Positions, Retried, Sink, Source
+from connectors.contract.sections import SinkSection, SourceSection
 from connectors.files.log import ReplayLog
-from connectors.files.open_file import require_writable
-from connectors.files.records import missing_fields
 from connectors.files.sections import FileSourceSection
 from connectors.files.sink import FileSink, letters
 from connectors.files.source import FileSource, LogPositions
-from connectors.records import DeadLetter, Log, Positions, Retried, Sink, Source
-from connectors.sections import SinkSection, SourceSection
-from connectors.settings import Settings
+from connectors.formats.open_file import require_writable
+from connectors.formats.records import missing_fields
+from connectors.settings.connector import Connector, MeasuredShard
+from connectors.settings.tables import Settings
 
 
 def _source(settings: Settings) -> FileSourceSection:
@@ -39,7 +39,7 @@ def _fields(settings: Settings) -> Iterator[str]:
 
 
 class FileConnector(Connector):
-    """Files as sources and sinks; see :class:`connectors.connector.Connector`."""
+    """Files as sources and sinks; see :class:`connectors.settings.connector.Connector`."""
 
     def open_source(self, settings: Settings, model: str) -> Source:
         """Open the log."""
@@ -69,7 +69,9 @@ class FileConnector(Connector):
         section = _source(settings)
         return LogPositions(section.path, settings.events.format, section.follow)
 
-    def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
+    def check(
+        self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings, model: str | None
+    ) -> Iterator[str]:
         """Yield which files can be read and written."""
         for key, section in sections.items():
             if section is settings.source:

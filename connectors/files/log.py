@@ -10,13 +10,19 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.decoding import EventFormat, Location, Misfits
-from connectors.files.batches import Batch, Broken, before_misfit
-from connectors.files.dialect import Dialect
-from connectors.files.lines import Lines
-from connectors.files.open_file import OpenFile, is_pipe, size_of
-from connectors.files.prefetch import Prefetcher
-from connectors.files.records import (
+from connectors.contract.records import Log
+from connectors.events.batches import Batch, Broken, before_misfit
+from connectors.events.decoding import EventFormat, Location, Misfits
+from connectors.events.model_files import LearnedFields, Stored, stored_of
+from connectors.events.names import near_file
+from connectors.events.schema import LOOK, Columns
+from connectors.events.target_runs import sentence_about
+from connectors.events.values import Fields, kind_of
+from connectors.formats.dialect import Dialect
+from connectors.formats.lines import Lines
+from connectors.formats.open_file import OpenFile, is_pipe, size_of
+from connectors.formats.prefetch import Prefetcher
+from connectors.formats.records import (
     Records,
     columns_of,
     missing_fields,
@@ -25,12 +31,6 @@ from connectors.files.records import (
     require_inputs,
     types_of,
 )
-from connectors.models import LearnedFields, Stored, stored_of
-from connectors.names import near_file
-from connectors.records import Log
-from connectors.schema import LOOK, Columns
-from connectors.target_runs import sentence_about
-from connectors.values import Fields, kind_of
 
 
 def files_of(patterns: Sequence[str]) -> list[str]:

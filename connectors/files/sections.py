@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from connectors.sections import FilePath, PredictionSection, SinkSection, SourceSection
+from connectors.contract.sections import FilePath, PredictionSection, SinkSection, SourceSection
 
 
 class FileSourceSection(SourceSection):

@@ -16,8 +16,8 @@ from typing import BinaryIO, TypedDict, cast
 
 import msgspec
 
-from connectors.errors import SINK, USAGE, Failure
-from connectors.records import DEAD_LETTERS, Committed, DeadLetter, Output, Sink
+from connectors.contract.errors import SINK, USAGE, Failure
+from connectors.contract.records import DEAD_LETTERS, Committed, DeadLetter, Output, Sink
 
 log = logging.getLogger(__name__)
 

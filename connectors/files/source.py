@@ -19,13 +19,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, NotRequired, TypedDict, cast
 
-from connectors.decoding import Decoder, EventFormat
-from connectors.errors import POSITION, USAGE, Failure
-from connectors.files.lines import Lines
-from connectors.files.messagepack import MessagePackRecords
-from connectors.files.open_file import PARQUET, DamagedError, OpenFile, decompressed
-from connectors.files.records import with_inferred_types
-from connectors.records import MOST, Assigned, Polled, Positions, Raw, RawBatch, Source
+from connectors.contract.errors import POSITION, USAGE, Failure
+from connectors.contract.records import MOST, Assigned, Polled, Positions, Raw, RawBatch, Source
+from connectors.events.decoding import Decoder, EventFormat
+from connectors.formats.lines import Lines
+from connectors.formats.messagepack import MessagePackRecords
+from connectors.formats.open_file import PARQUET, DamagedError, OpenFile, decompressed
+from connectors.formats.records import with_inferred_types
 from streamk.arrays import Json
 
 _HEAD = 4096  # bytes by which a log is known

@@ -16,7 +16,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 
-from connectors.errors import (
+from connectors.contract.errors import (
     CHECKPOINT,
     DENIED,
     SINK,
@@ -26,9 +26,9 @@ from connectors.errors import (
     Interruption,
     UnreadableRecords,
 )
+from connectors.contract.records import Raw
 from connectors.kafka.records import UnreadableBatchError
 from connectors.kafka.sections import Kafka
-from connectors.records import Raw
 from streamk.arrays import Json
 
 REFUSALS = (

@@ -24,7 +24,8 @@ import zstandard
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.errors import USAGE, Failure, Interruption
+from connectors.contract.errors import USAGE, Failure, Interruption
+from connectors.contract.records import Raw
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -35,7 +36,6 @@ from connectors.kafka.client import (
     topic_configs,
 )
 from connectors.kafka.producer import LONGEST, Headers
-from connectors.records import Raw
 
 CHUNK = 900_000  # bytes; a message of a million is what a topic takes by default
 _LEVEL = 3

@@ -22,7 +22,7 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 
-from connectors.errors import USAGE, Failure
+from connectors.contract.errors import USAGE, Failure
 from connectors.kafka.client import PATIENCE
 from connectors.kafka.producer import (
     BATCH,

@@ -7,18 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.connector import Connector, MeasuredShard
-from connectors.errors import AWAY, USAGE, Failure, Interruption
-from connectors.kafka.client import explained, options, require_topics
-from connectors.kafka.confluent_producer import load_library
-from connectors.kafka.group import Group, GroupPositions, committed_positions
-from connectors.kafka.permissions import permissions, require_permissions
-from connectors.kafka.retrying import dead_letters, retry
-from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
-from connectors.kafka.sink import TopicSink, emit_from
-from connectors.kafka.source import TopicSource
-from connectors.kafka.topic_range import TopicLog, TopicRange
-from connectors.records import (
+from connectors.contract.errors import AWAY, USAGE, Failure, Interruption
+from connectors.contract.records import (
     PREDICTIONS,
     Committed,
     DeadLetter,
@@ -29,8 +19,18 @@ from connectors.records import (
     Sink,
     Source,
 )
-from connectors.sections import SinkSection, SourceSection
-from connectors.settings import Settings
+from connectors.contract.sections import SinkSection, SourceSection
+from connectors.kafka.client import explained, options, require_topics
+from connectors.kafka.confluent_producer import load_library
+from connectors.kafka.group import Group, GroupPositions, committed_positions
+from connectors.kafka.permissions import permissions, require_permissions
+from connectors.kafka.retrying import dead_letters, retry
+from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
+from connectors.kafka.sink import TopicSink, emit_from
+from connectors.kafka.source import TopicSource
+from connectors.kafka.topic_range import TopicLog, TopicRange
+from connectors.settings.connector import Connector, MeasuredShard
+from connectors.settings.tables import Settings
 
 
 def _source(settings: Settings) -> TopicSourceSection:
@@ -38,7 +38,7 @@ def _source(settings: Settings) -> TopicSourceSection:
 
 
 class KafkaConnector(Connector):
-    """Topics as sources and sinks; see :class:`connectors.connector.Connector`."""
+    """Topics as sources and sinks; see :class:`connectors.settings.connector.Connector`."""
 
     def open_source(self, settings: Settings, model: str) -> Source:
         """Join the group of the source."""
@@ -81,7 +81,9 @@ class KafkaConnector(Connector):
         """Set up to where the predictions of a log are in their topics."""
         emit_from(settings.kafka, [section.place for section in sections], model, position)
 
-    def check(self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings) -> Iterator[str]:
+    def check(
+        self, sections: Mapping[str, SourceSection | SinkSection], settings: Settings, model: str | None
+    ) -> Iterator[str]:
         """Yield what the brokers answer about permissions and topics."""
         if settings.kafka.producer == "confluent-kafka":
             load_library()
@@ -89,7 +91,7 @@ class KafkaConnector(Connector):
         topics = {f"{key}.topic": section.place for key, section in sections.items()}
         try:
             found = options(settings.kafka)
-            require_permissions(found, permissions(settings))
+            require_permissions(found, permissions(settings, model))
             yield "permissions: the broker denies nothing that a run needs"
             with explained("kafka"), contextlib.closing(KafkaConsumer(**found)) as consumer:
                 servers = settings.kafka.servers
@@ -106,7 +108,7 @@ class KafkaConnector(Connector):
 
     def shards(self, settings: Settings, start: str | None, end: str | None) -> Sequence[MeasuredShard]:
         """Return the partitions of the topic."""
-        from connectors.train.topic import topic_shards  # a daemon does not train
+        from connectors.kafka.shards import topic_shards  # a daemon does not train
 
         return topic_shards(settings, start, end)
 

@@ -14,9 +14,9 @@ from kafka import errors as kafka_errors
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from connectors.contract.records import DeadLetter, Output, Raw
 from connectors.kafka.client import Options, topic_configs
 from connectors.kafka.producer import COMPRESSION, LARGEST, Headers
-from connectors.records import DeadLetter, Output, Raw
 
 log = logging.getLogger(__name__)
 _SIZE, _CODEC = "max.message.bytes", "compression.type"  # configs of a topic

@@ -11,7 +11,8 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import MemberToRemove
 
-from connectors.errors import USAGE, Failure, Interruption
+from connectors.contract.errors import USAGE, Failure, Interruption
+from connectors.contract.records import Committed, Positions
 from connectors.kafka.client import (
     MEMBER,
     PATIENCE,
@@ -26,7 +27,6 @@ from connectors.kafka.client import (
     require_topics,
 )
 from connectors.kafka.sections import Kafka, TopicSourceSection
-from connectors.records import Committed, Positions
 from streamk.arrays import Json
 
 log = logging.getLogger(__name__)

@@ -19,12 +19,11 @@ from kafka.protocol.admin.acl import ACLOperation
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest
 
-from connectors.daemon.state_backend import CheckpointStore
-from connectors.errors import DENIED, Failure
+from connectors.contract.errors import DENIED, Failure
 from connectors.kafka.client import PATIENCE, Options, administrator, explained, member_name
 from connectors.kafka.sections import TopicSinkSection, TopicSourceSection
 from connectors.kafka.sink import place_of_log
-from connectors.settings import Settings
+from connectors.settings.tables import Settings
 
 READ, WRITE, DESCRIBE = "READ", "WRITE", "DESCRIBE"
 _UNKNOWN = "0" * 12  # an identity like those of first runs
@@ -154,8 +153,11 @@ AUTHORIZED: dict[str, Callable[[KafkaAdminClient, str], Collection[str] | None]]
 }
 
 
-def permissions(settings: Settings) -> Iterator[Permission]:
-    """Yield what a run needs at the broker; nothing on the cluster, since every producer is transactional."""
+def permissions(settings: Settings, model: str | None) -> Iterator[Permission]:
+    """Yield what a run needs at the broker; nothing on the cluster, since every producer is transactional.
+
+    ``model`` is the name of the model, None before the first run.
+    """
     source = settings.source
     if isinstance(source, TopicSourceSection):
         yield Permission("source.topic", "topic", source.topic, (READ,))
@@ -170,8 +172,7 @@ def permissions(settings: Settings) -> Iterator[Permission]:
         yield Permission("snapshots.topic", "topic", settings.snapshots.topic, (READ, WRITE))
     elif not topics:
         return
-    identity = CheckpointStore(settings.checkpoints.directory).identity() or _UNKNOWN
-    name, prefix = member_name(identity), f"the prefix {member_name('')!r}"
+    name, prefix = member_name(model or _UNKNOWN), f"the prefix {member_name('')!r}"
     yield Permission("checkpoints.directory", "transactional id", name, (WRITE,), prefix)
     if place is not None:
         yield Permission("checkpoints.directory", "group", name, (READ,), prefix)

@@ -20,7 +20,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.transaction_manager import TransactionalRequestResult
 from kafka.structs import ConsumerGroupMetadata
 
-from connectors.errors import BrokerUnavailable, Failure, Interruption
+from connectors.contract.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka.batch_building import append, parts
 from connectors.kafka.client import PATIENCE, Options
 from connectors.kafka.coordination import follow

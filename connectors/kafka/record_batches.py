@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from connectors.records import Raw
+from connectors.contract.records import Raw
 from streamk.compiling import ENTRY, INNER
 
 _OFFSET, _TIME, _VALUE, _VALUE_END, _KEY, _KEY_END, _HEADERS, _HEADER_COUNT, _SIZES = range(9)

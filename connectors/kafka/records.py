@@ -6,7 +6,7 @@ of a fetch to the library's own reader as soon as it meets a batch that is not p
 
 It differs on purpose in three ways:
 
-- records are :class:`~connectors.records.Raw`, and header names need not be UTF-8;
+- records are :class:`~connectors.contract.records.Raw`, and header names need not be UTF-8;
 - the position is past markers of transactions, aborted records and gaps that end a fetch as soon as the last
   record before them was taken; the library's is so one poll later;
 - what cannot be read raises one kind of error, with its place, at each request, until the consumer
@@ -27,8 +27,8 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords
 from numpy.typing import NDArray
 
+from connectors.contract.records import Raw
 from connectors.kafka.record_batches import unpack
-from connectors.records import Raw
 
 KNOWN = "3.0."  # versions of kafka-python whose inside is known
 

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
+from connectors.contract.records import OTHER, SENT, TOO_LARGE, TRUNCATED, Committed, DeadLetter, Raw, Retried
 from connectors.kafka.client import options, partition_number
 from connectors.kafka.compacted import Message
 from connectors.kafka.dead_letters import TopicLimit, original, read, topic_limits
@@ -17,7 +18,6 @@ from connectors.kafka.group import GroupPositions
 from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.sink import TransactionalWriter
 from connectors.kafka.topic_range import TopicRange
-from connectors.records import OTHER, SENT, TOO_LARGE, TRUNCATED, Committed, DeadLetter, Raw, Retried
 
 _KEY = "dead_letters.topic"
 _MOST, _BYTES = 500, 1 << 23  # records and bytes of a transaction

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from connectors.sections import (
+from connectors.contract.sections import (
     FilePath,
     PredictionSection,
     Section,

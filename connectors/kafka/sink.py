@@ -13,7 +13,8 @@ from typing import Literal
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
-from connectors.errors import SINK, USAGE, Failure, Interruption
+from connectors.contract.errors import SINK, USAGE, Failure, Interruption
+from connectors.contract.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
 from connectors.kafka.client import READING, explained, member_name, options, require_topics
 from connectors.kafka.compacted import Message
 from connectors.kafka.dead_letters import letter, topic_limits
@@ -29,7 +30,6 @@ from connectors.kafka.producer import (
 )
 from connectors.kafka.sections import Kafka
 from connectors.kafka.source import TopicSource
-from connectors.records import DEAD_LETTERS, Committed, Output, Raw, Sink, Source
 
 _SOON = 3000  # milliseconds
 _FENCED = (kafka_errors.ProducerFencedError, kafka_errors.InvalidProducerEpochError)

@@ -19,7 +19,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.structs import ConsumerGroupMetadata, MemberState
 
-from connectors.errors import Failure, Interruption, UnreadableRecords
+from connectors.contract.errors import Failure, Interruption, UnreadableRecords
+from connectors.contract.records import MOST, Assigned, Committed, Polled, Raw, RawBatch, Source
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -36,7 +37,6 @@ from connectors.kafka.coordination import keep_joining, keep_joins, keep_refresh
 from connectors.kafka.group import Group
 from connectors.kafka.records import unpack_quickly
 from connectors.kafka.sections import Kafka, TopicSourceSection
-from connectors.records import MOST, Assigned, Committed, Polled, Raw, RawBatch, Source
 
 
 class RevokedError(Exception):

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 
-from connectors.decoding import WITHOUT_INPUT, Decoder, Record
-from connectors.errors import USAGE, Failure, Interruption
-from connectors.files.batches import Broken
+from connectors.contract.errors import USAGE, Failure, Interruption
+from connectors.contract.records import Log, Raw, read_bound
+from connectors.events.batches import Broken
+from connectors.events.decoding import WITHOUT_INPUT, Decoder, Record
 from connectors.kafka.client import (
     PATIENCE,
     READING,
@@ -29,7 +30,6 @@ from connectors.kafka.client import (
 )
 from connectors.kafka.records import unpack_quickly
 from connectors.kafka.sections import Kafka
-from connectors.records import Log, Raw, read_bound
 
 _MOST = 5000  # records of one partition that wait for the others
 _PLACES = 10_000  # records whose offsets are remembered, to name them

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import NamedTuple
 
-from connectors.daemon.start_position import same_identity
-from connectors.errors import USAGE, Failure
+from connectors.contract.errors import USAGE, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic
 from connectors.kafka.sections import Kafka
+from connectors.state.positions import same_identity
 from streamk.learners.learner import Learner
 from streamk.learners.loading import loads
 

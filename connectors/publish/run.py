@@ -7,17 +7,16 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.learning import restored
-from connectors.daemon.state_backend import other_owner
-from connectors.errors import CHECKPOINT, POSITION, USAGE, Failure
+from connectors.contract.errors import CHECKPOINT, POSITION, USAGE, Failure
 from connectors.kafka.client import describe, options
 from connectors.kafka.compacted import CompactedTopic, cut
 from connectors.kafka.sections import TopicSourceSection
 from connectors.kafka.sink import TransactionalWriter
-from connectors.kafka.snapshots import SnapshotReader
 from connectors.publish.fetching import PARTITION, Place, Version, goes_back, published, read, write
-from connectors.settings import Settings
+from connectors.settings.tables import Settings
+from connectors.state.checkpoint import Checkpoint, restored
+from connectors.state.snapshots import SnapshotReader
+from connectors.state.topic import other_owner
 from streamk import model_file
 from streamk.distributed.merging import Merging
 from streamk.learners.learner import Learner

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from connectors.files.open_file import HEAD, is_pipe
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.formats.open_file import HEAD, is_pipe
 from streamk.arrays import Json
 
 

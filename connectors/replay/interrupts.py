@@ -7,8 +7,8 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from connectors.files.batches import Batch
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.batches import Batch
 
 
 class Interruptible:

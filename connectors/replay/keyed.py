@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from connectors.decoding import EventFormat, Record, rejected, skipped
-from connectors.files.batches import EXAMPLES
+from connectors.events.batches import EXAMPLES
+from connectors.events.decoding import EventFormat, Record, rejected, skipped
+from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog
-from connectors.replay.reading import interpret
 from streamk.evaluation.moments import moment
 
 _EXACT = 2.0**53  # from here on, several whole numbers are one float

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from connectors.decoding import EventFormat, Record
-from connectors.files.batches import EXAMPLES
-from connectors.models import Stored
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.batches import EXAMPLES
+from connectors.events.decoding import EventFormat, Record
+from connectors.events.model_files import Stored
+from connectors.events.targets import LOOK, InferredLabels, TaskError
 from connectors.replay.keyed import Label, key_text, labels_of
-from connectors.replay.reading import LOOK, InferredLabels, TaskError
 from streamk.arrays import Json
 from streamk.encoding.fields import Event
 from streamk.evaluation import Contest

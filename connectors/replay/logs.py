@@ -8,18 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.connector import connector_of
-from connectors.decoding import EventFormat
-from connectors.errors import Interruption
+from connectors.contract.errors import Interruption
+from connectors.contract.records import Log
+from connectors.events.decoding import EventFormat
+from connectors.events.model_files import LearnedFields
 from connectors.files.log import ReplayLog
-from connectors.files.open_file import is_pipe
+from connectors.formats.open_file import is_pipe
 from connectors.kafka.sections import Kafka
-from connectors.models import LearnedFields
-from connectors.records import Log
 from connectors.replay.keyed import KeyedLog
 from connectors.replay.labels import ByLabels, Joined
-from connectors.settings import Learner
-from connectors.settings_file import load
+from connectors.settings.connector import connector_of
+from connectors.settings.file import load
+from connectors.settings.tables import Learner
 from streamk.evaluation import DelayByTime
 from streamk.evaluation.label_delay import check_delay
 

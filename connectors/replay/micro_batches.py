@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from connectors.decoding import Places, Record, rejected
-from connectors.files.batches import EXAMPLES, Batch
+from connectors.events.batches import EXAMPLES, Batch
+from connectors.events.decoding import Places, Record, rejected
+from connectors.events.targets import InferredLabels, interpret
+from connectors.events.values import labels_of
 from connectors.replay.labels import ByLabels
 from connectors.replay.progress import Replay
-from connectors.replay.reading import InferredLabels, interpret
-from connectors.values import labels_of
 from streamk.evaluation.chunk import Chunk
 from streamk.evaluation.contest import CHUNK
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.target_runs import TargetRuns
+from connectors.events.target_runs import TargetRuns
 from streamk.arrays import Json
 from streamk.evaluation import Contest, Results
 from streamk.evaluation.label_delay import LabelDelay

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from connectors.records import Log
+from connectors.contract.records import Log
 from connectors.replay.page.words import decimal, metric_name, metric_order
 from connectors.replay.progress import Point, Replay
 from connectors.replay.recommendation import recommendation

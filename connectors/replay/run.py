@@ -8,10 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from connectors.decoding import Places, Record, rejected
-from connectors.files.batches import Batch
-from connectors.learners import DEFAULT
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.batches import Batch
+from connectors.events.decoding import Places, Record, rejected
+from connectors.events.learners import DEFAULT
+from connectors.events.targets import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.baselines import NONE, QUICK, baselines
 from connectors.replay.interrupts import Interruptible
 from connectors.replay.keyed import KeyedLog
@@ -19,7 +20,6 @@ from connectors.replay.labels import ByLabels
 from connectors.replay.micro_batches import MicroBatch, Refusals, pieces
 from connectors.replay.predictions import PredictionFile
 from connectors.replay.progress import Checkpoint, Replay, Scoring
-from connectors.replay.reading import InferredLabels, TaskError, check_by, decide_task, interpret
 from connectors.replay.specs import contender
 from streamk.arrays import Json
 from streamk.evaluation.contest import RefusedError, Scored

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from connectors.decoding import Record
-from connectors.files.batches import EXAMPLES, Batch
+from connectors.events.batches import EXAMPLES, Batch
+from connectors.events.decoding import Record
+from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog
-from connectors.replay.reading import interpret
 from streamk.arrays import Json
 from streamk.evaluation.classes import ClassSums
 from streamk.evaluation.metric import TASKS, decide

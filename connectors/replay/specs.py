@@ -17,7 +17,7 @@ from typing import Any
 import river
 
 import streamk
-from connectors.learners import (
+from connectors.events.learners import (
     LEARNERS,
     build,
     check_parameter,
@@ -25,7 +25,7 @@ from connectors.learners import (
     parameter_names,
     read_parameter,
 )
-from connectors.names import near_file, nearest
+from connectors.events.names import near_file, nearest
 from connectors.replay.baselines import present
 from streamk.arrays import Json
 from streamk.encoding.fields import Event

@@ -17,7 +17,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import NamedTuple
 
-from connectors.learners import check_parameter, parameter_names
+from connectors.events.learners import check_parameter, parameter_names
 from connectors.replay.progress import Replay
 from streamk.arrays import Json
 

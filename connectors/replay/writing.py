@@ -10,8 +10,8 @@ import platform
 from collections.abc import Sequence
 from pathlib import Path
 
-from connectors.decoding import Rejected
-from connectors.records import Log
+from connectors.contract.records import Log
+from connectors.events.decoding import Rejected
 from connectors.replay.page.build import page
 from connectors.replay.progress import Replay
 from connectors.replay.recommendation import recommendation

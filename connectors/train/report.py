@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from connectors.connector import MeasuredShard
-from connectors.values import Fields
+from connectors.events.values import Fields
+from connectors.settings.connector import MeasuredShard
 from streamk.distributed import Advance, Round, Trained
 from streamk.evaluation.metric import METRICS
 

@@ -12,14 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from connectors.decoding import EventFormat, Location, Misfits, Record
-from connectors.files.batches import Batch, before_misfit
-from connectors.files.lines import Lines
-from connectors.files.open_file import OpenFile
-from connectors.files.parquet import ParquetRecords
-from connectors.files.records import Records, records_of
-from connectors.replay.reading import InferredLabels, interpret
-from connectors.values import Fields
+from connectors.events.batches import Batch, before_misfit
+from connectors.events.decoding import EventFormat, Location, Misfits, Record
+from connectors.events.targets import InferredLabels, interpret
+from connectors.events.values import Fields
+from connectors.formats.lines import Lines
+from connectors.formats.open_file import OpenFile
+from connectors.formats.parquet import ParquetRecords
+from connectors.formats.records import Records, records_of
 from streamk.distributed import Chunk
 from streamk.features.counter import GOLDEN64, mix64_int
 
@@ -93,7 +93,7 @@ class LogShard:
         learner refuses, raises a ValueError; it is skipped and counted otherwise.
     whole
         Whether the task was inferred from targets that are whole numbers, so that a fraction raises a
-        ValueError (:class:`connectors.replay.reading.InferredLabels`).
+        ValueError (:class:`connectors.events.targets.InferredLabels`).
     """
 
     path: str

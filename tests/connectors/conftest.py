@@ -1,6 +1,6 @@
 import pytest
 
-from connectors.daemon.state_backend import CheckpointStore
+from connectors.state.disk import CheckpointStore
 
 
 @pytest.fixture

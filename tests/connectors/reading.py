@@ -1,6 +1,6 @@
 """Decoders and logs by the fields that a test sets."""
 
-from connectors.decoding import EventFormat
+from connectors.events.decoding import EventFormat
 from connectors.files.log import ReplayLog
 
 

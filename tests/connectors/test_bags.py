@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import streamk
-from connectors.decoding import EventFormat
-from connectors.schema import flat
+from connectors.events.decoding import EventFormat
+from connectors.events.schema import flat
 from streamk.encoding import names
 
 WORDS = ["red", *(f"word {k}" for k in range(12))]

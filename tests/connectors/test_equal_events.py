@@ -14,12 +14,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.decoding import EventFormat
-from connectors.errors import Failure
+from connectors.contract.errors import Failure
+from connectors.events.decoding import EventFormat
+from connectors.events.targets import LOOK, decide_task
 from connectors.files.log import ReplayLog
 from connectors.files.source import FileSource
 from connectors.replay.keyed import KeyedLog
-from connectors.replay.reading import LOOK, decide_task
 from connectors.train.shards import shards_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

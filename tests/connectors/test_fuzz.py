@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from connectors.cli.check import check
-from connectors.daemon.learning import SingleLearning
+from connectors.contract.errors import EXIT_CODES, Failure
+from connectors.contract.records import Raw
 from connectors.daemon.run import LiveSettings, run
 from connectors.daemon.telemetry import Telemetry
-from connectors.errors import EXIT_CODES, Failure
-from connectors.records import Raw
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.operators.learning import SingleLearning
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
 
 from .test_settings import SECTIONS
 

@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from connectors.learners import LEARNERS, build, parameter_names, read_parameter
-from connectors.settings import Learner
+from connectors.events.learners import LEARNERS, build, parameter_names, read_parameter
+from connectors.settings.tables import Learner
 
 
 @pytest.mark.parametrize(

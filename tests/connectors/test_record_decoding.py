@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.decoding import Event
-from connectors.values import label, labels_of, read_label
+from connectors.events.decoding import Event
+from connectors.events.values import label, labels_of, read_label
 from tests.connectors.reading import decoder_of
 
 PACK = {"json": msgspec.json.encode, "msgpack": msgspec.msgpack.encode}

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from connectors import registry, settings
 from connectors.cli import app
-from connectors.connector import Connector, by_connector, connector_of
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import CheckpointStore
-from connectors.registry import REGISTRY, Entry, tables
-from connectors.sections import PredictionSection, SinkSection, SourceSection
+from connectors.contract.sections import PredictionSection, SinkSection, SourceSection
+from connectors.settings import registry
+from connectors.settings import tables as settings
+from connectors.settings.connector import Connector, by_connector, connector_of
+from connectors.settings.registry import REGISTRY, Entry, tables
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.disk import CheckpointStore
 
 from . import toy_connector
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.decoding import EventFormat
+from connectors.events.decoding import EventFormat
+from connectors.events.schema import MISFIT, TYPES, describe, flat, infer, inputs_of, parse_number, reader_of
 from connectors.files.log import ReplayLog
-from connectors.schema import MISFIT, TYPES, describe, flat, infer, inputs_of, parse_number, reader_of
 from tests.connectors.reading import decoder_of
 
 COLUMNS = [

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import streamk
-from connectors import settings
-from connectors.decoding import Event
-from connectors.errors import USAGE, Failure
+from connectors.contract.errors import USAGE, Failure
+from connectors.events.decoding import Event
+from connectors.events.learners import LEARNERS
 from connectors.files.sections import PredictionFile
 from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
-from connectors.learners import LEARNERS
-from connectors.settings import Settings
-from connectors.settings_file import example, load, load_kafka
+from connectors.settings import tables as settings
+from connectors.settings.file import example, load, load_kafka
+from connectors.settings.tables import Settings
 from streamk.evaluation.metric import TASKS
 
 KACZMARZ = "[learner]\nname = 'kaczmarz'\n[learner.parameters]\n"

@@ -2,11 +2,11 @@
 
 import re
 
-from connectors import settings
 from connectors.files.sections import FileSinkSection, FileSourceSection
 from connectors.kafka.sections import PredictionTopic, TopicSinkSection, TopicSourceSection
-from connectors.settings import Settings
-from connectors.settings_file import example
+from connectors.settings import tables as settings
+from connectors.settings.file import example
+from connectors.settings.tables import Settings
 
 from .test_settings import SECTIONS, read
 

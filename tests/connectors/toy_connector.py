@@ -4,9 +4,9 @@ import contextlib
 import json
 from typing import ClassVar, Literal
 
-from connectors.decoding import Record
-from connectors.records import Assigned, Log, Polled, Raw, RawBatch, Source
-from connectors.sections import PredictionSection, SinkSection, SourceSection
+from connectors.contract.records import Assigned, Log, Polled, Raw, RawBatch, Source
+from connectors.contract.sections import PredictionSection, SinkSection, SourceSection
+from connectors.events.decoding import Record
 
 
 class CounterSection(SourceSection):
@@ -91,7 +91,7 @@ class CounterConnector:
     def open_log(self, settings, start, end, strict):
         yield CounterLog(settings.source, settings.format)
 
-    def check(self, sections, settings):
+    def check(self, sections, settings, model):
         for key, section in sections.items():
             yield f"{key}: {section.place} is there"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import CheckpointStore
 from connectors.kafka.producer import LONGEST
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.disk import CheckpointStore
 from tests.processes import Command
 
 from .broker import lacking

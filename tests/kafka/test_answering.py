@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from connectors.errors import BrokerUnavailable, Failure
+from connectors.contract.errors import BrokerUnavailable, Failure
 from connectors.kafka import client
 from connectors.kafka.client import answering
 from connectors.kafka.group import Group

@@ -8,12 +8,12 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-from connectors.daemon.start_position import (
+from connectors.kafka.group import committed_positions
+from connectors.settings.file import load
+from connectors.state.positions import (
     metadata_of,
 )
-from connectors.daemon.training import digest_of, training_of
-from connectors.kafka.group import committed_positions
-from connectors.settings_file import load
+from connectors.state.training import digest_of, training_of
 
 from .partition_models import command, run_to, settings, topics
 from .stand import LIMIT, events

@@ -14,19 +14,19 @@ from kafka import errors as kafka_errors
 
 import streamk
 from connectors.cli.check import check
+from connectors.contract.errors import BrokerUnavailable, Failure, Interruption
+from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 from connectors.daemon.run import open_source_and_sinks, start_session
-from connectors.daemon.start_position import (
-    metadata_of,
-)
-from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
-from connectors.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka import confluent_producer
 from connectors.kafka.confluent_producer import configuration, encoded_membership, membership
 from connectors.kafka.sections import Kafka
 from connectors.kafka.sink import TopicSink
-from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
-from connectors.settings_file import load
+from connectors.settings.file import load
+from connectors.state.disk import CheckpointStore
+from connectors.state.positions import (
+    metadata_of,
+)
 
 from .broker import lacking
 from .stand import LIMIT, events

@@ -13,10 +13,10 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from typer.testing import CliRunner
 
 from connectors.cli import app
+from connectors.contract.records import DEAD_LETTERS, Output, Raw
 from connectors.kafka import client
 from connectors.kafka.dead_letters import TopicLimit, letter, original, read, topic_limits
 from connectors.kafka.producer import StandardProducer
-from connectors.records import DEAD_LETTERS, Output, Raw
 from tests.processes import Command
 
 from .stand import events

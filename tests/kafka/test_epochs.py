@@ -5,7 +5,7 @@ import threading
 import pytest
 from kafka import errors as kafka_errors
 
-from connectors.errors import BrokerUnavailable, Failure, Interruption
+from connectors.contract.errors import BrokerUnavailable, Failure, Interruption
 from connectors.kafka import producer as module
 from connectors.kafka.coordination import Coordination, patient
 from connectors.kafka.producer import Transactions

@@ -14,10 +14,10 @@ from collections import Counter
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from connectors.daemon.start_position import (
+from connectors.contract.records import Committed
+from connectors.state.positions import (
     metadata_of,
 )
-from connectors.records import Committed
 
 from .stand import SHORT, Stand, events, newest
 

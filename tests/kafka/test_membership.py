@@ -11,11 +11,11 @@ from kafka import errors as kafka_errors
 from kafka.future import Future
 from kafka.structs import ConsumerGroupMetadata
 
-from connectors.errors import Interruption
+from connectors.contract.errors import Interruption
+from connectors.contract.records import Committed
 from connectors.kafka.coordination import resumable
 from connectors.kafka.sections import Kafka, TopicSourceSection
 from connectors.kafka.source import Assignor, RemovedError, TopicSource
-from connectors.records import Committed
 
 from .stand import LIMIT, SESSION, events
 

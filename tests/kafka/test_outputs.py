@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import NewTopic
 
-from connectors.records import PREDICTIONS, Committed, Output, Raw
+from connectors.contract.records import PREDICTIONS, Committed, Output, Raw
 
 from .stand import events
 from .test_confluent import Log, sink_of

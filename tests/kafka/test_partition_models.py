@@ -11,14 +11,14 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions
 
 import streamk
-from connectors.daemon.start_position import (
-    Owner,
-    metadata_of,
-)
-from connectors.daemon.state_backend import owner_of
 from connectors.kafka.group import GroupPositions
 from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.fetching import fetch
+from connectors.state.positions import (
+    Owner,
+    metadata_of,
+)
+from connectors.state.topic import owner_of
 
 from .partition_models import (
     alone,

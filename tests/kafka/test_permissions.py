@@ -18,11 +18,11 @@ from kafka.admin import (
 )
 
 from connectors.cli.check import check
-from connectors.errors import DENIED, Failure
+from connectors.contract.errors import DENIED, Failure
 from connectors.kafka.client import options
 from connectors.kafka.producer import StandardProducer
 from connectors.kafka.sections import Kafka
-from connectors.settings_file import load
+from connectors.settings.file import load
 from tests.processes import ROOT, run
 
 from .broker import PASSWORD, USER, Broker, lacking

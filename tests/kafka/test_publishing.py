@@ -13,14 +13,14 @@ import pytest
 from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 import streamk
-from connectors.errors import POSITION, Failure
+from connectors.contract.errors import POSITION, Failure
 from connectors.kafka.client import options
 from connectors.kafka.compacted import CompactedTopic, cut
 from connectors.kafka.producer import StandardProducer
 from connectors.kafka.sink import TransactionalWriter
 from connectors.publish.fetching import fetch
 from connectors.publish.run import publish, target_of
-from connectors.settings_file import load
+from connectors.settings.file import load
 from streamk.learners.loading import loads, loads_with_extra
 from tests.processes import Command
 

@@ -9,9 +9,9 @@ import zstandard
 from hypothesis import given, settings
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
+from connectors.contract.records import Raw
 from connectors.kafka import records as room
 from connectors.kafka.records import QuickRecords, unpack_quickly
-from connectors.records import Raw
 
 from .batches import (
     CONTROL,

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors.cli import app
-from connectors.settings_file import load
-from connectors.train.topic import topic_shards
+from connectors.kafka.shards import topic_shards
+from connectors.settings.file import load
 from streamk.distributed import Rows, learn
 
 from ..distributed.streams import reference

@@ -17,7 +17,7 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
 import streamk
-from connectors.errors import AWAY, CHECKPOINT, DENIED, POSITION, SINK
+from connectors.contract.errors import AWAY, CHECKPOINT, DENIED, POSITION, SINK
 
 from ..kafka.partition_models import command
 from ..kafka.stand import events

@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 import streamk
-from connectors import names
 from connectors.cli import COMMANDS, app, load, show_waits
-from connectors.learners import LEARNERS
+from connectors.events import names
+from connectors.events.learners import LEARNERS
 from streamk.evaluation.metric import TASKS
 
-HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings"
+HEAVY = "numba", "river", "scipy", "kafka", "streamk", "numpy", "connectors.settings.tables"
 
 
 def run(*arguments):

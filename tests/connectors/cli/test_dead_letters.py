@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.errors import Failure
+from connectors.contract.errors import Failure
+from connectors.contract.records import DEAD_LETTERS, DeadLetter, Output, Raw
 from connectors.files.sink import FileSink, letters
-from connectors.records import DEAD_LETTERS, DeadLetter, Output, Raw
 
 TOPIC = 'kind = "topic"\ntopic = "t"\ngroup = "g"'
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.models import load
+from connectors.events.model_files import load
 
 FAST = ["--learner", "kaczmarz", "--set", "features=16"]
 

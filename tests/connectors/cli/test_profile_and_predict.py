@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.settings_file import load as load_settings
+from connectors.settings.file import load as load_settings
 
 FAST = ["--learner", "kaczmarz", "--set", "features=64"]
 

@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 import streamk
 from connectors.cli import app
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import CheckpointStore
-from connectors.learners import LEARNERS, build
+from connectors.events.learners import LEARNERS, build
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.disk import CheckpointStore
 from streamk.evaluation.metric import TASKS
 
 SMALL = {"kernel": {"features": 768}, "kaczmarz": {"features": 64}, "eigenpro": {"centers": 20}}

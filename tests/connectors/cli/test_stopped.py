@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.state_backend import CheckpointStore
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.disk import CheckpointStore
 
 DAMAGES = {
     "empty": lambda data: b"",

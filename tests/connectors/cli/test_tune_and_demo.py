@@ -9,7 +9,7 @@ import typer
 import streamk
 from connectors.cli import tune
 from connectors.replay.run import replay
-from connectors.settings_file import load
+from connectors.settings.file import load
 from tests.processes import run
 
 

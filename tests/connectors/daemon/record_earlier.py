@@ -44,7 +44,7 @@ def run(folder, name, task, count, more=""):
 
 
 if __name__ == "__main__":
-    from connectors.learners import LEARNERS
+    from connectors.events.learners import LEARNERS
 
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from connectors.daemon.learning import SingleLearning
+from connectors.contract.records import Raw
 from connectors.daemon.telemetry import Telemetry
-from connectors.records import Raw
-from connectors.settings import Settings
+from connectors.operators.learning import SingleLearning
+from connectors.settings.tables import Settings
 
 LEARNERS = {
     "kaczmarz": {"features": 32},

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import streamk
-from connectors.daemon.checkpoint import Checkpoint, Progress, lag
-from connectors.errors import CHECKPOINT, Failure
+from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.state.checkpoint import Checkpoint, Progress, lag
 from streamk import model_file
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from connectors.daemon.state_backend import CheckpointStore
-from connectors.errors import CHECKPOINT, Failure
+from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.state.disk import CheckpointStore
 from streamk import model_file
 
 from .test_checkpoint import checkpoint, fill, names
@@ -17,7 +17,7 @@ from .test_checkpoint import checkpoint, fill, names
 HOLD = """
 import sys, time
 from pathlib import Path
-from connectors.daemon.state_backend import CheckpointStore
+from connectors.state.disk import CheckpointStore
 with CheckpointStore(Path(sys.argv[1])).locked() as store:
     print(store.model, flush=True)
     time.sleep(60)

@@ -8,8 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import SingleLearning
-from connectors.daemon.outputs import (
+from connectors.contract.records import Raw
+from connectors.daemon.telemetry import Telemetry
+from connectors.events.decoding import Event
+from connectors.operators.learning import SingleLearning
+from connectors.operators.outputs import (
     DecodedBatch,
     Outcome,
     body,
@@ -18,10 +21,7 @@ from connectors.daemon.outputs import (
     losses_of,
     without_unknown,
 )
-from connectors.daemon.telemetry import Telemetry
-from connectors.decoding import Event
-from connectors.records import Raw
-from connectors.settings import Settings
+from connectors.settings.tables import Settings
 from streamk.evaluation.metric import loss_and_error
 from streamk.learners.loading import loads
 

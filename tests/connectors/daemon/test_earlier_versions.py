@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.training import changes
-from connectors.learners import LEARNERS
+from connectors.events.learners import LEARNERS
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.training import changes
 from streamk.learners.learner import Learner
 from streamk.learners.loading import loads
 

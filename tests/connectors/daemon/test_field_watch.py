@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
-from connectors.daemon.field_watch import MOST, FieldWatch
-from connectors.decoding import Misfits
+from connectors.events.decoding import Misfits
+from connectors.operators.field_watch import MOST, FieldWatch
 
 
 def batches(count, event, size=100):

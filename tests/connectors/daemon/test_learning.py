@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import SingleLearning, tally
-from connectors.daemon.operator import Tally
-from connectors.daemon.outputs import Outcome
+from connectors.contract.operator import Tally
+from connectors.contract.records import Raw
 from connectors.daemon.telemetry import Telemetry
-from connectors.records import Raw
-from connectors.settings import Settings
+from connectors.operators.learning import SingleLearning, tally
+from connectors.operators.outputs import Outcome
+from connectors.settings.tables import Settings
 
 TASKS = {
     "classes": ("kaczmarz", {}, "classification"),

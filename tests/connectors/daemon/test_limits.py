@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors import settings
-from connectors.daemon.limits import RefusalLimit
-from connectors.daemon.outputs import Outcome
-from connectors.errors import REFUSED_EVENTS, Failure
-from connectors.records import Raw
+from connectors.contract.errors import REFUSED_EVENTS, Failure
+from connectors.contract.records import Raw
+from connectors.operators.limits import RefusalLimit
+from connectors.operators.outputs import Outcome
+from connectors.settings import tables as settings
 
 from .test_learning import made
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from connectors.daemon.logs import log_to_stderr
-from connectors.settings import Log
+from connectors.settings.tables import Log
 
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -68,7 +68,7 @@ def test_text_lines(logs):
 def test_the_client_is_silent_by_default(logs):
     log_to_stderr()
     log_to_stderr(Log(form="json"))  # once, not twice
-    logging.getLogger("connectors.records").info("read")
+    logging.getLogger("connectors.contract.records").info("read")
     logging.getLogger("kafka.client").critical("retrying")
     logging.getLogger("kafka.librdkafka").critical("retrying")
     (line,) = logs()

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.daemon.start_position import (
+from connectors.contract.records import Committed
+from connectors.state.positions import (
     OffsetMetadata,
     Owner,
     StartPosition,
@@ -12,7 +13,6 @@ from connectors.daemon.start_position import (
     metadata_of,
     start_by_owners,
 )
-from connectors.records import Committed
 
 from .world import committed
 

@@ -9,8 +9,8 @@ import json
 import pytest
 
 import streamk
-from connectors.daemon.operator import Processed, Tally
-from connectors.records import PREDICTIONS, Output
+from connectors.contract.operator import Processed, Tally
+from connectors.contract.records import PREDICTIONS, Output
 from streamk.learners.loading import loads
 
 from .world import World
@@ -98,7 +98,7 @@ class PerPartition:
 
 def undisturbed(operator, end):
     """Return the parts after all records, one after the other, partition by turns."""
-    from connectors.records import Raw
+    from connectors.contract.records import Raw
 
     for start in range(0, end, 5):
         for partition in ("p-0", "p-1"):

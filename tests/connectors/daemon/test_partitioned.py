@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.daemon.learning import PartitionedLearning, SingleLearning
+from connectors.contract.errors import REFUSED_EVENTS
+from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Raw
 from connectors.daemon.telemetry import Telemetry
-from connectors.errors import REFUSED_EVENTS
-from connectors.records import DEAD_LETTERS, PREDICTIONS, Raw
-from connectors.settings import Settings
+from connectors.operators.learning import PartitionedLearning, SingleLearning
+from connectors.settings.tables import Settings
 from streamk.learners.loading import MODEL
 
 PARTS = "p-0", "p-1"

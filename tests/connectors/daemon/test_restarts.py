@@ -2,9 +2,9 @@
 
 import pytest
 
+from connectors.contract.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 from connectors.daemon import run
 from connectors.daemon.run import RestartLimit
-from connectors.errors import AWAY, STUCK, BrokerUnavailable, Failure, Interruption
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import pytest
 
 import streamk
 from connectors.cli import run as run_cli
+from connectors.contract.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
 from connectors.daemon import run as daemon
 from connectors.daemon.run import LiveSettings, changed_keys
-from connectors.daemon.state_backend import CheckpointStore
 from connectors.daemon.telemetry import Telemetry
-from connectors.errors import EXIT_CODES, BrokerUnavailable, Failure, Interruption
-from connectors.settings import Settings
-from connectors.settings_file import load
+from connectors.settings.file import load
+from connectors.settings.tables import Settings
+from connectors.state.disk import CheckpointStore
 from tests.kafka.stand import Stand, events, newest
 from tests.processes import ROOT, run
 

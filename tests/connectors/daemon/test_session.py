@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from connectors.daemon.start_position import (
+from connectors.contract.errors import Failure, Interruption, UnreadableRecords
+from connectors.state.positions import (
     Owner,
     metadata_of,
 )
-from connectors.errors import Failure, Interruption, UnreadableRecords
 
 from .world import HISTORIES, World, try_histories
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from connectors.daemon.checkpoint import Progress
-from connectors.daemon.start_position import (
+from connectors.contract.errors import CHECKPOINT, POSITION, Failure
+from connectors.contract.records import Assigned, Committed
+from connectors.contract.sections import StartPolicy
+from connectors.state.checkpoint import Progress
+from connectors.state.positions import (
     OffsetMetadata,
     Owner,
     find_start,
     metadata_of,
     require_read_before,
 )
-from connectors.errors import CHECKPOINT, POSITION, Failure
-from connectors.records import Assigned, Committed
-from connectors.sections import StartPolicy
 
 from .world import World, committed
 

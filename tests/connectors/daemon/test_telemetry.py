@@ -15,13 +15,7 @@ import numpy as np
 import pytest
 
 import streamk
-from connectors.daemon import telemetry as module
-from connectors.daemon.learning import tally
-from connectors.daemon.operator import Processed, Tally
-from connectors.daemon.outputs import Outcome
-from connectors.daemon.telemetry import SERIES, Telemetry
-from connectors.decoding import Event
-from connectors.errors import (
+from connectors.contract.errors import (
     INTERRUPTIONS,
     NO_BROKER,
     USAGE,
@@ -30,7 +24,13 @@ from connectors.errors import (
     Interruption,
     UnreadableRecords,
 )
-from connectors.records import Raw
+from connectors.contract.operator import Processed, Tally
+from connectors.contract.records import Raw
+from connectors.daemon import telemetry as module
+from connectors.daemon.telemetry import SERIES, Telemetry
+from connectors.events.decoding import Event
+from connectors.operators.learning import tally
+from connectors.operators.outputs import Outcome
 
 from .world import HISTORIES, PlayedSink, World, try_histories
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from connectors.daemon.checkpoint import Checkpoint, Progress
-from connectors.daemon.start_position import (
+from connectors.contract.errors import CHECKPOINT, POSITION, Failure
+from connectors.contract.records import Committed
+from connectors.contract.sections import StartPolicy
+from connectors.state.checkpoint import Checkpoint, Progress
+from connectors.state.disk import CheckpointStore, require_no_checkpoints
+from connectors.state.positions import (
     OffsetMetadata,
     Owner,
     metadata_of,
 )
-from connectors.daemon.state_backend import CheckpointStore, require_no_checkpoints
-from connectors.errors import CHECKPOINT, POSITION, Failure
-from connectors.records import Committed
-from connectors.sections import StartPolicy
 
 from .topic_world import BoundWorld
 from .world import HISTORIES, committed, try_histories

@@ -6,17 +6,17 @@ topic, and readers see it some time after, as behind another's open transaction.
 
 import json
 
-from connectors.daemon.checkpoint import Checkpoint
-from connectors.daemon.operator import Processed, Tally
+from connectors.contract.operator import Processed, Tally
+from connectors.contract.records import PREDICTIONS, Output
+from connectors.contract.sections import StartPolicy
 from connectors.daemon.session import Session
-from connectors.daemon.start_position import (
+from connectors.settings.tables import Checkpoints
+from connectors.state.checkpoint import Checkpoint
+from connectors.state.positions import (
     Owner,
     metadata_of,
 )
-from connectors.daemon.state_backend import TopicBackend
-from connectors.records import PREDICTIONS, Output
-from connectors.sections import StartPolicy
-from connectors.settings import Checkpoints
+from connectors.state.topic import TopicBackend
 
 from .world import Member, PlayedSink, PlayedSource, World
 

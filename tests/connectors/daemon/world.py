@@ -16,19 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectors.daemon.operator import Processed, Tally
-from connectors.daemon.session import Session
-from connectors.daemon.start_position import (
-    OffsetMetadata,
-    Owner,
-    encode_metadata,
-    exceeds_commit,
-    metadata_of,
-)
-from connectors.daemon.state_backend import CheckpointStore, DiskBackend
-from connectors.daemon.telemetry import Telemetry
-from connectors.errors import Interruption
-from connectors.records import (
+from connectors.contract.errors import Interruption
+from connectors.contract.operator import Processed, Tally
+from connectors.contract.records import (
     MOST,
     PREDICTIONS,
     Assigned,
@@ -40,8 +30,18 @@ from connectors.records import (
     Sink,
     Source,
 )
-from connectors.sections import StartPolicy
-from connectors.settings import Checkpoints
+from connectors.contract.sections import StartPolicy
+from connectors.daemon.session import Session
+from connectors.daemon.telemetry import Telemetry
+from connectors.settings.tables import Checkpoints
+from connectors.state.disk import CheckpointStore, DiskBackend
+from connectors.state.positions import (
+    OffsetMetadata,
+    Owner,
+    encode_metadata,
+    exceeds_commit,
+    metadata_of,
+)
 
 CHOICES = st.lists(st.integers(0, 10_000), min_size=20, max_size=80)  # of what happens next
 HISTORIES = [50, pytest.param(1000, marks=pytest.mark.long)]  # how many of them

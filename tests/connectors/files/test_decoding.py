@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from connectors.files.cells import INT, NONE, number, short
-from connectors.files.dialect import Dialect, sniff
-from connectors.files.prefetch import Prefetcher
-from connectors.values import MISSING, read_label
+from connectors.events.values import MISSING, read_label
+from connectors.formats.cells import INT, NONE, number, short
+from connectors.formats.dialect import Dialect, sniff
+from connectors.formats.prefetch import Prefetcher
 from streamk.compiling import ENTRY
 from tests.connectors.reading import log_of
 

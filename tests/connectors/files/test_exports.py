@@ -10,12 +10,12 @@ import pytest
 from pyarrow import parquet
 
 from connectors.cli.reading import FormatOptions
+from connectors.events.schema import infer
+from connectors.events.targets import decide_task
 from connectors.files.source import FileSource
 from connectors.replay.logs import Reading, delay_of, opened
-from connectors.replay.reading import decide_task
 from connectors.replay.run import replay
 from connectors.replay.writing import about
-from connectors.schema import infer
 from tests.connectors.reading import decoder_of, log_of
 
 FAST = "kaczmarz:features=64"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from connectors.errors import POSITION, Failure
+from connectors.contract.errors import POSITION, Failure
 from connectors.files import source as module
 
 from .test_source import (

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from connectors.errors import POSITION, Failure
+from connectors.contract.errors import POSITION, Failure
 
 from .test_source import (
     CSV,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from connectors.errors import POSITION, USAGE, Failure
+from connectors.contract.errors import POSITION, USAGE, Failure
 from connectors.files import source as module
 
 from .test_following import add, came, followed

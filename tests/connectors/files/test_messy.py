@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from connectors.decoding import EventFormat
-from connectors.files.lines import Lines
-from connectors.files.open_file import OpenFile, encoding_of
+from connectors.events.decoding import EventFormat
 from connectors.files.source import FileSource
+from connectors.formats.lines import Lines
+from connectors.formats.open_file import OpenFile, encoding_of
 from connectors.replay.run import replay
 from tests.connectors.reading import decoder_of, log_of
 from tests.connectors.test_equal_events import of_daemon, of_replay, of_train, require_equal

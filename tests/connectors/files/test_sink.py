@@ -8,9 +8,9 @@ from itertools import accumulate
 
 import pytest
 
-from connectors.errors import SINK, Failure
+from connectors.contract.errors import SINK, Failure
+from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 from connectors.files.sink import FileSink
-from connectors.records import DEAD_LETTERS, PREDICTIONS, Committed, Output, Raw
 
 
 def prediction(offset, partition="p-0"):

@@ -9,10 +9,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.decoding import EventFormat
-from connectors.errors import USAGE, Failure
-from connectors.files.open_file import decompressed
+from connectors.contract.errors import USAGE, Failure
+from connectors.events.decoding import EventFormat
 from connectors.files.source import FileSource
+from connectors.formats.open_file import decompressed
 
 SOURCES = []
 AS_THEY_ARE = {"a": "category"}

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 import streamk
 from connectors.cli import app
 from connectors.cli.publish import show
-from connectors.daemon.checkpoint import Checkpoint, Progress
-from connectors.errors import CHECKPOINT, USAGE, Failure
+from connectors.contract.errors import CHECKPOINT, USAGE, Failure
 from connectors.kafka.sections import TopicSourceSection
 from connectors.publish.fetching import Place, goes_back, read, write
 from connectors.publish.run import Outcome, Target, merged
-from connectors.settings_file import load_kafka
+from connectors.settings.file import load_kafka
+from connectors.state.checkpoint import Checkpoint, Progress
 from streamk.learners.loading import loads, loads_with_extra
 
 BLANK = streamk.KaczmarzClassifier(features=16, seed=0)

@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from connectors.cli import app
+from connectors.events.targets import InferredLabels
 from connectors.files.log import ReplayLog
 from connectors.replay.labels import ByLabels, Joined
-from connectors.replay.reading import InferredLabels
 from connectors.replay.run import replay
 from tests.connectors.replay.test_labels import events_of, joined
 

@@ -10,7 +10,7 @@ import pytest
 from river import metrics
 
 import streamk
-from connectors.decoding import EventFormat
+from connectors.events.decoding import EventFormat
 from connectors.replay import report
 from connectors.replay.keyed import KeyedLog, key_text
 from connectors.replay.labels import ByLabels, Joined

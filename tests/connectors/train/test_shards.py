@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from connectors.decoding import EventFormat
+from connectors.events.decoding import EventFormat
+from connectors.events.targets import interpret
 from connectors.files.log import ReplayLog, files_of
-from connectors.replay.reading import interpret
 from connectors.train.shards import blocks, shards_of, skipped_of
 
 

@@ -1,0 +1,1 @@
+"""What sources, sinks, logs and operators must do, and the failures that end or restart a run."""

@@ -1,0 +1,137 @@
+"""Tables of the settings: what all have in common, limits, and what those of sources and sinks answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+EARLIEST, LATEST, FAIL = "earliest", "latest", "fail"
+BY_GROUP, BY_CHECKPOINT = "group", "checkpoint"  # to what `streamk reset` sets a position
+TOP = 20  # labels of a prediction
+
+
+class Section(BaseModel):
+    """A table of the file."""
+
+    # an uncaught validation error must not print a password
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def split_names(value: object) -> object:
+    """Return the names in a string with commas between them; anything else as it is."""
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+def _possible(path: Path) -> Path:
+    if "\0" in str(path) or any(len(part.encode(errors="replace")) > _LONGEST for part in path.parts):
+        raise ValueError(
+            f"no file can have such a name: it has a NUL, or a part of more than {_LONGEST} bytes"
+        )
+    return path
+
+
+_LONGEST = 255  # bytes of a name of a file
+FilePath = Annotated[Path, AfterValidator(_possible)]
+
+
+class Limits(Section):
+    """How much may be refused, learned or retried before the daemon stops."""
+
+    consecutive: int = Field(1000, ge=1, description="events refused one after the other")
+    ratio: float = Field(0.5, gt=0.0, le=1.0, description="share of the window that is refused")
+    window: int = Field(10_000, ge=1, le=10**6, description="events over which the ratio is taken")
+    labels: int = Field(1000, ge=1, description="classes; an event with one more is refused")
+    names: int = Field(10_000, ge=1, description="names of numbers; an event with one more is refused")
+    without_target: int = Field(
+        1000, ge=0, description="events without a target before the first that has it; 0 for any number"
+    )
+    without_inputs: int = Field(
+        1000,
+        ge=0,
+        description="events in a row with a target and no input; 0 learns them until one has inputs",
+    )
+    restarts: int = Field(10, ge=1, description="sessions in a row that may end without progress")
+
+
+class StartPolicy(NamedTuple):
+    """Where a run starts reading, if no checkpoint says so.
+
+    Attributes
+    ----------
+    start
+        Where to start if no member has read the source: ``"earliest"`` or ``"latest"``.
+    expired
+        What to do if the position is no longer there: ``"fail"``, ``"earliest"`` or ``"latest"``.
+    blank
+        Whether a model without events may start where others of the group stopped.
+    group
+        Name of the consumer group; empty if the source has none.
+    digest
+        Of the settings that the model is trained with; empty if it does not count.
+    """
+
+    start: str = EARLIEST
+    expired: str = FAIL
+    blank: bool = False
+    group: str = ""
+    digest: str = ""
+
+
+class SourceSection(Section):
+    """Where events come from."""
+
+    has_header: ClassVar[bool] = False  # whether a log of CSV names its columns
+    has_record_headers: ClassVar[bool] = False
+    partitioned: ClassVar[bool] = False  # whether several daemons can share it
+    kind: str
+
+    @classmethod
+    def of(cls, section: SourceSection) -> Self:
+        """Return a section of this class, which it must be."""
+        if not isinstance(section, cls):
+            raise TypeError(f"source.kind is {section.kind!r}")
+        return section
+
+    @property
+    def place(self) -> str:
+        """The topic or the path."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """How checkpoints name it."""
+        return self.place
+
+    @property
+    def start_policy(self) -> StartPolicy:
+        """Where to start reading, if no checkpoint says so."""
+        return StartPolicy()
+
+    def with_blank(self) -> Self:
+        """Return the same source, which a model without events may read from where others stopped."""
+        return self
+
+
+class SinkSection(Section):
+    """Where predictions or dead letters go."""
+
+    movable: ClassVar[bool] = False  # whether daemons on other machines can continue to write it
+    kind: str
+
+    @property
+    def place(self) -> str:
+        """The topic or the path."""
+        raise NotImplementedError
+
+
+class PredictionSection(SinkSection):
+    """Where predictions go."""
+
+    top: int = Field(TOP, ge=0, description="probabilities of so many most probable labels; 0 for none")
+
+    @property
+    def record_headers(self) -> list[str] | Literal[True]:
+        """Names of the headers to copy from the event's record, or True for all."""
+        return []

@@ -1,0 +1,1 @@
+"""Formats of files: CSV, JSON, MessagePack and Parquet, read in batches."""

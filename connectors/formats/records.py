@@ -1,0 +1,227 @@
+"""Records of files of all formats, and the inferred types of their fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from connectors.events.batches import Batch
+from connectors.events.decoding import Decoder, EventFormat
+from connectors.events.names import suggestion
+from connectors.events.schema import (
+    DATETIME,
+    FEW_WORDS,
+    IDENTIFIER,
+    IGNORED,
+    NO_INPUT,
+    NUMBER,
+    TEXT,
+    Column,
+    Columns,
+    describe,
+)
+from connectors.events.values import Fields
+from connectors.formats.lines import Lines
+from connectors.formats.messagepack import MessagePackRecords
+from connectors.formats.open_file import OpenFile
+from connectors.formats.parquet import ParquetRecords
+
+_CODE = re.compile(r"[A-Z]{2}")
+_REPEATED, _DIFFERENT = 3, 0.9  # records that repeat the one before, and share of different ones
+_NOTED = {
+    DATETIME: "read as date or time",
+    TEXT: "read as words",
+    IDENTIFIER: "ignored, since every value is another one",
+}
+
+
+class Records(Protocol):
+    """The records of an open file, in order.
+
+    Attributes
+    ----------
+    format, decoder
+        How they are read.
+    position, line
+        Of the next record; a position is a byte, or of Parquet a row.
+    notes
+        Sentences about what was read.
+    share
+        Which part of what was read of the file has been yielded; of Parquet, of the file.
+    """
+
+    format: EventFormat
+    decoder: Decoder
+    position: int
+    line: int
+    notes: list[str]
+
+    @property
+    def share(self) -> float:
+        """Which part of what was read has been yielded, from 0 to 1."""
+
+    def use(self, format: EventFormat) -> None:
+        """Decode by this format from here on."""
+
+    def first(self) -> list[Fields]:
+        """Return the first records, as many as types are inferred from, without types; none is consumed."""
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield batches."""
+
+    def seek(self, position: int, line: int = 0) -> None:
+        """Read from this position on, before which there are so many lines."""
+
+
+def records_of(file: OpenFile, format: EventFormat, before: str | None = None) -> Records:
+    """Return the records of a file that was looked at.
+
+    Parameters
+    ----------
+    file, format
+        What to read, and which field is what.
+    before
+        The decimal mark of the file before it.
+
+    Raises
+    ------
+    ValueError
+        If it has no header, or no such column; the file is named.
+    """
+    try:
+        if file.form == "parquet":
+            return ParquetRecords(file, format)
+        if file.form == "msgpack":
+            return MessagePackRecords(file, format)
+        return Lines(file, format, before)
+    except ValueError as error:
+        raise ValueError(f"{file.name}: {error}") from None
+
+
+def columns_of(records: Records) -> Columns:
+    """Return what the first records of a file say of each of its fields, the target last."""
+    format, first = records.format, records.first()
+    decimal = records.decoder.format.decimal or "."
+    values: dict[str, list[object]] = {}
+    for fields in first:
+        for name, value in fields.items():
+            found = values.setdefault(name, [])
+            if not records.decoder.is_missing(value):
+                found.append(value)
+    order = sorted(values, key=lambda name: name == format.target)
+    columns = [
+        describe(name, values[name], len(first), format.types.get(name, ""), decimal) for name in order
+    ]
+    return Columns(columns, [*_none(columns), *_codes(values, first), *_repeated(first)])
+
+
+def _none(columns: Sequence[Column]) -> list[str]:
+    """Return a sentence for each number that may stand for no value."""
+    found: dict[float, list[str]] = {}
+    for column in columns:
+        for number in column.stand_ins:
+            found.setdefault(number, []).append(column.name)
+    return [
+        f"{number:.10g} may stand for no value in {', '.join(names)}; "
+        f"--missing={number:.10g} makes it missing"
+        for number, names in found.items()
+    ]
+
+
+def _codes(values: Mapping[str, Sequence[object]], first: Sequence[Fields]) -> list[str]:
+    """Return a sentence for each column of two capital letters in which NA is missing."""
+    names = [
+        name
+        for name, kept in values.items()
+        if kept and all(isinstance(each, str) and _CODE.fullmatch(each) for each in kept)
+        if "NA" not in kept and any(fields.get(name) == "NA" for fields in first)
+    ]
+    return [f"NA of {name} is read as missing; if it is a code, --missing=N/A keeps it" for name in names]
+
+
+def _repeated(first: Sequence[Fields]) -> list[str]:
+    """Return a sentence if records repeat the one before, among records that are mostly different."""
+    count = sum(a == b for a, b in pairwise(first))
+    if not max(_REPEATED, len(first) / 100) <= count <= len(first) / 2:
+        return []
+    if len({str(fields) for fields in first}) < _DIFFERENT * (len(first) - count):
+        return []
+    what = f"{count:,} of the first {len(first):,} records repeat the one before"
+    return [f"{what}; such a record is predicted just after it was learned"]
+
+
+def types_of(columns: Sequence[Column], format: EventFormat) -> dict[str, str]:
+    """Return the inferred types of columns: those of inputs, and number for the target if it is one."""
+    gone = {*format.roles, *format.verbatim, *format.ignore}
+    found = {column.name: column.type for column in columns if column.type and column.name not in gone}
+    texts = [name for name, kind in found.items() if kind == TEXT and name != format.target]
+    inputs = [name for name, kind in found.items() if kind not in NO_INPUT and name != format.target]
+    if 2 * len(texts) <= len(inputs):  # each count costs accuracy until its relevance is known
+        found |= dict.fromkeys(texts, f"{TEXT}:{FEW_WORDS}")
+    found |= {column.name: IGNORED for column in columns if _is_nothing(column) and column.name not in gone}
+    for column in columns:
+        if column.name == format.target and column.type.partition(":")[0] == NUMBER:
+            found[column.name] = column.type
+    return {name: kind for name, kind in found.items() if name not in format.types}
+
+
+def _has_unit(column: Column) -> bool:
+    return column.type.startswith(f"{NUMBER}:")
+
+
+def _is_nothing(column: Column) -> bool:
+    """Return whether a column has neither a name nor values, as one after a delimiter at the end of lines."""
+    return not column.values and not column.name.strip().lstrip(".0123456789")
+
+
+def with_inferred_types(records: Records) -> EventFormat:
+    """Return the format of a log with the types that its first records have, and decode by it."""
+    format = records.format.with_types(types_of(columns_of(records), records.format))
+    records.use(format)
+    return format
+
+
+def missing_fields(columns: Sequence[Column], format: EventFormat, stored: Collection[str] = ()) -> list[str]:
+    """Return a sentence for every field that the settings name and the first records do not have.
+
+    ``stored`` are names that a model file gives.
+    """
+    known = [column.name for column in columns]
+    named = [*format.types, *format.ignore, *format.sources]
+    return [
+        f"no field {name!r} in the first records{suggestion(name, known)}"
+        for name in dict.fromkeys(named)
+        if name not in stored and not _is_there(name, known)
+    ]
+
+
+def _is_there(name: str, known: Sequence[str]) -> bool:
+    return name in known or any(column.startswith(f"{name}.") for column in known)
+
+
+def require_inputs(columns: Sequence[Column], format: EventFormat) -> None:
+    """Raise a ValueError if inputs are named, and the first records have none of them."""
+    known, named = [column.name for column in columns], format.sources
+    if named and known and not any(_is_there(name, known) for name in named):
+        raise ValueError(
+            f"none of the inputs that are named is a field of the first records: no field {named[0]!r}"
+            f"{suggestion(named[0], known)}"
+        )
+
+
+def noted(columns: Sequence[Column], format: EventFormat) -> list[str]:
+    """Return sentences about columns that are not read as plain numbers and categories."""
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        base = format.types.get(column.name, "").partition(":")[0]
+        given = column.name in format.ignore or column.name in format.roles
+        if base in _NOTED and not given:
+            found.setdefault(base, []).append(column.name)
+    notes = [f"{_NOTED[base]}: {', '.join(names)}; --type changes that" for base, names in found.items()]
+    units = [f"{column.name} ({column.type.partition(':')[2]})" for column in columns if _has_unit(column)]
+    notes += [f"read as numbers with a unit: {', '.join(units)}; --type changes that"] if units else []
+    if empty := sum(map(_is_nothing, columns)):
+        notes.append(f"ignored, since they have neither a name nor values: {empty} columns")
+    return notes

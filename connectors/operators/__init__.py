@@ -1,0 +1,1 @@
+"""Operators of the daemon: what processes records between source and sinks."""

@@ -1,0 +1,130 @@
+"""What fields hold, watched as events pass: misfits, missing values, and the size of numbers.
+
+Every 1,000 events, shares and medians are compared with those of the first 1,000 of the run, or of those at
+the last warning about the field. A field is named in the log once for each change, so that a sensor that is
+off for a year is one line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from connectors.events.decoding import Misfits
+from connectors.events.values import Fields
+
+log = logging.getLogger(__name__)
+WINDOW = 1000  # events
+MOST = 64  # fields that are watched, and have series of their own
+_SAMPLED = 50  # events of a batch that are examined
+_FEWEST = 100  # events of a window that a share is computed from
+_TOLERATED = 0.01  # share of misfits
+_CHANGE = 0.25  # of the share of missing values
+_UNIT = 100.0  # ratio of medians
+_REST = "(other fields)"
+
+
+class _Seen(NamedTuple):
+    """A field in one window: the share of events without a value, and the median size of its numbers."""
+
+    missing: float
+    size: float | None
+
+
+class FieldWatch:
+    """Watches the fields of a stream.
+
+    Parameters
+    ----------
+    count
+        Counts misfits: called with the name of a field and a number.
+    show
+        Takes the share of missing values of every field in the last window.
+    """
+
+    def __init__(
+        self,
+        count: Callable[[str, int], None] = lambda name, count: None,
+        show: Callable[[Mapping[str, float]], None] = lambda shares: None,
+    ) -> None:
+        self._count, self._show = count, show
+        self._before: dict[str, _Seen] = {}
+        self._misfitting = dict[str, Misfits]()  # of the window
+        self._named = set[str]()  # fields whose misfits the log has named
+        self._events = self._examined = 0
+        self._values: dict[str, list[object]] = {}
+
+    def add(self, events: Sequence[Fields], misfits: Mapping[str, Misfits], types: Mapping[str, str]) -> None:
+        """Take a batch of events, the values in it that do not fit the types of their fields, and these."""
+        self._events += len(events)
+        for event in events[:: max(1, len(events) // _SAMPLED)]:
+            self._examined += 1
+            for name, value in event.items():
+                values = self._values.get(name)
+                if values is None:
+                    if len(self._values) >= MOST:
+                        continue
+                    values = self._values[name] = []
+                if value is not None and value == value:
+                    values.append(value)
+        for name, found in misfits.items():
+            self._count(name if name in self._values else _REST, found.count)
+            self._misfitting.setdefault(name, Misfits()).add(found)
+        if misfits:
+            self._name_misfits(types)
+        if self._events >= WINDOW:
+            self._end()
+
+    def _name_misfits(self, types: Mapping[str, str]) -> None:
+        """Log fields of whose values more than 1 % do not fit, once each."""
+        for name, found in self._misfitting.items():
+            if name in self._named or self._events < _FEWEST or found.count <= _TOLERATED * self._events:
+                continue
+            if len(self._named) < MOST:
+                self._named.add(name)
+                log.warning("%s", found.sentence(name, types.get(name, "its type"), self._events))
+
+    def _end(self) -> None:
+        """Compare a whole window with an earlier one, and begin the next."""
+        now = {name: self._seen(name) for name in {**self._before, **self._values}}
+        if self._examined >= _FEWEST:
+            for name, seen in now.items():
+                before = self._before.setdefault(name, seen)
+                if (sentence := _difference(name, before, seen)) and name not in self._misfitting:
+                    log.warning("%s", sentence)
+                    self._before[name] = seen
+                elif before.size is None and seen.size is not None:
+                    self._before[name] = before._replace(size=seen.size)
+            self._show({name: seen.missing for name, seen in now.items()})
+            self._values, self._examined = {}, 0
+        self._named &= self._misfitting.keys()
+        self._misfitting, self._events = {}, 0
+
+    def _seen(self, name: str) -> _Seen:
+        values = self._values.get(name, [])
+        sizes = [abs(value) for value in values if isinstance(value, int | float) and value]
+        return _Seen(1.0 - len(values) / max(self._examined, 1), median(sizes) if sizes else None)
+
+
+def _difference(name: str, before: _Seen, now: _Seen) -> str:
+    """Return what has changed in a field, empty if nothing.
+
+    >>> _difference("rpm", _Seen(0.0, 850.0), _Seen(1.0, None))
+    'the field rpm is missing in 100 % of the last 1,000 events, and was in 0 % before'
+    >>> _difference("rpm", _Seen(0.0, 850.0), _Seen(0.0, 8.5e5))
+    'numbers of the field rpm are 1000 times as large as before: half are above 850000, and were above 850'
+    """
+    if abs(now.missing - before.missing) >= _CHANGE:
+        return (
+            f"the field {name} is missing in {now.missing:.0%} of the last {WINDOW:,} events, and was in "
+            f"{before.missing:.0%} before"
+        ).replace("%", " %")
+    if before.size and now.size and not 1.0 / _UNIT < now.size / before.size < _UNIT:
+        times = f"{now.size / before.size:.4g}"
+        return (
+            f"numbers of the field {name} are {times} times as large as before: half are above "
+            f"{now.size:.6g}, and were above {before.size:.6g}"
+        )
+    return ""

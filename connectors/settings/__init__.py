@@ -1,0 +1,1 @@
+"""Settings: the tables of the file, their keys and defaults, and the registry of connectors."""

@@ -1,0 +1,233 @@
+"""What can be set of a daemon: the tables of its file, their keys and defaults.
+
+Unknown keys are refused, and secrets are never shown.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, field_validator, model_validator
+
+from connectors.contract.errors import USAGE, Failure
+from connectors.contract.records import DEAD_LETTERS, PREDICTIONS, SNAPSHOTS
+from connectors.contract.sections import FilePath, Limits, Section, SinkSection, SourceSection, split_names
+from connectors.events.decoding import Decoder, EventFormat
+from connectors.events.learners import DEFAULT, LEARNERS, Model, build
+from connectors.events.values import MISSING
+from connectors.kafka.sections import Kafka, TopicSinkSection
+from connectors.settings.registry import AnyPredictions, AnySink, AnySource
+from streamk.arrays import Json
+
+
+class Events(Section):
+    """How records become events."""
+
+    format: Literal["json", "csv", "msgpack"] = Field("json", description="json, csv or msgpack")
+    columns: list[str] | None = Field(
+        None, description="names of the values of a CSV line; a log on disk names them in its first line"
+    )
+    target: str = Field(min_length=1, description="field to predict; an event without it is predicted only")
+    features: list[str] | dict[str, str] | None = Field(
+        None, description="fields to learn from, or a table of names and fields; every other field by default"
+    )
+    ignore: list[str] = Field([], description="fields not to learn from")
+    key: str | None = Field(
+        None, min_length=1, description="field that names the event; by default the record's key"
+    )
+    time: str | None = Field(
+        None, min_length=1, description="field that says when; the record's time by default"
+    )
+    weight: str | None = Field(None, min_length=1, description="field that says how much the event counts")
+    tombstones: Literal["dead", "skip"] = Field(
+        "dead", description="what to do with records without a value: dead (letters) or skip"
+    )
+
+    @field_validator("features", mode="wrap")
+    @classmethod
+    def _named(cls, value: object, read: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return read(split_names(value))
+        except ValidationError:
+            raise ValueError("must be a list of fields, or a table of names and fields") from None
+
+    _lists = field_validator("columns", "ignore", mode="before")(split_names)
+
+
+class Schema(Section):
+    """How values are read; a log on disk decides what is not set."""
+
+    delimiter: str | None = Field(None, min_length=1, max_length=1, description="between the values of CSV")
+    decimal: Literal[".", ","] | None = Field(None, description="before fractions: . or ,")
+    encoding: str | None = Field(None, min_length=1, description="of a log on disk")
+    missing: list[str] = Field(list(MISSING), description="strings of CSV that are no value")
+    types: dict[str, str] = Field(
+        {},
+        description="of fields: number, boolean, datetime, category, text, identifier or ignored. Those of a "
+        "log on disk are inferred where they are not set; a topic has none",
+    )
+
+    _lists = field_validator("missing", mode="before")(split_names)
+
+    @model_validator(mode="after")
+    def _readable(self) -> Schema:
+        EventFormat(**dict(self))
+        return self
+
+
+class Learner(Section):
+    """The learner."""
+
+    name: str = Field(DEFAULT, description=" or ".join(LEARNERS))
+    task: str = Field("classification", description="classification or regression")
+    parameters: Json = Field({}, description="of the learner; seed is 0 if it is not given")
+
+    @model_validator(mode="after")
+    def _buildable(self) -> Learner:
+        self.build()
+        return self
+
+    def build(self) -> Model:
+        """Return a new learner.
+
+        Raises
+        ------
+        ValueError
+            If the name, the task or a parameter is not one.
+        """
+        return build(self.name, self.task, self.parameters)
+
+
+class Checkpoints(Section):
+    """Where the model and the positions are stored, and how often."""
+
+    directory: FilePath = Field(Path("checkpoints"), description="one for each daemon")
+    events: int = Field(100_000, ge=1, description="so many events after the last one")
+    seconds: float = Field(60.0, gt=0.0, description="or so many seconds")
+    keep: int = Field(3, ge=2, description="how many stay")
+
+
+class Snapshots(Section):
+    """A model for every partition, which moves with it, stored in a topic and not in checkpoints."""
+
+    topic: str = Field(min_length=1, description="its name; it must be compacted")
+
+
+class Telemetry(Section):
+    """Metrics and health."""
+
+    port: int | None = Field(
+        None, ge=0, le=65_535, description="of /healthz, /ready and /metrics; none without it"
+    )
+    host: str = Field("127.0.0.1", description="address to listen on")
+    stall_seconds: float = Field(
+        60.0, gt=0.0, description="time without an advance, while events wait, after which /healthz fails"
+    )
+    window: int = Field(1000, ge=1, le=10**7, description="events over which the running loss is taken")
+
+
+class Log(Section):
+    """The log on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="lowest level that is written: debug, info, warning or error"
+    )
+    client: Literal["off", "debug", "info", "warning", "error"] = Field(
+        "off", description="the same for the Kafka client's own log, or off"
+    )
+    form: Literal["text", "json"] = Field("text", description="text or json")
+
+
+class Settings(Section):
+    """Everything."""
+
+    kafka: Kafka = Kafka()
+    source: AnySource
+    events: Events
+    schema_: Schema = Field(Schema(), alias="schema")
+    learner: Learner = Learner()
+    predictions: AnyPredictions | None = None
+    dead_letters: AnySink | None = None
+    limits: Limits = Limits()
+    checkpoints: Checkpoints = Checkpoints()
+    snapshots: Snapshots | None = None
+    telemetry: Telemetry = Telemetry()
+    log: Log = Log()
+
+    @property
+    def format(self) -> EventFormat:
+        """Which field of an event is what, and how values are read."""
+        events, schema = dict(self.events), dict(self.schema_)
+        del events["tombstones"], events["format"]
+        return EventFormat(**events, **schema, numbers=self.learner.task == "regression")
+
+    def decoder(self) -> Decoder:
+        """Return the decoder of the records of a topic.
+
+        Raises
+        ------
+        Failure
+            If the columns of CSV have no target.
+        """
+        try:
+            return self.format.decoder(self.events.format)
+        except ValueError as error:
+            raise Failure(USAGE, f"events: {error}") from None
+
+    @property
+    def sinks(self) -> dict[str, SinkSection]:
+        """Where predictions and dead letters go, by their kind."""
+        found = {PREDICTIONS: self.predictions, DEAD_LETTERS: self.dead_letters}
+        return {kind: section for kind, section in found.items() if section is not None}
+
+    @property
+    def outputs(self) -> dict[str, SinkSection]:
+        """Where everything goes that a run writes, by its kind: predictions, dead letters, snapshots."""
+        if self.snapshots is None:
+            return self.sinks
+        return {**self.sinks, SNAPSHOTS: TopicSinkSection(kind="topic", topic=self.snapshots.topic)}
+
+    @property
+    def sections(self) -> dict[str, SourceSection | SinkSection]:
+        """The source and all outputs, by key."""
+        return {"source": self.source, **self.outputs}
+
+    @model_validator(mode="after")
+    def _fit(self) -> Settings:
+        source = self.source
+        if self.events.format == "csv" and not source.has_header and not self.events.columns:
+            raise ValueError(
+                f"events.columns must name the values of a CSV line, since a {source.kind} does not"
+            )
+        predictions = self.predictions
+        if predictions is not None and predictions.record_headers and not source.has_record_headers:
+            raise ValueError("predictions.headers is for topics; events of a log on disk have no headers")
+        if self.snapshots is not None:
+            self._require_partitions()
+        found = {key: (section.kind, section.place) for key, section in self.sections.items()}
+        places: dict[tuple[str, str], str] = {}
+        for name, place in found.items():
+            if place in places:
+                raise ValueError(f"{name} and {places[place]} are the same {place[0]}, {place[1]}")
+            places[place] = name
+        return self
+
+    def _require_partitions(self) -> None:
+        """Refuse what does not go with a model for every partition."""
+        if not self.source.partitioned:
+            raise ValueError(
+                f"snapshots are of the partitions of a topic, and source.kind is {self.source.kind!r}; leave "
+                "[snapshots] out"
+            )
+        for name, section in self.sinks.items():
+            if not section.movable:
+                raise ValueError(
+                    f"{name}.kind = {section.kind!r} does not go with snapshots, since partitions move "
+                    "between machines; name a topic"
+                )
+        if self.learner.build().seed is None:
+            raise ValueError(
+                "learner.parameters.seed = none does not go with snapshots, since models whose seeds differ "
+                "cannot be merged; give a number, or leave it out, which is 0"
+            )

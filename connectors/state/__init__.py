@@ -1,0 +1,1 @@
+"""State: checkpoints, backends, positions, snapshots, and edits while a daemon is stopped."""

@@ -1,0 +1,286 @@
+"""One checkpoint of everything, in a directory.
+
+The name of a checkpoint is a growing number. A file that fails its checksum is renamed to ``….damaged``, and
+the one before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.contract.operator import Operator
+from connectors.contract.records import Assigned, Sink, Source
+from connectors.contract.sections import StartPolicy
+from connectors.state.backend import REMEDY, Committable, Saved
+from connectors.state.checkpoint import SUFFIX, Checkpoint
+from connectors.state.positions import (
+    exceeds_commit,
+    require_read_before,
+)
+from connectors.state.training import Training, begins_again, has_learned, require_same_training
+from streamk.model_file import FormatError
+
+log = logging.getLogger(__name__)
+_IDENTITY = "identity"  # name of a file
+
+
+class CheckpointStore:
+    """The checkpoints in a directory, of one model.
+
+    Parameters
+    ----------
+    directory
+        Made if it is not there.
+    keep
+        How many checkpoints stay, at least two: the newest might be damaged, or not be granted
+        (:mod:`connectors.state.positions`).
+
+    Raises
+    ------
+    Failure
+        If the directory cannot be made or written.
+    """
+
+    def __init__(self, directory: Path, keep: int = 3) -> None:
+        self.directory, self.keep = directory, max(keep, 2)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[CheckpointStore]:
+        """Lock the directory, so that no other process writes there."""
+        with self._explained("opened"):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = (self.directory / "lock").open("a")
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Failure(
+                    CHECKPOINT, f"another process uses the checkpoints in {self.directory}; give each its own"
+                ) from None
+            with self._explained("written"):
+                for left in self.directory.glob(f".*{SUFFIX}.*"):  # by a process that was killed
+                    left.unlink()
+                self.model = self._named()
+            yield self
+
+    def identity(self) -> str | None:
+        """Return the name of the model in this directory, None before the first run."""
+        with self._explained("read"):
+            path = self.directory / _IDENTITY
+            return path.read_text().strip() if path.exists() else None
+
+    def _named(self) -> str:
+        """Return the name of the model in this directory, which the first run gives it."""
+        if (name := self.identity()) is not None:
+            return name
+        path = self.directory / _IDENTITY
+        temporary = path.with_name(f".{_IDENTITY}")
+        with temporary.open("w") as file:
+            file.write(secrets.token_hex(6))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        return path.read_text().strip()
+
+    def paths(self) -> list[Path]:
+        """Return the files, oldest first."""
+        found = [p for p in self.directory.glob(f"*{SUFFIX}") if p.name.removesuffix(SUFFIX).isdigit()]
+        return sorted(found)
+
+    def newest(
+        self, granted: Callable[[Checkpoint], bool] = lambda checkpoint: True, aside: bool = True
+    ) -> Checkpoint | None:
+        """Return the newest checkpoint that is whole and granted, None if there has never been one.
+
+        Those that are not are set aside, unless ``aside`` is false.
+
+        Raises
+        ------
+        Failure
+            If there are checkpoints, but none to use, or another version of streamk wrote the newest.
+        """
+        for path in reversed(self.paths()):
+            try:
+                checkpoint = Checkpoint.read(path)
+            except FormatError as error:
+                raise Failure(CHECKPOINT, str(error)) from None
+            except ValueError as error:
+                log.error("checkpoint set aside, the one before it is used: %s", error)
+                if aside:
+                    self._set_aside(path, "damaged")
+                continue
+            except OSError as error:
+                raise Failure(CHECKPOINT, f"{path} cannot be read: {error.strerror}") from None
+            if granted(checkpoint):
+                return checkpoint
+            log.info("checkpoint %s does not count: the group has not committed it", path.name)
+            if aside:
+                self._set_aside(path, "not-granted")
+        if self._all():
+            raise Failure(
+                CHECKPOINT,
+                f"no checkpoint in {self.directory} can be used; put a copy back, or start again with "
+                "another checkpoints.directory and another source.group",
+            )
+        return None
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        with self._explained("set aside"):
+            path.rename(path.with_name(f"{path.name}.{why}"))
+
+    def write(self, checkpoint: Checkpoint) -> int:
+        """Write the next checkpoint and return its size in bytes; the ones before it stay.
+
+        Raises
+        ------
+        Failure
+            If it cannot be written; the ones before it are intact.
+        """
+        number = max((int(p.name.split(".")[0]) for p in self._all()), default=0) + 1
+        checkpoint.number, checkpoint.written = number, datetime.now(UTC).isoformat(timespec="seconds")
+        with self._explained("written"):
+            return checkpoint.write(self.directory / f"{number:010d}{SUFFIX}")
+
+    def _all(self) -> list[Path]:
+        return [p for p in self.directory.glob(f"*{SUFFIX}*") if p.name.split(".")[0].isdigit()]
+
+    def prune(self) -> None:
+        """Remove the checkpoints beyond those to keep, and what was set aside before them."""
+        kept = self.paths()[-self.keep :]
+        with self._explained("removed"):
+            for path in self._all() if kept else []:
+                if path.name.split(".")[0] < kept[0].name.split(".")[0]:
+                    path.unlink()
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Failure(
+                CHECKPOINT,
+                f"checkpoints in {self.directory} cannot be {what}: {error.strerror}; those there are intact",
+            ) from None
+
+
+class DiskBackend:
+    """One checkpoint of everything in a directory.
+
+    Parameters
+    ----------
+    operator
+        It is restored.
+    store
+        The checkpoints, locked.
+    source, sinks
+        Open; the sinks get from where on to write.
+    training
+        The settings that the model is trained with.
+
+    Raises
+    ------
+    Failure
+        If no checkpoint can be used, or the newest is of other settings.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        store: CheckpointStore,
+        source: Source,
+        sinks: Mapping[str, Sink],
+        training: Training | None = None,
+    ) -> None:
+        self._operator, self.store, self._source, self._sinks = operator, store, source, sinks
+        self._training = training
+        self.owner = store.model
+        self._checkpoint = self._load()
+        self.progress = self._checkpoint.partitions
+        self.has_state, self.untried = bool(self.progress), not self._checkpoint.number
+
+    def _load(self) -> Checkpoint:
+        """Return the newest checkpoint that counts, restored, or an empty one."""
+        found = self.store.newest(self._granted)
+        if found is not None:
+            where = f"checkpoint {found.number} in {self.store.directory}"
+            if found.source != self._source.name:
+                belongs = f"belongs to {found.source!r}, and the source is {self._source.name!r}"
+                raise Failure(CHECKPOINT, f"{where} {belongs}; {REMEDY}")
+            if found.source_mark is not None:
+                self._source.recognise(found.source_mark)
+            try:
+                self._operator.restore(found.parts)
+            except ValueError as error:
+                raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
+            require_same_training(found, self._training, where)
+            if begins_again(found, self._training, self._exceeds(found)):
+                log.info("the settings changed before anything was learned: reading again from the start")
+                found.partitions.clear()
+            log.info("checkpoint %d, written %s", found.number, found.written)
+        marks = found.sink_marks if found else {}
+        for kind, sink in self._sinks.items():
+            sink.restore(marks.get(kind))
+        return found or Checkpoint(self._source.name)
+
+    def _granted(self, checkpoint: Checkpoint) -> bool:
+        """Return whether the group has committed all that the checkpoint claims to have learned."""
+        if checkpoint.source != self._source.name:
+            return True  # it will be refused by its name
+        return not has_learned(checkpoint) or not self._exceeds(checkpoint)
+
+    def _exceeds(self, checkpoint: Checkpoint) -> bool:
+        """Return whether the checkpoint has read more than the group has committed."""
+        committed = self._source.committed(list(checkpoint.partitions))
+        return any(
+            exceeds_commit(self.owner, committed.get(name), p.position, p.identity)
+            for name, p in checkpoint.partitions.items()
+        )
+
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
+        """Refuse to continue with nothing where others stopped; the checkpoint is restored already."""
+        if not self.progress and assigned.committed is not None:
+            require_read_before(
+                self.owner, assigned, self._source.alone, policy,
+                "the model in this checkpoints.directory holds nothing of it. Put the directory back",
+            )  # fmt: skip
+        return True
+
+    def save(self, committable: Committable) -> Saved:
+        """Make the outputs visible, then write the checkpoint, then commit the positions."""
+        for sink in self._sinks.values():
+            sink.commit(committable())
+        checkpoint = self._checkpoint
+        checkpoint.parts, checkpoint.training = dict(self._operator.snapshot()), self._training
+        checkpoint.sink_marks = {kind: sink.mark() for kind, sink in self._sinks.items()}
+        positions = {name: progress.position for name, progress in self.progress.items()}
+        checkpoint.source_mark = self._source.mark(positions)
+        size = self.store.write(checkpoint)
+        committed = self._source.commit(committable(self.progress))
+        if committed:
+            self.store.prune()  # until then the one before may be all that is granted
+        return Saved(size, committed)
+
+    def release(self, partitions: Sequence[str]) -> None:
+        """Do nothing: the checkpoint holds how far they were read."""
+
+    def close(self) -> None:
+        """Do nothing: the lock of the directory is released by its holder."""
+
+
+def require_no_checkpoints(store: CheckpointStore) -> None:
+    """Raise Failure if a directory holds checkpoints of a model that learned all partitions."""
+    if store.paths():
+        raise Failure(
+            CHECKPOINT,
+            f"checkpoints.directory: {store.directory} holds checkpoints of one model, and with "
+            "[snapshots] every partition has its own; name another directory, and a source.group that has "
+            "read nothing",
+        )

@@ -1,0 +1,255 @@
+"""A snapshot of every partition, in a compacted topic.
+
+A snapshot is written in the transaction that commits its position, so there are both or neither, and a
+process that has lost the partition can commit neither. The next owner of the partition reads the newest
+snapshot: model and position move together, and the owner in the metadata is the topic of snapshots.
+
+A committed snapshot may not be visible yet. The group reports a commit only when no transaction over it is
+open, and the metadata of the commit holds the offset up to which the snapshot of that transaction goes. That
+snapshot was written before the transaction ended. But readers see a partition of a topic only up to its last
+stable offset, where the first open transaction started, which may be that of another process, perhaps of one
+that was killed. So either the newest snapshot is the one that the metadata names, or all records present in
+the topic must first become visible. Until then :meth:`TopicBackend.admit` returns False, and the session
+processes its other partitions. A transaction whose process is gone ends when it times out, or when the
+process is started again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol
+
+from connectors.contract.errors import CHECKPOINT, Failure, Interruption
+from connectors.contract.operator import PartitionedOperator
+from connectors.contract.records import Assigned, Sink
+from connectors.contract.sections import StartPolicy
+from connectors.state.backend import REMEDY, Committable, Saved
+from connectors.state.checkpoint import Adoption, Checkpoint, Progress
+from connectors.state.positions import (
+    OffsetMetadata,
+    exceeds_commit,
+    metadata_of,
+    require_read_before,
+    same_identity,
+)
+from connectors.state.training import Training, begins_again, require_same_training
+
+log = logging.getLogger(__name__)
+_LONGEST = 150.0  # seconds that a transaction may hold up a partition: more than it takes to time out
+
+
+class Snapshots(Protocol):
+    """Reads and writes snapshots."""
+
+    topic: str
+
+    def newest(self, partition: str) -> tuple[Checkpoint | None, int]:
+        """Return the newest snapshot that can be seen, and the offset up to which everything can."""
+
+    def stable(self, partition: str) -> int:
+        """Return the offset up to which everything can be seen now."""
+
+    def end(self, partition: str) -> int:
+        """Return the offset after the last message there is, seen or not."""
+
+    def empty(self) -> bool:
+        """Return whether there is no snapshot of anything."""
+
+    def write(self, partition: str, snapshot: Checkpoint) -> int:
+        """Take a snapshot into the transaction of the sink; return its size in bytes."""
+
+    def close(self) -> None:
+        """Close the connections."""
+
+
+def owner_of(topic: str) -> str:
+    """Return the name in offset metadata of the model whose snapshots are in a topic."""
+    return f"topic {topic}"
+
+
+def other_owner(snapshot: Checkpoint, source: str, group: str) -> str:
+    """Return whose a snapshot is, if it is not of this source and group; empty if it is."""
+    if snapshot.source != source:
+        return f"belongs to {snapshot.source!r}, and the source is {source!r}"
+    if snapshot.source_mark != group:
+        return (
+            f"belongs to the group {snapshot.source_mark!r}, and source.group is {group!r}; every group "
+            "needs a topic of snapshots of its own"
+        )
+    return ""
+
+
+class _Awaited(NamedTuple):
+    """Up to where all must be visible, since when that is waited for, and up to where it was read."""
+
+    end: int
+    since: float
+    read: int
+
+
+class TopicBackend:
+    """A snapshot of every partition in a compacted topic.
+
+    Parameters
+    ----------
+    operator
+        It holds no state yet.
+    snapshots
+        Reads and writes them.
+    sink
+        In whose transactions they are written.
+    source, group
+        The name of the source, and of the group that reads it.
+    clock
+        Seconds, growing.
+    training
+        The settings that the models are trained with.
+    """
+
+    untried = False
+
+    def __init__(
+        self,
+        operator: PartitionedOperator,
+        snapshots: Snapshots,
+        sink: Sink,
+        source: str,
+        group: str,
+        clock: Callable[[], float] = time.monotonic,
+        training: Training | None = None,
+    ) -> None:
+        self._training, self._adopted = training, dict[str, list[Adoption]]()
+        self._operator, self._snapshots, self._sink, self._source = operator, snapshots, sink, source
+        self._group, self._clock = group, clock
+        self.owner = owner_of(snapshots.topic)
+        self.progress: dict[str, Progress] = {}
+        self.has_state = not snapshots.empty()
+        self._saved: dict[str, Progress] = {}
+        self._awaited: dict[str, _Awaited] = {}
+
+    def admit(self, assigned: Assigned, policy: StartPolicy) -> bool:
+        """Read the newest snapshot of a partition, once it is known which that is."""
+        name = assigned.partition
+        awaited = self._awaited.get(name)
+        if awaited is not None and self._snapshots.stable(name) <= awaited.read:
+            self._require_end(awaited)
+            return False  # to read again would bring the same
+        found, stable = self._snapshots.newest(name)
+        where = f"the snapshot of {name} in {self._snapshots.topic}"
+        if found is not None and (other := other_owner(found, self._source, self._group)):
+            raise Failure(CHECKPOINT, f"{where} {other}; {REMEDY}")
+        saved = None if found is None else found.partitions[name]
+        metadata = metadata_of(assigned.committed)
+        if not self._is_named(metadata, saved) and not self._all_visible(name, stable):
+            return False
+        self._awaited.pop(name, None)
+        if saved is None and assigned.committed is not None:
+            require_read_before(
+                self.owner, assigned, lambda: True, policy,
+                f"no snapshot in {self._snapshots.topic} holds it. Put that topic back",
+            )  # fmt: skip
+        start = self._granted(assigned, metadata, saved, policy)
+        if found is not None and saved is not None:
+            exceeds = exceeds_commit(self.owner, assigned.committed, saved.position, saved.identity)
+            if begins_again(found, self._training, exceeds):
+                log.info("%s: the settings changed before anything was learned: reading again", name)
+                start = None
+        try:
+            self._operator.begin(name, None if found is None else found.parts)
+        except ValueError as error:
+            raise Failure(CHECKPOINT, f"{where} {error}; {REMEDY}") from None
+        self.progress.pop(name, None)
+        self._saved.pop(name, None)
+        if start is not None:
+            self.progress[name] = replace(start)  # the session counts on
+        if found is not None and saved is not None:
+            require_same_training(found, self._training, where)
+            self._adopted[name], self._saved[name] = found.adopted, saved
+            log.info("%s: snapshot up to %d, written %s", name, saved.position, found.written)
+        return True
+
+    def _named_position(self, metadata: OffsetMetadata) -> int | None:
+        """Return up to where metadata says that a snapshot goes, None if it need not name one."""
+        last = metadata.owners[-1] if metadata.owners else None
+        return None if last is None or last.model != self.owner or last.until == last.since else last.until
+
+    def _is_named(self, metadata: OffsetMetadata, saved: Progress | None) -> bool:
+        """Return whether a snapshot is the one that metadata names."""
+        until = self._named_position(metadata)
+        return (
+            until is not None
+            and saved is not None
+            and saved.position == until
+            and same_identity(saved.identity, metadata.identity)
+        )
+
+    def _all_visible(self, name: str, stable: int) -> bool:
+        """Return whether all that was there at the first call had become visible, and was read."""
+        awaited = self._awaited.get(name)
+        if awaited is None:
+            awaited = _Awaited(self._snapshots.end(name), self._clock(), stable)
+        self._awaited[name] = awaited._replace(read=stable)
+        if stable < awaited.end:
+            self._require_end(awaited)
+        return stable >= awaited.end
+
+    def _require_end(self, awaited: _Awaited) -> None:
+        """Raise Interruption if a transaction is open for longer than it can be without its process."""
+        if self._clock() - awaited.since > _LONGEST:
+            topic = self._snapshots.topic
+            raise Interruption(f"{topic}: a transaction has been open for {_LONGEST:.0f} seconds")
+
+    def _granted(
+        self, assigned: Assigned, metadata: OffsetMetadata, saved: Progress | None, policy: StartPolicy
+    ) -> Progress | None:
+        """Return how far a partition was read, by a snapshot that fits what the group has committed."""
+        until = self._named_position(metadata)
+        if until is None or self._is_named(metadata, saved):
+            return saved
+        there = "none is there" if saved is None else f"the newest there goes up to {saved.position}"
+        found = (
+            f"{assigned.partition}: the group has committed a snapshot in {self._snapshots.topic} up to "
+            f"{until}, and {there}"
+        )
+        if saved is None and policy.blank:
+            log.warning("%s: starting with an empty model", found)
+            return Progress(until, metadata.identity)
+        remedy = (
+            "Put the topic back; or run with --blank, to start with an empty model from there; or choose "
+            "another source.group, to learn everything again"
+            if saved is None
+            else "`streamk reset SETTINGS --to checkpoint` continues from there, learning the rest again"
+        )
+        raise Failure(CHECKPOINT, f"{found}. {remedy}")
+
+    def save(self, committable: Committable) -> Saved:
+        """Write the snapshots of what has been read since the last ones, with the positions and outputs."""
+        positions = committable()
+        changed = [name for name in positions if self.progress[name] != self._saved.get(name)]
+        written = datetime.now(UTC).isoformat(timespec="seconds")
+        size = 0
+        for name in changed:
+            parts = dict(self._operator.snapshot(name))
+            snapshot = Checkpoint(
+                self._source, parts, {name: self.progress[name]}, source_mark=self._group, written=written,
+                training=self._training, adopted=self._adopted.get(name, []),
+            )  # fmt: skip
+            size += self._snapshots.write(name, snapshot)
+        self._sink.commit(committable(changed))
+        self._saved |= {name: replace(self.progress[name]) for name in changed}
+        return Saved(size, True)
+
+    def release(self, partitions: Sequence[str]) -> None:
+        """Forget partitions."""
+        for name in partitions:
+            for known in (self.progress, self._saved, self._awaited):
+                known.pop(name, None)
+            self._operator.release(name)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._snapshots.close()

@@ -1,0 +1,114 @@
+"""The settings that a model is trained with, and what happens if they change.
+
+Checkpoints and snapshots store the settings that decide what an event teaches: target, inputs and learner.
+The metadata of every committed position has their digest. A daemon whose settings differ stops, so neither a
+changed target nor a second model in the same consumer group goes unnoticed; ``streamk adopt`` continues
+with the change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from connectors.contract.errors import CHECKPOINT, Failure
+from connectors.settings.tables import Schema, Settings
+from connectors.state.checkpoint import Checkpoint
+
+Training = dict[str, object]
+_EVENTS = {"format", "columns", "target", "key", "time", "weight"}
+_DIGITS = 12  # of a digest
+_PARAMETER = "learner.parameters."
+
+
+class Change(NamedTuple):
+    """A setting, its value while the model was trained, and its value now."""
+
+    key: str
+    before: object
+    now: object
+
+
+def training_of(settings: Settings) -> Training:
+    """Return the settings that decide what an event teaches, by key, as JSON stores them."""
+    events, learner = settings.events, settings.learner
+    features = events.features
+    if isinstance(features, list):
+        features = {name: name for name in features}
+    found: Training = {f"events.{key}": value for key, value in events if key in _EVENTS}
+    found |= {"events.features": features, "events.ignore": sorted(set(events.ignore))}
+    found |= {
+        f"schema.{key}": value
+        for key, value in settings.schema_
+        if value != Schema.model_fields[key].get_default() and key != "encoding"
+    }
+    found |= {"learner.name": learner.name, "learner.task": learner.task}
+    found |= {f"{_PARAMETER}{key}": value for key, value in learner.build()._get_params().items()}
+    stored: Training = json.loads(json.dumps(found, default=str))
+    return stored
+
+
+def digest_of(training: Mapping[str, object]) -> str:
+    """Return twelve hexadecimal digits that differ between different settings."""
+    text = json.dumps(dict(training), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def changes(before: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
+    """Return the settings that differ, in the order of their keys.
+
+    Parameters that the version before did not have are no change: the model has a value for each of them
+    (:mod:`streamk.model_file`), with which the settings must agree first.
+    """
+    keys = sorted(before.keys() | {key for key in now if key in before or not key.startswith(_PARAMETER)})
+    return [Change(k, before.get(k), now.get(k)) for k in keys if before.get(k) != now.get(k)]
+
+
+def has_learned(checkpoint: Checkpoint) -> bool:
+    """Return whether the model of a checkpoint has learned any event."""
+    return any(progress.learned for progress in checkpoint.partitions.values())
+
+
+def begins_again(checkpoint: Checkpoint, now: Training | None, exceeds: bool) -> bool:
+    """Return whether nothing was learned, under other settings or before a session that began again.
+
+    ``exceeds`` says that the checkpoint has read more than the group has committed.
+    """
+    changed = checkpoint.training is not None and checkpoint.training != now
+    return not has_learned(checkpoint) and (changed or exceeds)
+
+
+def require_same_training(checkpoint: Checkpoint, now: Training | None, where: str) -> None:
+    """Raise Failure if a checkpoint's model was trained with other settings than these.
+
+    A model without events was trained with none, and earlier versions do not record them.
+
+    Raises
+    ------
+    Failure
+        It names every setting that changed, and what to do.
+    """
+    if not has_learned(checkpoint) or checkpoint.training is None or now is None:
+        return
+    if found := changes(checkpoint.training, now):
+        before = ", ".join(f"{key} = {was!r}" for key, was, _ in found)
+        after = ", ".join(f"{key} = {value!r}" for key, _, value in found)
+        raise Failure(
+            CHECKPOINT,
+            f"{where} was trained with {before}, and the settings have {after}. Restore the settings, give "
+            "them a checkpoints.directory and a source.group of their own, or run `streamk adopt "
+            "SETTINGS` to continue with the change",
+        )
+
+
+def require_same_digest(partition: str, found: str, digest: str, group: str) -> None:
+    """Raise Failure if the group's metadata of a partition has the digest of other settings."""
+    if found and digest and found != digest:
+        raise Failure(
+            CHECKPOINT,
+            f"{partition}: a model with other settings (events or learner) reads it in the group {group!r}. "
+            "Give this model a source.group of its own, or stop all daemons of the group and run `streamk "
+            "adopt SETTINGS`, to continue from its positions with these settings",
+        )
